@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "trainer/executor.h"
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <map>
@@ -13,13 +14,13 @@
 #include "comm/communicator.h"
 #include "device/device.h"
 #include "plan/job_plan.h"
-#include "platform/log.h"
 #include "schedules/program/text.h"
 #include "trainer/backend.h"
 #include "trainer/binder.h"
 #include "trainer/bound_program.h"
 #include "trainer/collective_log.h"
 #include "trainer/failure.h"
+#include "trainer/placed_program.h"
 #include "trainer/progress.h"
 #include "trainer/run_memory.h"
 #include "trainer/segment_graph.h"
@@ -32,20 +33,6 @@ namespace tandem::trainer {
 using schedules::Instruction;
 using schedules::Opcode;
 using schedules::Program;
-
-namespace {
-
-// Where a program's communicator is among those of all programs.
-int Find(const std::vector<schedules::CommunicatorUse>& uses, const schedules::CommunicatorUse& wanted) {
-  for (size_t i = 0; i < uses.size(); ++i) {
-    if (uses[i].group == wanted.group && uses[i].purpose == wanted.purpose) {
-      return static_cast<int>(i);
-    }
-  }
-  throw std::logic_error(absl::StrCat("no communicator for ", wanted.group, " ", wanted.purpose));
-}
-
-}  // namespace
 
 class Executor::Impl {
  public:
@@ -62,7 +49,8 @@ class Executor::Impl {
         progress_(page, !device_.finishes_in_calls()),
         run_memory_(plan, memory),
         binder_(plan, nodes, units, memory, backend, options.fill_with_nan,
-                [this](int parity, int microbatch) { reader_.Await(slots_[parity].number, microbatch); }) {
+                [this](int parity, int microbatch) { reader_.Await(slots_[parity].number, microbatch); }),
+        graphs_(plan.outline, device_) {
     for (const int parity : {0, 1}) {
       slots_[parity].executor = this;
       slots_[parity].parity = parity;
@@ -75,8 +63,9 @@ class Executor::Impl {
       if (program == &plan.stage.train_save && !memory.saves()) {
         continue;
       }
-      programs_.emplace(program->name, std::make_unique<Bound>(*program, communicators,
-                                                               plan::CommunicatorUses(plan), calls, begin));
+      programs_.emplace(program->name,
+                        std::make_unique<PlacedProgram>(*program, communicators, plan::CommunicatorUses(plan),
+                                                        calls, begin));
       for (const schedules::Stream& stream : program->streams) {
         StreamEntry& entry = streams_[stream.name];
         entry.copies_host = stream.copies_host;
@@ -93,7 +82,7 @@ class Executor::Impl {
         bound->streams.push_back(streams_.at(stream.name).stream.get());
       }
       for (const Segment& segment : bound->program.segments()) {
-        bound->graphs.push_back(segment.replayed ? GraphOf(segment) : nullptr);
+        bound->graphs.push_back(segment.replayed ? &graphs_.Of(segment) : nullptr);
       }
     }
     device_.Synchronize();  // with what was set up
@@ -114,7 +103,7 @@ class Executor::Impl {
     slot.ended.assign(slot.bound->program.segments().size(), device::Event());
     ++in_flight_;
     if (in_flight_ == 1) {
-      progress_.Begins(PageStep(slot));
+      progress_.Begins(slot.Step());
     }
     const Program& program = slot.bound->program.program();
     run_memory_.WriteInputs(request, program, slot.parity);
@@ -176,30 +165,6 @@ class Executor::Impl {
   }
 
  private:
-  // A program and where its instructions are among those of all programs, which the shared page counts.
-  struct Bound {
-    Bound(const Program& program, const comm::Communicators& communicators,
-          const std::vector<schedules::CommunicatorUse>& uses, SharedCalls& calls, int first)
-        : program(program,
-                  [&](const Instruction& instruction, int parity) {
-                    const int use = instruction.communicator < 0
-                                        ? -1
-                                        : Find(uses, program.communicators[instruction.communicator]);
-                    return calls.Get(program, instruction, parity, use < 0 ? nullptr : &communicators[use]);
-                  }),
-          first(first) {
-      for (const schedules::CommunicatorUse& use : program.communicators) {
-        uses_of.push_back(Find(uses, use));
-      }
-    }
-
-    const BoundProgram program;
-    const int first;
-    std::vector<device::Stream*> streams;  // by StreamId
-    std::vector<int> uses_of;              // by CommunicatorId, its place among all
-    std::vector<SegmentGraph*> graphs;     // by segment; null: it is not replayed
-  };
-
   struct StreamEntry {
     bool copies_host = false;
     std::unique_ptr<device::Stream> stream;
@@ -213,7 +178,7 @@ class Executor::Impl {
     Impl* executor = nullptr;
     int parity = 0;
     int64_t number = -1;
-    Bound* bound = nullptr;
+    PlacedProgram* bound = nullptr;
     RunRequest request;
     int64_t step = 0;                  // of a validation
     std::vector<device::Event> ended;  // by segment, where another waits for it
@@ -223,32 +188,20 @@ class Executor::Impl {
     std::shared_ptr<Time> since;  // the end of the run before, or where it was issued
     std::shared_ptr<Time> until;  // its end
     std::unique_ptr<StepRecorder> recorder;
+
+    int64_t Step() const { return StepOf(request.run, step); }
+    int64_t StepOfWork(const BoundInstruction& bound) const {
+      return StepOf(request.run, bound.instruction->opcode, step);
+    }
   };
 
-  Bound* ProgramOf(RunKind kind) {
+  PlacedProgram* ProgramOf(RunKind kind) {
     static constexpr const char* kNames[] = {"train", "begin", "update", "validate", "train_save"};
     const auto found = programs_.find(kNames[static_cast<int>(kind)]);
     if (found == programs_.end()) {
       throw std::logic_error(absl::StrCat("the plan has no program ", kNames[static_cast<int>(kind)]));
     }
     return found->second.get();
-  }
-
-  // The graph of all segments with the same calls, in runs of both parities.
-  SegmentGraph* GraphOf(const Segment& segment) {
-    std::vector<std::shared_ptr<const Call>> calls;
-    for (const BoundInstruction* bound : segment.instructions) {
-      if (bound->calls[0] != bound->calls[1]) {
-        throw std::logic_error(absl::StrCat(schedules::ToText(*bound->instruction, plan_.outline),
-                                            " is in a segment, and is not the same in the next run"));
-      }
-      calls.push_back(bound->calls[0]);
-    }
-    std::unique_ptr<SegmentGraph>& graph = graphs_[calls];
-    if (graph == nullptr) {
-      graph = std::make_unique<SegmentGraph>(std::move(calls));
-    }
-    return graph.get();
   }
 
   void Mark(device::Stream& stream, const std::shared_ptr<Time>& time) {
@@ -382,11 +335,7 @@ class Executor::Impl {
       return;
     }
     try {
-      if (graph.captures() && !device_.finishes_in_calls()) {
-        Capture(graph);
-      } else {
-        graph.Run(device_);
-      }
+      graphs_.Run(graph);
       if (device_.finishes_in_calls()) {
         NoteFinished(slot, *segment.instructions.back());
       }
@@ -396,27 +345,12 @@ class Executor::Impl {
     }
   }
 
-  // On a GPU, whose work one thread issues. Says in the end what all graphs take of its memory.
-  void Capture(SegmentGraph& graph) {
-    if (num_captured_ == 0) {
-      used_before_graphs_ = device_.memory_use().used;
-    }
-    graph.Run(device_);
-    if (++num_captured_ == graphs_.size()) {
-      platform::Log(
-          platform::LogLevel::kInfo, "all graphs are captured",
-          {{"graphs", absl::StrCat(num_captured_)},
-           {"bytes_outside_the_arena", absl::StrCat(device_.memory_use().used - used_before_graphs_)}});
-    }
-  }
-
   void Run(Slot& slot, const BoundInstruction& bound) {
     try {
       const int communicator = bound.instruction->communicator;
       const int use = communicator < 0 ? -1 : slot.bound->uses_of[communicator];
-      const size_t entry = use < 0 ? 0
-                                   : collectives_.Starts(slot.parity, use, *bound.instruction,
-                                                         StepOf(slot, *bound.instruction));
+      const size_t entry =
+          use < 0 ? 0 : collectives_.Starts(slot.parity, use, *bound.instruction, slot.StepOfWork(bound));
       const Call& call = *bound.calls[slot.parity];
       if (slot.recorder == nullptr) {
         call();
@@ -439,20 +373,9 @@ class Executor::Impl {
   void FailAt(const Slot& slot, const BoundInstruction& bound) {
     const int communicator = bound.instruction->communicator;
     Fail(std::make_exception_ptr(InstructionError(
-        std::current_exception(), StepOf(slot, *bound.instruction),
+        std::current_exception(), slot.StepOfWork(bound),
         schedules::ToText(*bound.instruction, plan_.outline),
         communicator < 0 ? "" : slot.bound->program.program().communicators[communicator].group)));
-  }
-
-  // The step that an instruction works for: its run may complete one and compute the next.
-  static int64_t StepOf(const Slot& slot, const Instruction& instruction) {
-    const trainer::Run& run = slot.request.run;
-    if (run.kind == RunKind::kValidate) {
-      return slot.step;
-    }
-    const bool applies =
-        instruction.opcode == Opcode::kOptimizerStep || instruction.opcode == Opcode::kSnapshot;
-    return applies || run.computed == 0 ? run.applied : run.computed;
   }
 
   // The streams that copy to and from the host go ahead into the next run, where the page would jump to and
@@ -461,13 +384,8 @@ class Executor::Impl {
     return !slot.bound->program.program().streams[bound.instruction->stream].copies_host;
   }
 
-  static int64_t PageStep(const Slot& slot) {
-    const trainer::Run& run = slot.request.run;
-    return run.computed > 0 ? run.computed : (run.applied > 0 ? run.applied : slot.step);
-  }
-
   Progress::Position PositionOf(const Slot& slot, const BoundInstruction& bound) const {
-    return {.run = slot.number, .step = PageStep(slot), .instruction = slot.bound->first + bound.index};
+    return {.run = slot.number, .step = slot.Step(), .instruction = slot.bound->first + bound.index};
   }
 
   void NoteFinished(const Slot& slot, const BoundInstruction& bound) {
@@ -516,10 +434,8 @@ class Executor::Impl {
   RunMemory run_memory_;
   BatchReader reader_;
   Binder binder_;
-  std::map<std::vector<std::shared_ptr<const Call>>, std::unique_ptr<SegmentGraph>> graphs_;
-  size_t num_captured_ = 0;  // of a GPU's
-  int64_t used_before_graphs_ = 0;
-  std::map<std::string, std::unique_ptr<Bound>> programs_;
+  SegmentGraphs graphs_;
+  std::map<std::string, std::unique_ptr<PlacedProgram>> programs_;
 
   int64_t next_ = 0;  // number of the run that is issued next
   int in_flight_ = 0;

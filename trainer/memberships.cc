@@ -71,4 +71,12 @@ std::vector<comm::Membership> MembershipsOf(const RankGroups& groups, int rank,
   return memberships;
 }
 
+std::vector<comm::CommunicatorUse> CommunicatorUsesOf(const plan::JobPlan& plan) {
+  std::vector<comm::CommunicatorUse> uses;
+  for (const schedules::CommunicatorUse& use : plan::CommunicatorUses(plan)) {
+    uses.push_back({.group = use.group, .purpose = use.purpose, .window = use.window});
+  }
+  return uses;
+}
+
 }  // namespace tandem::trainer

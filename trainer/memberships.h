@@ -6,8 +6,10 @@
 #include <vector>
 
 #include "comm/communicator_factory.h"
+#include "comm/communicators.h"
 #include "parallel/group_options.h"
 #include "parallel/job_groups.h"
+#include "plan/job_plan.h"
 
 namespace tandem::trainer {
 
@@ -29,5 +31,9 @@ void RequireSameGroups(const RankGroups& planned, const RankGroups& listed);
 // The rank's own groups as it joins them. Keys of group i are below "group/i/". options: by group name.
 std::vector<comm::Membership> MembershipsOf(const RankGroups& groups, int rank,
                                             const std::map<std::string, parallel::GroupOptions>& options);
+
+// What the programs of a plan communicate with, as communicators are made of it; in the order of
+// plan::CommunicatorUses.
+std::vector<comm::CommunicatorUse> CommunicatorUsesOf(const plan::JobPlan& plan);
 
 }  // namespace tandem::trainer

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <map>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -16,7 +15,6 @@
 #include "model/node.h"
 #include "ops/operations.h"
 #include "plan/step_work.h"
-#include "platform/build_info.h"
 #include "platform/log.h"
 #include "tandem/v1/workers.pb.h"
 #include "trainer/applied_updates.h"
@@ -29,6 +27,7 @@
 #include "trainer/rank_text.h"
 #include "trainer/request_agreement.h"
 #include "trainer/run_sequence.h"
+#include "trainer/say_ready.h"
 #include "trainer/step_reports.h"
 #include "trainer/training_state.h"
 #include "trainer/validation.h"
@@ -64,14 +63,6 @@ std::vector<std::unique_ptr<model::Node>> OfStage(const plan::JobPlan& plan,
 }
 
 }  // namespace
-
-std::vector<comm::CommunicatorUse> CommunicatorUsesOf(const plan::JobPlan& plan) {
-  std::vector<comm::CommunicatorUse> uses;
-  for (const schedules::CommunicatorUse& use : plan::CommunicatorUses(plan)) {
-    uses.push_back({.group = use.group, .purpose = use.purpose, .window = use.window});
-  }
-  return uses;
-}
 
 class Rank::Impl {
  public:
@@ -152,7 +143,13 @@ class Rank::Impl {
                      [this](const std::exception_ptr& error) { executor_.Fail(error); });
     saves_.emplace(!plan_.train.checkpoint.directory.empty(), state_, *sequence_, *reports_, requests_, page_,
                    send_);
-    SendReady(start);
+    SayReady({.plan = plan_,
+              .start = start,
+              .text = text_,
+              .kernels_digest = kernels_digest_,
+              .memory = device_.memory_use(),
+              .is_first = communicators_.report.rank() == 0},
+             send_);
     state_.WarnOfStandstills();
     SetPhase(v1::RANK_PHASE_READY);
     Lap();
@@ -180,9 +177,7 @@ class Rank::Impl {
           Issue(next.run);
           break;
         case RunSequence::Action::kDrain:
-          while (executor_.in_flight() > 0) {
-            Await();
-          }
+          Drain();
           break;
         case RunSequence::Action::kValidate:
           Validate();
@@ -232,51 +227,6 @@ class Rank::Impl {
   }
 
   void SetPhase(v1::RankPhase phase) { page_.phase.store(phase, std::memory_order_relaxed); }
-
-  void SendReady(const TrainingState::Start& start) const {
-    v1::FromTrainer message;
-    v1::Ready& ready = *message.mutable_ready();
-    ready.set_program_digest(plan_.program_digest);
-    ready.set_layout_digest(plan_.parameters_digest);
-    ready.set_data_digest(text_.train().content_digest());
-    ready.set_kernels_digest(kernels_digest_);
-    ready.set_resumed_step(start.step);
-    ready.set_build(platform::BuildVersion());
-    if (start.from.kind() == v1::START_KIND_CHECKPOINT) {
-      ready.set_resumed_from(start.from.path());
-    }
-    *ready.mutable_started_from() = start.from;
-    ready.set_arena_bytes(plan_.stage.arena_bytes);
-    const device::MemoryUse memory = device_.memory_use();
-    ready.set_device_used_bytes(memory.used);
-    ready.set_device_total_bytes(memory.total);
-    const std::map<std::string, double> sent = plan::SentBytes(plan_);
-    ready.mutable_sent_bytes()->insert(sent.begin(), sent.end());
-    send_(std::move(message));
-    if (communicators_.report.rank() == 0 && plan_.model.moe.router.deals) {
-      WarnOfDealing(start.step);
-    }
-    if (communicators_.report.rank() == 0) {
-      platform::Log(platform::LogLevel::kInfo, "the text", {{"files", text_.summary()}});
-      v1::FromTrainer text;
-      text.mutable_training_warning()->set_step(start.step);
-      text.mutable_training_warning()->set_message(text_.summary());
-      text.mutable_training_warning()->set_is_data(true);
-      send_(std::move(text));
-    }
-  }
-
-  void WarnOfDealing(int64_t step) const {
-    constexpr char kWarning[] =
-        "this job measures speed alone: debug.balanced_routing deals the tokens evenly to the experts, "
-        "whatever "
-        "the router says, and the losses mean nothing";
-    platform::Log(platform::LogLevel::kWarning, kWarning, {});
-    v1::FromTrainer message;
-    message.mutable_training_warning()->set_step(step);
-    message.mutable_training_warning()->set_message(kWarning);
-    send_(std::move(message));
-  }
 
   void Issue(const trainer::Run& run) {
     if (run.kind == RunKind::kBegin) {
@@ -354,7 +304,7 @@ class Rank::Impl {
     }
     const bool is_spike =
         MaySkipSpike(record.run.computed) ? skips_spike : limit.has_value() && record.outcome.norm > *limit;
-    ActOn(record.outcome);
+    ActOn(AgreedOf(record.outcome));
     const double seconds = record.seconds + std::exchange(idle_seconds_, 0);
     const int64_t computed = record.run.computed;
     reports_->Computed(std::move(record), seconds);
@@ -370,39 +320,44 @@ class Rank::Impl {
     }
   }
 
+  void Drain() {
+    while (executor_.in_flight() > 0) {
+      Await();
+    }
+  }
+
   bool MaySkipSpike(int64_t step) const {
     return plan_.train.skips_spikes && NormWindow::MaySkip(step, plan_.train.optimizer.schedule.warmup_steps);
   }
 
   // On the requests that the ranks have agreed on.
-  void ActOn(const fsdp::NormOutcome& agreed) {
-    const ProfileSteps profile = ProfileSteps::FromNumber(agreed.profile);
-    if (profile.id != 0) {
-      requests_.ProfileAgreed(profile.id);
+  void ActOn(const Agreed& agreed) {
+    if (agreed.profile.id != 0) {
+      requests_.ProfileAgreed(agreed.profile.id);
     }
-    sequence_->Ended({.checkpoint = (agreed.requests & kRequestCheckpoint) != 0,
-                      .stop = (agreed.requests & kRequestStop) != 0,
-                      .profile = profile});
+    sequence_->Ended(agreed);
   }
 
   // The job has trained nothing, however many steps it took. All ranks come here.
   [[noreturn]] void FailUntrained(int64_t done_before) {
-    const std::string places = checkpoint::ExchangeTexts(
-        communicators_.report, config_.rank == 0 ? reports_->first_places() : "")[0];
+    const std::string places = checkpoint::TextOfRankZero(communicators_.report, reports_->first_places());
     throw NumericError(absl::StrCat("no step from ", done_before + 1, " to ", step(),
                                     " changed a weight: the gradients of none were finite; of step ",
                                     first_skipped_, " not: ", places),
                        first_skipped_);
   }
 
-  // All ranks come here after the same run.
-  [[noreturn]] void FailWithoutTargets() {
-    while (executor_.in_flight() > 0) {
-      Await();
-    }
-    saves_->End(step());  // a job with other data goes on from it
+  // What is in flight, saved and reported ends; a job with other data, or a mended one, goes on from it.
+  void EndEarly() {
+    Drain();
+    saves_->End(step());
     reports_->Submit();
     reports_->Flush();
+  }
+
+  // All ranks come here after the same run.
+  [[noreturn]] void FailWithoutTargets() {
+    EndEarly();
     throw UserError(absl::StrCat("data: no target of the last ", kMostWithoutTargets,
                                  " steps counts, and none of them was applied: see data.count_first_token, "
                                  "and the masks of the text"));
@@ -410,12 +365,7 @@ class Rank::Impl {
 
   // All ranks come here after the same run.
   [[noreturn]] void FailOfSpikes() {
-    while (executor_.in_flight() > 0) {
-      Await();
-    }
-    saves_->End(step());  // a job that is mended goes on from it
-    reports_->Submit();
-    reports_->Flush();
+    EndEarly();
     throw NumericError(absl::StrCat(kMostSpikesInARow, " steps in a row up to ", last_of_spikes_,
                                     " were not applied, the last one because its gradient norm is a spike "
                                     "(training.spikes: skip)"),
@@ -425,9 +375,7 @@ class Rank::Impl {
   // Nothing of that step, nor of the one after it, is applied: the device skips the first, and the second's
   // update is not issued. All ranks come here after the same run.
   [[noreturn]] void StopOnNonfinite() {
-    while (executor_.in_flight() > 0) {
-      Await();
-    }
+    Drain();
     saves_->End(step());                        // the job that is mended goes on from it
     if (sequence_->step() < nonfinite_step_) {  // the update that skips it also says where they are
       Issue({.kind = RunKind::kUpdate, .applied = nonfinite_step_});
@@ -437,8 +385,8 @@ class Rank::Impl {
       reports_->Submit();
     }
     reports_->Flush();
-    const std::string places = checkpoint::ExchangeTexts(
-        communicators_.report, config_.rank == 0 ? reports_->nonfinite_places() : "")[0];
+    const std::string places =
+        checkpoint::TextOfRankZero(communicators_.report, reports_->nonfinite_places());
     throw NumericError(absl::StrCat("gradients of step ", nonfinite_step_, " are not finite: ", places,
                                     "; the step was not applied (training.nonfinite_gradients: stop)"),
                        nonfinite_step_);
@@ -459,11 +407,7 @@ class Rank::Impl {
     SetPhase(v1::RANK_PHASE_STEPPING);
     reports_->Flush();  // the ranks agree through the reports' communicator
     if (!validation_.has_value()) {
-      std::vector<int64_t> rounds;
-      for (size_t text = 0; text < text_.num_validations(); ++text) {
-        rounds.push_back(text_.validation_rounds(text));
-      }
-      validation_.emplace(std::move(rounds), plan_.options.num_validation_microbatches);
+      validation_.emplace(text_.validation_rounds(), plan_.options.num_validation_microbatches);
     }
     while (!validation_->complete()) {
       const bool goes_on = !sequence_->validation_makes_way();

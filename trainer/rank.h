@@ -60,10 +60,6 @@ enum class RankOutcome : uint8_t {
   kStopped,   // on request, after its checkpoint
 };
 
-// What the programs of a plan communicate with, as communicators are made of it; in the order of
-// plan::CommunicatorUses.
-std::vector<comm::CommunicatorUse> CommunicatorUsesOf(const plan::JobPlan& plan);
-
 // How a rank reaches the others. All outlive it.
 struct RankCommunicators {
   // For tensors of the backend's device: those of CommunicatorUsesOf(plan), in its order.

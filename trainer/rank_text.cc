@@ -130,6 +130,14 @@ std::vector<std::pair<std::string, double>> RankText::EpochsAfter(int64_t step) 
   return epochs;
 }
 
+std::vector<int64_t> RankText::validation_rounds() const {
+  std::vector<int64_t> rounds;
+  for (const ValidationText& text : validations_) {
+    rounds.push_back(topology_.RoundsOf(text.extent.batches));
+  }
+  return rounds;
+}
+
 void RankText::LoadStep(int64_t step, int64_t round, int64_t* tokens) const {
   const int64_t rounds = plan_.train.microbatches_per_rank;
   const int64_t microbatches = topology_.MicrobatchesOf(rounds);

@@ -35,8 +35,8 @@ class RankText {
   // The texts to validate on. None: the job does not validate.
   size_t num_validations() const { return validations_.size(); }
   const ValidationExtent& extent(size_t text) const { return validations_[text].extent; }
-  // Of one validation on that text, on this rank.
-  int64_t validation_rounds(size_t text) const { return topology_.RoundsOf(extent(text).batches); }
+  // Of one validation, on this rank, by text.
+  std::vector<int64_t> validation_rounds() const;
 
   // This rank's microbatch of that round of a step. tokens: [row_elements() of train()] for each sequence.
   // Asks the disk for the microbatch that comes next, too.

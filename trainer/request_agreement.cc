@@ -14,7 +14,13 @@
 
 namespace tandem::trainer {
 
-fsdp::NormOutcome AgreeOnRequests(comm::Communicator& comm, RequestBox& requests, int64_t step) {
+Agreed AgreedOf(const fsdp::NormOutcome& outcome) {
+  return {.checkpoint = (outcome.requests & kRequestCheckpoint) != 0,
+          .stop = (outcome.requests & kRequestStop) != 0,
+          .profile = ProfileSteps::FromNumber(outcome.profile)};
+}
+
+Agreed AgreeOnRequests(comm::Communicator& comm, RequestBox& requests, int64_t step) {
   const fsdp::NormTerms mine{.requests = static_cast<double>(requests.Take()),
                              .profile = requests.WantedProfile().ToNumber()};
   const at::Tensor input = at::empty({static_cast<int64_t>(sizeof mine)}, at::kByte);
@@ -27,7 +33,7 @@ fsdp::NormOutcome AgreeOnRequests(comm::Communicator& comm, RequestBox& requests
   }
   std::vector<fsdp::NormTerms> all(comm.size());
   std::memcpy(all.data(), output.const_data_ptr(), output.nbytes());
-  return fsdp::AgreeOnNorm(all.data(), comm.size(), {});
+  return AgreedOf(fsdp::AgreeOnNorm(all.data(), comm.size(), {}));
 }
 
 }  // namespace tandem::trainer

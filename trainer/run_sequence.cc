@@ -3,6 +3,15 @@
 
 namespace tandem::trainer {
 
+int64_t StepOf(const Run& run, int64_t validated) {
+  return run.computed > 0 ? run.computed : (run.applied > 0 ? run.applied : validated);
+}
+
+int64_t StepOf(const Run& run, schedules::Opcode opcode, int64_t validated) {
+  const bool applies = opcode == schedules::Opcode::kOptimizerStep || opcode == schedules::Opcode::kSnapshot;
+  return applies && run.kind != RunKind::kValidate ? run.applied : StepOf(run, validated);
+}
+
 RunSequence::RunSequence(const SequenceOptions& options)
     : options_(options),
       applied_(options.first_step),

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <set>
 
+#include "schedules/program/opcode.h"
 #include "trainer/profiling.h"
 
 namespace tandem::trainer {
@@ -24,6 +25,13 @@ struct Run {
   Recording recording = Recording::kNone;
   bool operator==(const Run&) const = default;
 };
+
+// The step that a run works for, as a rank's shared page has it: the one that it computes, or else applies.
+// validated: of a validation, the step whose weights it uses.
+int64_t StepOf(const Run& run, int64_t validated);
+
+// The step that an instruction of the run works for: a run may complete one and compute the next.
+int64_t StepOf(const Run& run, schedules::Opcode opcode, int64_t validated);
 
 struct SequenceOptions {
   int64_t first_step = 0;        // done before: 0, or that of the checkpoint

@@ -1,6 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "trainer/segment_graph.h"
 
+#include <stdexcept>
+
+#include "absl/strings/str_cat.h"
+#include "platform/log.h"
+#include "schedules/program/text.h"
+
 namespace tandem::trainer {
 
 void SegmentGraph::Run(device::Device& device) {
@@ -20,6 +26,39 @@ void SegmentGraph::CallAll() {
     (*calls_[at_])();
   }
   at_ = calls_.size() - 1;
+}
+
+SegmentGraph& SegmentGraphs::Of(const Segment& segment) {
+  std::vector<std::shared_ptr<const Call>> calls;
+  for (const BoundInstruction* bound : segment.instructions) {
+    if (bound->calls[0] != bound->calls[1]) {
+      throw std::logic_error(absl::StrCat(schedules::ToText(*bound->instruction, outline_),
+                                          " is in a segment, and is not the same in the next run"));
+    }
+    calls.push_back(bound->calls[0]);
+  }
+  std::unique_ptr<SegmentGraph>& graph = graphs_[calls];
+  if (graph == nullptr) {
+    graph = std::make_unique<SegmentGraph>(std::move(calls));
+  }
+  return *graph;
+}
+
+void SegmentGraphs::Run(SegmentGraph& graph) {
+  // On the CPU, several threads come here, and nothing is captured that takes memory.
+  if (!graph.captures() || device_.finishes_in_calls()) {
+    graph.Run(device_);
+    return;
+  }
+  if (num_captured_ == 0) {
+    used_before_ = device_.memory_use().used;
+  }
+  graph.Run(device_);
+  if (++num_captured_ == graphs_.size()) {
+    platform::Log(platform::LogLevel::kInfo, "all graphs are captured",
+                  {{"graphs", absl::StrCat(num_captured_)},
+                   {"bytes_outside_the_arena", absl::StrCat(device_.memory_use().used - used_before_)}});
+  }
 }
 
 }  // namespace tandem::trainer

@@ -2,11 +2,14 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <map>
 #include <memory>
 #include <utility>
 #include <vector>
 
 #include "device/device.h"
+#include "schedules/program/outline.h"
 #include "trainer/bound_program.h"
 
 namespace tandem::trainer {
@@ -36,6 +39,29 @@ class SegmentGraph {
   size_t at_ = 0;
   bool has_run_ = false;
   std::unique_ptr<device::Graph> graph_;
+};
+
+// The graphs of a rank's programs. Not thread-safe, but that graphs of different streams may run at once
+// where work is done when its call returns.
+class SegmentGraphs {
+ public:
+  // Both outlive it. outline: for messages.
+  SegmentGraphs(const schedules::Outline& outline, device::Device& device)
+      : outline_(outline), device_(device) {}
+
+  // That of all segments with the same calls, in runs of both parities; lives as long as this. Throws
+  // std::logic_error if the segment's calls differ between the parities.
+  SegmentGraph& Of(const Segment& segment);
+
+  // On the current stream. Logs what all graphs take of a GPU's memory when the last one is captured.
+  void Run(SegmentGraph& graph);
+
+ private:
+  const schedules::Outline& outline_;
+  device::Device& device_;
+  std::map<std::vector<std::shared_ptr<const Call>>, std::unique_ptr<SegmentGraph>> graphs_;
+  size_t num_captured_ = 0;  // of a GPU's
+  int64_t used_before_ = 0;
 };
 
 }  // namespace tandem::trainer

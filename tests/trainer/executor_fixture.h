@@ -17,6 +17,7 @@
 #include "tests/trainer/hanging_communicator.h"
 #include "trainer/backend.h"
 #include "trainer/executor.h"
+#include "trainer/memberships.h"
 #include "trainer/rank.h"
 #include "trainer/stage_memory.h"
 

@@ -12,6 +12,7 @@
 #include "tests/trainer/executor_fixture.h"
 #include "trainer/binder.h"
 #include "trainer/bound_program.h"
+#include "trainer/memberships.h"
 
 namespace tandem::trainer {
 namespace {
