@@ -79,6 +79,11 @@ std::vector<JobPlan> StagePlans(const JobPlan& undivided, int num_stages,
   if (undivided.schedule != schedules::Schedule::kSequential) {
     throw std::invalid_argument("not built yet: stages run 1F1B, and no other schedule");
   }
+  if (undivided.model.tie_word_embeddings) {
+    throw std::invalid_argument(
+        "not built yet: model.tie_word_embeddings: true in several stages, of which the first would have the "
+        "matrix, and the last a copy with gradients of its own; use false, or one stage");
+  }
   const JobPlan all = OnAllRanks(undivided, num_stages, static_cast<int>(layers.size()) / num_stages);
   absl::StatusOr<std::vector<schedules::Stage>> divided =
       schedules::DivideIntoStages(all.outline, ChunksOf(all.outline, layers), num_stages);

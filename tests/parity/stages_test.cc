@@ -164,7 +164,8 @@ TEST(StagesTest, WhatIsNotBuiltInStagesIsRefused) {
   JobOptions options = Layered(4);
   options.tied = true;
   EXPECT_EQ(refusal(options),
-            "the model is not divided into stages: several stages use embedding; give it to one");
+            "not built yet: model.tie_word_embeddings: true in several stages, of which the first would have "
+            "the matrix, and the last a copy with gradients of its own; use false, or one stage");
   options = Layered(3);
   EXPECT_EQ(refusal(options), "the chunks have other layers than the 3 of the model");
 }
