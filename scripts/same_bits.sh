@@ -2,13 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 # Runs 60 small jobs with two builds and compares every loss, norm and array of their checkpoints, byte by byte.
 #
-#   scripts/same_bits.sh OLD NEW [--sample N] [--job I] [--resume-old] [--list]
+#   scripts/same_bits.sh OLD NEW [--sample N] [--job I] [--resume-old] [--gpus N] [--list]
 #
 # OLD and NEW are folders with binaries (build/release/bin) or commits. A commit is built in a clone under
-# ~/.cache/tandem/same_bits and kept there. tests/same_bits/job_files.py says what the jobs are.
+# ~/.cache/tandem/same_bits and kept there. tests/same_bits/job_files.py says what the jobs are. On GPUs both folders
+# have tandem-trainer-cuda, too.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-[ $# -ge 2 ] || { sed -n '3,8s/^# \{0,1\}//p' "$0"; exit 2; }
+[ $# -ge 2 ] || { sed -n '3,9s/^# \{0,1\}//p' "$0"; exit 2; }
 
 # Prints the folder with the binaries of $1.
 bin_of() {

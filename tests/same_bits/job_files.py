@@ -140,7 +140,7 @@ def parallelism_of(row):
     return parallelism | ({"dispatch": dispatch} if dispatch else {})
 
 
-def job(row, name, text, directory, steps, resume=None):
+def job(row, name, text, directory, steps, resume=None, device="cpu"):
     """One run of the job. `steps`: the last one, which is saved; `resume`: a checkpoint to go on from."""
     spec = {
         "name": name,
@@ -154,7 +154,7 @@ def job(row, name, text, directory, steps, resume=None):
         "precision": precision_of(row["types"]),
         "checkpoint": {"directory": str(directory)},
         "report": {"parameter_norms": True},
-        "resources": {"device": "cpu"},
+        "resources": {"device": device},
     }
     if row["documents"] == "packed":
         spec["data"]["end_of_document"] = 0

@@ -18,6 +18,7 @@ from cluster import Cluster, wait_for  # noqa: E402
 
 SAVED = 3  # the first run of a job ends here and saves; the second goes on from there
 STEPS = 6
+ON_GPUS = 12  # jobs
 ENDS = ("the job file", "the job's end")  # what is left of a job that did not run to its end
 
 
@@ -37,13 +38,14 @@ def write_text(folder, seed=5):
 class Build:
     """A controller and workers of one build, and what its jobs have left."""
 
-    def __init__(self, name, bin_dir, folder, text, resumed):
+    def __init__(self, name, bin_dir, folder, text, resumed, device):
         self.name = name
         self.resumed = folder / resumed  # whose checkpoints the second runs go on from
         self.folder = folder / name
         self.text = text
+        self.device = device
         self.folder.mkdir()
-        self.cluster = Cluster(bin_dir, self.folder, workers=2, slots=2)
+        self.cluster = Cluster(bin_dir, self.folder, workers=1 if device == "cuda" else 2, slots=2)
 
     def directory(self, index, run):
         return self.folder / f"job-{index}-{run}"
@@ -51,7 +53,7 @@ class Build:
     def submit(self, index, row, run):
         resume = self.resumed / f"job-{index}-1" / f"step-{SAVED}" if run == 2 else None
         spec = job_files.job(row, f"job-{index}-{run}", self.text, self.directory(index, run),
-                             SAVED if run == 1 else STEPS, resume)
+                             SAVED if run == 1 else STEPS, resume, self.device)
         path = self.folder / f"{spec['name']}.json"
         path.write_text(json.dumps(spec))
         done = self.cluster.cli("submit", "-f", path, check=False)
@@ -107,13 +109,16 @@ def main():
     parser.add_argument("--job", type=int, action="append", metavar="I", help="run this job alone; may be repeated")
     parser.add_argument("--resume-old", action="store_true",
                         help="let the new build go on from the old build's checkpoints in the middle of a job")
+    parser.add_argument("--gpus", type=int, default=0, metavar="N",
+                        help=f"run {ON_GPUS} of the jobs on this machine's GPUs: those of at most N ranks, evenly spread")
     parser.add_argument("--list", action="store_true", help="print the jobs and run none")
     options = parser.parse_args()
     if not 1 <= options.sample <= job_files.JOBS:
         parser.error(f"--sample {options.sample} is not allowed; allowed: 1 to {job_files.JOBS}")
     all_rows = job_files.choose()[0]
-    step = len(all_rows) / options.sample
-    chosen = options.job or [int(i * step) for i in range(options.sample)]
+    able = [index for index, row in enumerate(all_rows) if not options.gpus or row["ranks"] <= options.gpus]
+    count = min(ON_GPUS if options.gpus else options.sample, len(able))
+    chosen = options.job or [able[int(i * len(able) / count)] for i in range(count)]
     rows = {index: all_rows[index] for index in chosen}
     if options.list:
         for index, row in rows.items():
@@ -125,7 +130,7 @@ def main():
         builds = []
         for which in ("old", "new"):
             builds.append(Build(which, getattr(options, which), folder, folder / "text",
-                                "old" if options.resume_old else which))
+                                "old" if options.resume_old else which, "cuda" if options.gpus else "cpu"))
             ends.callback(builds[-1].cluster.close)
         with concurrent.futures.ThreadPoolExecutor(2) as threads:
             barrier = threading.Barrier(len(builds))

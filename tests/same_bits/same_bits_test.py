@@ -25,10 +25,11 @@ def test_every_two_values_that_go_together_meet_in_a_job():
 
 def test_every_job_file_is_accepted(bin_dir, tmp_path):
     for index, row in enumerate(job_files.choose()[0]):
-        path = tmp_path / "job.json"
-        path.write_text(json.dumps(job_files.job(row, "job", ROOT / "README.md", tmp_path / "run", 3)))
-        done = subprocess.run([bin_dir / "tandem", "validate", "-f", path], capture_output=True, text=True)
-        assert done.returncode == 0, f"job {index}: {job_files.title(row)}\n{done.stdout}{done.stderr}"
+        for device in ("cpu", "cuda"):
+            path = tmp_path / "job.json"
+            path.write_text(json.dumps(job_files.job(row, "job", ROOT / "README.md", tmp_path / "run", 3, device=device)))
+            done = subprocess.run([bin_dir / "tandem", "validate", "-f", path], capture_output=True, text=True)
+            assert done.returncode == 0, f"job {index}, {device}: {job_files.title(row)}\n{done.stdout}{done.stderr}"
 
 
 def write_checkpoint(folder, first, second):
