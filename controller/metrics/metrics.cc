@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "controller/core/placement.h"
-#include "controller/core/progress.h"
 #include "proto/reasons.h"
 #include "proto/time.h"
 
@@ -195,6 +194,7 @@ void Metrics::JobPlaced(absl::Duration waited) {
 }
 
 void Metrics::Look(const State& state) {
+  progress_.Look(state);
   std::map<std::string, absl::Time> seen;
   for (const auto& [name, worker] : state.workers) {
     if (last_seen_) {
@@ -228,13 +228,6 @@ void Metrics::Look(const State& state) {
     schedulable_ += WhyNotSchedulable(state, worker).empty() ? 1 : 0;
   }
   last_seq_ = state.last_seq;
-  looked_ = clock_.Now();
-  progress_.clear();
-  for (const auto& [id, entry] : state.jobs) {
-    if (std::optional<v1::Progress> progress = ProgressOf(state, entry.job, looked_)) {
-      progress_[entry.job.name()] = *std::move(progress);
-    }
-  }
 }
 
 void Metrics::CertificateEnds(absl::Time time) {

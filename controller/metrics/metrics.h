@@ -17,6 +17,7 @@
 #include "absl/time/time.h"
 #include "controller/core/state.h"
 #include "controller/core/time_account.h"
+#include "controller/metrics/progress_board.h"
 #include "platform/clock.h"
 
 namespace tandem::controller {
@@ -47,7 +48,7 @@ void AppendProcessMetrics(std::vector<prometheus::MetricFamily>& out);
 // lost: a step (Report), what ranks need (Reported), a placement (JobPlaced), an end (JobEnded).
 class Metrics : public prometheus::Collectable {
  public:
-  explicit Metrics(const platform::Clock& clock) : clock_(clock) {}
+  explicit Metrics(const platform::Clock& clock) : clock_(clock), progress_(clock) {}
 
   // Counts the steps of a job. Without it a scrape has no series of a job's time. Call before any other.
   using Totals = std::function<StepTotals(const std::string& job_id)>;
@@ -78,6 +79,9 @@ class Metrics : public prometheus::Collectable {
   // Sets what the gauges of jobs, workers and the log show from now on, and what is known of live jobs.
   void Look(const State& state) ABSL_LOCKS_EXCLUDED(mu_);
 
+  // How far the ranks of each job are, as of the last look.
+  const ProgressBoard& progress() const { return progress_; }
+
   std::vector<prometheus::MetricFamily> Collect() const override ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
@@ -93,7 +97,7 @@ class Metrics : public prometheus::Collectable {
 
   void CollectOwn(std::vector<prometheus::MetricFamily>& out) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void CollectRpcs(std::vector<prometheus::MetricFamily>& out) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void CollectProgress(std::vector<prometheus::MetricFamily>& out) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void CollectProgress(std::vector<prometheus::MetricFamily>& out) const;
   void CollectTraining(std::vector<prometheus::MetricFamily>& out) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void CollectTimes(const std::vector<v1::Job>& jobs, std::vector<prometheus::MetricFamily>& out) const
       ABSL_LOCKS_EXCLUDED(mu_);
@@ -119,6 +123,7 @@ class Metrics : public prometheus::Collectable {
   void Prune() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const platform::Clock& clock_;
+  ProgressBoard progress_;
   Totals totals_;
   LastSeen last_seen_;
   mutable absl::Mutex mu_;
@@ -132,8 +137,6 @@ class Metrics : public prometheus::Collectable {
   std::map<std::string, absl::Time> seen_ ABSL_GUARDED_BY(mu_);  // by worker
   prometheus::Histogram waits_ ABSL_GUARDED_BY(mu_){Bounds{0.1, 1, 10, 60, 300, 1800, 7200, 28800, 86400}};
   int64_t last_seq_ ABSL_GUARDED_BY(mu_) = 0;
-  std::map<std::string, v1::Progress> progress_ ABSL_GUARDED_BY(mu_);  // by job name, as of looked_
-  absl::Time looked_ ABSL_GUARDED_BY(mu_);
   int64_t refused_commits_ ABSL_GUARDED_BY(mu_) = 0;
   std::optional<absl::Time> certificate_ends_ ABSL_GUARDED_BY(mu_);
   mutable std::map<std::string, Training> training_ ABSL_GUARDED_BY(mu_);  // by job name

@@ -28,10 +28,10 @@ std::string HeadOf(const State& state) {
 
 void ProgressBoard::Look(const State& state) {
   const absl::Time now = clock_.Now();
-  std::map<std::string, v1::Progress> jobs;
+  std::map<std::string, Entry> jobs;
   for (const auto& [id, entry] : state.jobs) {
     if (std::optional<v1::Progress> progress = ProgressOf(state, entry.job, now)) {
-      jobs[id] = *std::move(progress);
+      jobs[id] = {.name = entry.job.name(), .progress = *std::move(progress)};
     }
   }
   std::string head = HeadOf(state);
@@ -44,11 +44,21 @@ void ProgressBoard::Look(const State& state) {
 std::optional<v1::Progress> ProgressBoard::Find(const std::string& job_id) const {
   const absl::MutexLock lock(&mu_);
   const auto it = jobs_.find(job_id);
-  if (it == jobs_.end()) {
-    return std::nullopt;
+  return it == jobs_.end() ? std::nullopt : std::optional(AsOfNow(it->second.progress));
+}
+
+std::map<std::string, v1::Progress> ProgressBoard::ByName() const {
+  std::map<std::string, v1::Progress> out;
+  const absl::MutexLock lock(&mu_);
+  for (const auto& [id, entry] : jobs_) {
+    out[entry.name] = AsOfNow(entry.progress);
   }
-  v1::Progress out = it->second;
-  *out.mutable_age() = proto::ToProto(proto::FromProto(out.age()) + (clock_.Now() - looked_));
+  return out;
+}
+
+v1::Progress ProgressBoard::AsOfNow(const v1::Progress& then) const {
+  v1::Progress out = then;
+  *out.mutable_age() = proto::ToProto(proto::FromProto(then.age()) + (clock_.Now() - looked_));
   return out;
 }
 

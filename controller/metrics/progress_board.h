@@ -26,14 +26,24 @@ class ProgressBoard {
   // The progress as of now: it has aged since the look. nullopt for a job without ranks.
   std::optional<v1::Progress> Find(const std::string& job_id) const ABSL_LOCKS_EXCLUDED(mu_);
 
+  // The same of all jobs that have ranks, by their names, which no two live jobs share.
+  std::map<std::string, v1::Progress> ByName() const ABSL_LOCKS_EXCLUDED(mu_);
+
   // Sets job.progress if there is one, and names the job that a queued one waits behind.
   void Fill(v1::Job& job) const;
 
  private:
+  struct Entry {
+    std::string name;
+    v1::Progress progress;  // as of looked_
+  };
+
+  v1::Progress AsOfNow(const v1::Progress& then) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
   const platform::Clock& clock_;
   mutable absl::Mutex mu_;
   absl::Time looked_ ABSL_GUARDED_BY(mu_);
-  std::map<std::string, v1::Progress> jobs_ ABSL_GUARDED_BY(mu_);
+  std::map<std::string, Entry> jobs_ ABSL_GUARDED_BY(mu_);
   std::string head_
       ABSL_GUARDED_BY(mu_);  // what the first job of the queue is and waits for; empty: none waits
 };

@@ -149,20 +149,18 @@ void Metrics::CollectRpcs(std::vector<MetricFamily>& out) const {
 
 void Metrics::CollectProgress(std::vector<MetricFamily>& out) const {
   // Only ranks that run have these: a job that has ended has none.
-  const double since_look = absl::ToDoubleSeconds(clock_.Now() - looked_);
+  const std::map<std::string, v1::Progress> jobs = progress_.ByName();
   AddPerJob(
       kGauge, "tandem_train_progress_age_seconds",
-      "Time since the rank that is behind the others last moved.", progress_,
-      [&](const v1::Progress& progress) {
-        return absl::ToDoubleSeconds(proto::FromProto(progress.age())) + since_look;
-      },
+      "Time since the rank that is behind the others last moved.", jobs,
+      [](const v1::Progress& progress) { return absl::ToDoubleSeconds(proto::FromProto(progress.age())); },
       out);
   AddPerJob(
-      kGauge, "tandem_train_rank_behind", "Number of the rank that is behind the others.", progress_,
+      kGauge, "tandem_train_rank_behind", "Number of the rank that is behind the others.", jobs,
       [](const v1::Progress& progress) { return progress.rank(); }, out);
   AddPerJob(
-      kGauge, "tandem_train_stalled", "1 while that rank is stopped, or takes much longer than a step.",
-      progress_, [](const v1::Progress& progress) { return progress.stalled() ? 1 : 0; }, out);
+      kGauge, "tandem_train_stalled", "1 while that rank is stopped, or takes much longer than a step.", jobs,
+      [](const v1::Progress& progress) { return progress.stalled() ? 1 : 0; }, out);
 }
 
 void Metrics::CollectTraining(std::vector<MetricFamily>& out) const {

@@ -130,7 +130,6 @@ struct Server::Parts {
   std::unique_ptr<Store> store;
   std::unique_ptr<History> history;
   std::shared_ptr<Metrics> metrics;
-  std::unique_ptr<ProgressBoard> progress;
   std::unique_ptr<Sessions> sessions;
   std::unique_ptr<UploadRelay> uploads;
   std::unique_ptr<Watches> watches;
@@ -165,7 +164,6 @@ void Server::Parts::RunTicks() {
       engine->Post(Tick{.awake_since = awake_since});
       engine->Query([this](const State& state) {
         metrics->Look(state);
-        progress->Look(state);
         tick_pending = false;
       });
     }
@@ -311,13 +309,13 @@ void Server::Parts::Assemble(const ServerOptions& options, State state) {
   of_sessions.FitTo(options.limits.worker_timeout);
   sessions = std::make_unique<Sessions>(of_sessions, clock, random);
   metrics->SetLastSeen([this](const std::string& worker) { return sessions->LastSeen(worker); });
-  progress = std::make_unique<ProgressBoard>(clock);
+  const ProgressBoard& progress = metrics->progress();
   uploads = std::make_unique<UploadRelay>(
       [this](const std::string& worker, const v1::UploadRequest& request) {
         return sessions->RequestUpload(worker, request);
       },
-      *progress, clock, random, UploadRelay::Limits{});
-  watches = std::make_unique<Watches>(*store, *history, *progress, clock);
+      progress, clock, random, UploadRelay::Limits{});
+  watches = std::make_unique<Watches>(*store, *history, progress, clock);
   sessions->OnGone([this](const std::string& worker) { uploads->WorkerGone(worker); });
   engine = std::make_unique<Engine>(
       *store, clock, std::move(state),
@@ -338,7 +336,7 @@ void Server::Parts::Assemble(const ServerOptions& options, State state) {
           .fatal = options.fatal,
       });
   jobs = std::make_unique<JobsService>(JobsService::Parts{
-      *engine, *store, *history, *sessions, *watches, *uploads, *progress, clock, random, access, sign_ins});
+      *engine, *store, *history, *sessions, *watches, *uploads, progress, clock, random, access, sign_ins});
   workers = std::make_unique<WorkersService>(WorkersService::Parts{
       *engine, *store, *history, *sessions, *uploads, *metrics, clock, [this] { watches->Poke(); }, access});
 }
