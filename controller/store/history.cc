@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "controller/store/history_tables.h"
 #include "controller/store/rows.h"
 #include "platform/failpoint.h"
 #include "platform/log.h"
@@ -14,26 +15,6 @@
 
 namespace tandem::controller {
 namespace {
-
-constexpr int64_t kSchema = 1;
-
-constexpr char kTables[] = R"(
-CREATE TABLE IF NOT EXISTS reports (job TEXT NOT NULL, step INTEGER NOT NULL, attempt INTEGER NOT NULL,
-  data BLOB NOT NULL, PRIMARY KEY (job, step)) WITHOUT ROWID;
-CREATE INDEX IF NOT EXISTS reports_in_order ON reports (job, attempt, step);
-CREATE TABLE IF NOT EXISTS norms (id INTEGER PRIMARY KEY AUTOINCREMENT, job TEXT NOT NULL, step INTEGER NOT NULL,
-  attempt INTEGER NOT NULL, bytes INTEGER NOT NULL, data BLOB NOT NULL, UNIQUE (job, step));
-DROP INDEX IF EXISTS norms_of_job;
-CREATE INDEX IF NOT EXISTS norms_with_bytes ON norms (job, id, bytes);
-CREATE TABLE IF NOT EXISTS totals (job TEXT PRIMARY KEY, last_step INTEGER NOT NULL, steps INTEGER NOT NULL,
-  microseconds INTEGER NOT NULL) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS item_tables (digest TEXT PRIMARY KEY, data BLOB NOT NULL) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS commits (id INTEGER PRIMARY KEY CHECK (id = 1), count INTEGER NOT NULL);
-CREATE TABLE IF NOT EXISTS tables_of_jobs (job TEXT NOT NULL, digest TEXT NOT NULL, PRIMARY KEY (job, digest))
-  WITHOUT ROWID;
-)";
-
-constexpr char kAfter[] = "FROM reports WHERE job = ? AND (attempt, step) > (?, ?)";
 
 // What a reader waits for the writer before it reads what is committed.
 constexpr absl::Duration kGlance = absl::Milliseconds(100);
@@ -43,54 +24,9 @@ constexpr char kOfDamage[] = "move it away to go on without the old reports";
 
 }  // namespace
 
-struct History::Statements {
-  Database& db;
-  Statement insert = db.Prepare(
-      "INSERT INTO reports VALUES (?, ?, ?, ?) ON CONFLICT (job, step) DO UPDATE SET attempt = "
-      "excluded.attempt, data = excluded.data WHERE excluded.attempt >= attempt");
-  Statement add_to_totals = db.Prepare(
-      "INSERT INTO totals VALUES (?, ?, 1, ?) ON CONFLICT (job) DO UPDATE SET last_step = "
-      "excluded.last_step, "
-      "steps = steps + 1, microseconds = microseconds + excluded.microseconds WHERE excluded.last_step > "
-      "last_step");
-  Statement insert_table = db.Prepare("INSERT OR IGNORE INTO item_tables VALUES (?, ?)");
-  Statement insert_table_of_job = db.Prepare("INSERT OR IGNORE INTO tables_of_jobs VALUES (?, ?)");
-  Statement count_other_tables =
-      db.Prepare("SELECT count(*) FROM tables_of_jobs WHERE job = ? AND digest <> ?");
-  Statement put_commits = db.Prepare("INSERT OR REPLACE INTO commits VALUES (1, ?)");
-};
-
-struct History::Queries {
-  Database& db;
-  Statement get_totals = db.Prepare("SELECT steps, microseconds FROM totals WHERE job = ?");
-  Statement get_table = db.Prepare("SELECT data FROM item_tables WHERE digest = ?");
-  Statement after = db.Prepare(absl::StrCat("SELECT data ", kAfter, " ORDER BY attempt, step LIMIT ?"));
-  Statement count_after = db.Prepare(absl::StrCat("SELECT count(*) ", kAfter));
-  Statement newest =
-      db.Prepare(absl::StrCat("SELECT data ", kAfter, " ORDER BY attempt DESC, step DESC LIMIT 1"));
-  Statement range =
-      db.Prepare("SELECT data FROM reports WHERE job = ? AND step >= ? AND step <= ? ORDER BY step LIMIT ?");
-  Statement last =
-      db.Prepare("SELECT attempt, step FROM reports WHERE job = ? ORDER BY attempt DESC, step DESC LIMIT 1");
-  Statement last_step = db.Prepare("SELECT coalesce(max(step), 0) FROM reports WHERE job = ?");
-  NormReader norms = NormReader(db);
-
-  absl::StatusOr<int64_t> HighestStep(const std::string& job) { return ReadNumber(last_step.Bind(job)); }
-
-  // The reports that `query` finds, one of these.
-  absl::StatusOr<std::vector<v1::StepReport>> Reports(const std::string& job, Statement& query,
-                                                      bool with_norms) {
-    absl::StatusOr<std::vector<v1::StepReport>> out = ReadRows<v1::StepReport>(query, UnreadableReport());
-    for (size_t i = 0; with_norms && out.ok() && i < out->size(); ++i) {
-      TANDEM_RETURN_IF_ERROR(norms.AddTo(job, (*out)[i]));
-    }
-    return out;
-  }
-};
-
 template <typename Read>
 auto History::LookAtCommitted(const Read& read) {
-  using Answer = decltype(read(std::declval<Queries&>()));
+  using Answer = decltype(read(std::declval<HistoryQueries&>()));
   const DiskTurn turn(reader_mu_, DiskLock::kPatience);
   if (!turn.held()) {
     return Answer(turn.status());
@@ -101,7 +37,7 @@ auto History::LookAtCommitted(const Read& read) {
 
 template <typename Read>
 auto History::Look(const Read& read) {
-  using Answer = decltype(read(std::declval<Queries&>()));
+  using Answer = decltype(read(std::declval<HistoryQueries&>()));
   {
     const DiskTurn turn(mu_, kGlance);
     if (turn.held()) {
@@ -183,7 +119,7 @@ absl::Status History::CountCommits(const std::string& path) {
 absl::Status History::OpenReader(const std::string& path) {
   const DiskTurn turn(reader_mu_);
   TANDEM_ASSIGN_OR_RETURN(reader_, Database::OpenReader(path));
-  committed_ = std::make_unique<Queries>(*reader_);
+  committed_ = std::make_unique<HistoryQueries>(*reader_);
   return absl::OkStatus();
 }
 
@@ -226,14 +162,15 @@ absl::Status History::Prepare() {
   const DiskTurn turn(mu_);
   Statement version = db_->Prepare("PRAGMA user_version");
   TANDEM_ASSIGN_OR_RETURN(const int64_t schema, ReadNumber(version));
-  if (schema != 0 && schema != kSchema) {
-    return absl::FailedPreconditionError(absl::StrCat("history.db: schema ", schema,
-                                                      " is not known to this build (it knows ", kSchema,
-                                                      "); run the build that wrote it, or a newer one"));
+  if (schema != 0 && schema != kHistorySchema) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("history.db: schema ", schema, " is not known to this build (it knows ", kHistorySchema,
+                     "); run the build that wrote it, or a newer one"));
   }
-  TANDEM_RETURN_IF_ERROR(db_->Execute(absl::StrCat(kTables, "PRAGMA user_version = ", kSchema)));
-  statements_ = std::make_unique<Statements>(*db_);
-  latest_ = std::make_unique<Queries>(*db_);
+  TANDEM_RETURN_IF_ERROR(
+      db_->Execute(absl::StrCat(kHistoryTables, "PRAGMA user_version = ", kHistorySchema)));
+  statements_ = std::make_unique<HistoryStatements>(*db_);
+  latest_ = std::make_unique<HistoryQueries>(*db_);
   norms_.emplace(*db_, options_.norm_bytes_of_a_job, options_.norm_bytes);
   return norms_->Count();
 }
@@ -376,21 +313,21 @@ void History::Commit() {
 
 absl::StatusOr<std::vector<v1::StepReport>> History::After(const std::string& job, Position position,
                                                            int limit, bool norms) {
-  return Look([&](Queries& queries) {
+  return Look([&](HistoryQueries& queries) {
     queries.after.Bind(job).Bind(position.attempt).Bind(position.step).Bind(limit);
     return queries.Reports(job, queries.after, norms);
   });
 }
 
 absl::StatusOr<int64_t> History::CountAfter(const std::string& job, Position position) {
-  return Look([&](Queries& queries) {
+  return Look([&](HistoryQueries& queries) {
     return ReadNumber(queries.count_after.Bind(job).Bind(position.attempt).Bind(position.step));
   });
 }
 
 absl::StatusOr<std::optional<v1::StepReport>> History::Newest(const std::string& job, Position position,
                                                               bool norms) {
-  TANDEM_ASSIGN_OR_RETURN(std::vector<v1::StepReport> reports, Look([&](Queries& queries) {
+  TANDEM_ASSIGN_OR_RETURN(std::vector<v1::StepReport> reports, Look([&](HistoryQueries& queries) {
                             queries.newest.Bind(job).Bind(position.attempt).Bind(position.step);
                             return queries.Reports(job, queries.newest, norms);
                           }));
@@ -399,7 +336,7 @@ absl::StatusOr<std::optional<v1::StepReport>> History::Newest(const std::string&
 
 absl::StatusOr<std::vector<v1::StepReport>> History::Range(const std::string& job, int64_t first,
                                                            int64_t last, int limit, bool norms) {
-  return Look([&](Queries& queries) {
+  return Look([&](HistoryQueries& queries) {
     queries.range.Bind(job).Bind(first).Bind(last > 0 ? last : INT64_MAX).Bind(limit);
     return queries.Reports(job, queries.range, norms);
   });
@@ -408,7 +345,7 @@ absl::StatusOr<std::vector<v1::StepReport>> History::Range(const std::string& jo
 absl::StatusOr<std::optional<v1::StepReport>> History::First(const std::string& job, int64_t first,
                                                              int64_t last, bool norms) {
   TANDEM_ASSIGN_OR_RETURN(std::vector<v1::StepReport> found,
-                          Look([&](Queries& queries) -> absl::StatusOr<std::vector<v1::StepReport>> {
+                          Look([&](HistoryQueries& queries) -> absl::StatusOr<std::vector<v1::StepReport>> {
                             int64_t at = first;
                             if (norms) {
                               TANDEM_ASSIGN_OR_RETURN(const std::optional<int64_t> step,
@@ -427,7 +364,7 @@ absl::StatusOr<std::optional<v1::StepReport>> History::First(const std::string& 
 absl::StatusOr<std::vector<v1::StepReport>> History::Spread(const std::string& job, int64_t first,
                                                             int64_t last, int points, const Trim& trim) {
   TANDEM_ASSIGN_OR_RETURN(const int64_t highest,
-                          Look([&](Queries& queries) { return queries.HighestStep(job); }));
+                          Look([&](HistoryQueries& queries) { return queries.HighestStep(job); }));
   const int64_t end = last > 0 ? std::min(last, highest) : highest;
   const bool norms = trim != nullptr;
   int64_t stride = 0;
@@ -457,14 +394,14 @@ absl::StatusOr<std::vector<v1::StepReport>> History::Spread(const std::string& j
 }
 
 absl::StatusOr<std::optional<v1::ParameterTable>> History::Table(const std::string& digest) {
-  return Look([&](Queries& queries) {
+  return Look([&](HistoryQueries& queries) {
     queries.get_table.Bind(digest);
     return ReadRow<v1::ParameterTable>(queries.get_table, UnreadableReport());
   });
 }
 
 absl::StatusOr<History::Position> History::Last(const std::string& job) {
-  return Look([&](Queries& queries) -> absl::StatusOr<Position> {
+  return Look([&](HistoryQueries& queries) -> absl::StatusOr<Position> {
     Statement& query = queries.last;
     query.Bind(job);
     Position out;
@@ -477,7 +414,7 @@ absl::StatusOr<History::Position> History::Last(const std::string& job) {
 }
 
 absl::StatusOr<StepTotals> History::Totals(const std::string& job) {
-  return Look([&](Queries& queries) -> absl::StatusOr<StepTotals> {
+  return Look([&](HistoryQueries& queries) -> absl::StatusOr<StepTotals> {
     Statement& query = queries.get_totals;
     query.Bind(job);
     StepTotals out;
@@ -490,7 +427,7 @@ absl::StatusOr<StepTotals> History::Totals(const std::string& job) {
 }
 
 absl::StatusOr<int64_t> History::LastStep(const std::string& job) {
-  return LookAtCommitted([&](Queries& queries) { return queries.HighestStep(job); });
+  return LookAtCommitted([&](HistoryQueries& queries) { return queries.HighestStep(job); });
 }
 
 absl::Status History::CheckInPlace() const {

@@ -25,6 +25,9 @@
 
 namespace tandem::controller {
 
+struct HistoryQueries;
+struct HistoryStatements;
+
 // The reports of every job, in DIR/history.db (synchronous NORMAL), keyed (job, step); the higher attempt
 // wins, and the same report twice is one. Norms are kept in a ring (norm_ring.h). Thread-safe.
 //
@@ -117,8 +120,6 @@ class History {
   absl::Status CheckInPlace() const ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
-  struct Statements;  // of the connection that writes
-  struct Queries;     // of either connection
   History(std::unique_ptr<Database> db, const Options& options);
 
   static absl::StatusOr<std::unique_ptr<History>> OpenAt(const std::string& path, const Options& options);
@@ -135,7 +136,7 @@ class History {
   absl::Status CountCommits(const std::string& path) ABSL_LOCKS_EXCLUDED(mu_);
   absl::Status OpenReader(const std::string& path) ABSL_LOCKS_EXCLUDED(reader_mu_);
   absl::Status Damage() const ABSL_LOCKS_EXCLUDED(damage_mu_);
-  // Returns what `read` finds: with the writer's Queries or, while the disk holds up the writer, with the
+  // Returns what `read` finds: with the writer's queries or, while the disk holds up the writer, with the
   // reader's.
   template <typename Read>
   auto Look(const Read& read) ABSL_LOCKS_EXCLUDED(mu_, reader_mu_);
@@ -151,7 +152,7 @@ class History {
   const Options options_;
   mutable DiskLock mu_;
   std::unique_ptr<Database> db_ ABSL_GUARDED_BY(mu_);
-  std::unique_ptr<Statements> statements_ ABSL_GUARDED_BY(mu_);
+  std::unique_ptr<HistoryStatements> statements_ ABSL_GUARDED_BY(mu_);
   std::optional<NormRing> norms_ ABSL_GUARDED_BY(mu_);
   bool open_ ABSL_GUARDED_BY(mu_) = false;  // a transaction
   int uncommitted_ ABSL_GUARDED_BY(mu_) = 0;
@@ -160,10 +161,10 @@ class History {
   std::vector<Committed> waiting_ ABSL_GUARDED_BY(mu_);
   CommitCount commits_ ABSL_GUARDED_BY(mu_);
   int64_t lost_commits_ = 0;
-  std::unique_ptr<Queries> latest_ ABSL_GUARDED_BY(mu_);
+  std::unique_ptr<HistoryQueries> latest_ ABSL_GUARDED_BY(mu_);
   DiskLock reader_mu_;
   std::unique_ptr<Database> reader_ ABSL_GUARDED_BY(reader_mu_);
-  std::unique_ptr<Queries> committed_ ABSL_GUARDED_BY(reader_mu_);
+  std::unique_ptr<HistoryQueries> committed_ ABSL_GUARDED_BY(reader_mu_);
   mutable absl::Mutex damage_mu_;
   absl::Status damage_ ABSL_GUARDED_BY(damage_mu_);  // that the check has found
   std::unique_ptr<DatabaseCheck> check_;
