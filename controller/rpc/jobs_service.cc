@@ -37,6 +37,20 @@ absl::Status HasEnded(const v1::Job& job) {
       absl::StrCat("job ", job.name(), " (", job.id(), ") has ended: ", proto::ValueName(job.state())));
 }
 
+// What a request's spec or text comes to. `submitted` gets the spec.
+jobspec::Checked CheckSpec(const v1::SubmitRequest& request, v1::JobSpec& submitted) {
+  if (request.text().empty()) {
+    submitted = request.spec();
+  } else {
+    jobspec::ReadResult read = jobspec::ReadText(request.text(), "");
+    if (!read.violations.empty()) {
+      return {.resolved = {}, .violations = std::move(read.violations)};
+    }
+    submitted = std::move(read.spec);
+  }
+  return jobspec::Check(submitted);
+}
+
 // A call that has been admitted.
 struct Call {
   std::string_view method;
@@ -118,17 +132,16 @@ UnaryCall* JobsService::Submit(CallContext* context, const v1::SubmitRequest* re
           return absl::InvalidArgumentError(
               absl::StrCat("request_id: ", request->request_id().size(), " bytes; at most ", kMostRequestId));
         }
-        jobspec::Checked checked = jobspec::Check(request->spec());
+        controller::Submit submit;
+        jobspec::Checked checked = CheckSpec(*request, submit.submitted);
         if (!checked.violations.empty()) {
           call.reactor->Finish(InvalidSpec(checked.violations));
           return std::nullopt;
         }
         TANDEM_RETURN_IF_ERROR(CheckLimits(*request));
-        controller::Submit submit;
         submit.id = parts_.random.HexId(12);
         submit.owner = Access::OwnerOf(call.caller.identity);
         submit.request_id = request->request_id();
-        submit.submitted = request->spec();
         submit.resolved = std::move(checked.resolved);
         if (!plan::ChoosesPrefetch(submit.resolved)) {
           PostSubmit(std::move(submit), call.reactor, response);
@@ -167,7 +180,8 @@ UnaryCall* JobsService::Validate(CallContext* context, const v1::SubmitRequest* 
                                  v1::ValidateResponse* response) {
   return Answer(parts_.access, context, "tandem.v1.Jobs.Validate", /*request=*/nullptr,
                 [&](const Call&) -> absl::Status {
-                  jobspec::Checked checked = jobspec::Check(request->spec());
+                  v1::JobSpec submitted;
+                  jobspec::Checked checked = CheckSpec(*request, submitted);
                   response->mutable_violations()->Assign(checked.violations.begin(),
                                                          checked.violations.end());
                   if (checked.violations.empty()) {

@@ -5,7 +5,7 @@ import pkgutil
 
 __path__ = pkgutil.extend_path(__path__, __name__)  # a build has the messages, tandem.v1, in a folder of its own
 _HOMES = {"Change": "client", "Client": "client", "NotFound": "errors", "Refused": "errors", "TandemError": "errors",
-          "TimedOut": "errors", "Unreachable": "errors", "spec_from": "spec"}
+          "TimedOut": "errors", "Unreachable": "errors"}
 __all__ = list(_HOMES)
 
 

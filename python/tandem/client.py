@@ -1,23 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
 """Calls of the users' service."""
 import dataclasses
+import json
 import logging
 import operator
 import os
+import pathlib
 import time
 import uuid
 from typing import Any, Dict, Iterator, List, Optional
 
 import grpc
 
-from tandem.errors import TandemError, TimedOut, Unreachable, translated
-from tandem.spec import AUTO, spec_from
-from tandem.v1 import jobs_pb2, jobs_pb2_grpc, state_pb2
+from tandem.errors import Refused, TandemError, TimedOut, Unreachable, translated
+from tandem.v1 import job_pb2, jobs_pb2, jobs_pb2_grpc, state_pb2
 
 LOG = logging.getLogger("tandem")
 ENDED = (state_pb2.JOB_STATE_SUCCEEDED, state_pb2.JOB_STATE_FAILED, state_pb2.JOB_STATE_CANCELLED)
 TIMEOUT = 10.0  # seconds, of a call that is not a stream
-PLANNED = 180.0  # of the submission of a job whose step is simulated first (prefetch: auto), behind others'
+PLANNED = 180.0  # of a submission: the job's step may be simulated first (prefetch: auto), behind others'
 PAUSE = 0.5     # before a stream that broke is opened again
 PATIENCE = 2.0  # for the last reports of a job that has ended
 
@@ -65,14 +66,13 @@ class Client:
         self._channel.close()
 
     def submit(self, job, request_id=None):
-        """The submitted Job. `job`: a dictionary, a path of a JSON file, or a JobSpec. The same request_id again gives
-        the same job."""
-        request = jobs_pb2.SubmitRequest(spec=spec_from(job), request_id=request_id or f"python-{uuid.uuid4().hex}")
-        return self._call("Submit", request, PLANNED if request.spec.parallelism.fsdp.prefetch == AUTO else TIMEOUT)
+        """The submitted Job. `job`: a dictionary, the path of a job file (YAML or JSON), or a JobSpec. The same request_id
+        again gives the same job."""
+        return self._call("Submit", _request(job, request_id or f"python-{uuid.uuid4().hex}"), PLANNED)
 
     def validate(self, job) -> List[Any]:
         """Every violation of a spec; none: it would be taken."""
-        return list(self._call("Validate", jobs_pb2.SubmitRequest(spec=spec_from(job))).violations)
+        return list(self._call("Validate", _request(job)).violations)
 
     def get(self, job):
         """The Job of that id, name, or beginning of an id."""
@@ -215,6 +215,19 @@ class Client:
             if not page.next_page_token:
                 return
             request.page_token = page.next_page_token
+
+
+def _request(job, request_id=""):
+    """What Submit and Validate take. A dictionary goes as the text of a job file, which the service reads."""
+    if isinstance(job, job_pb2.JobSpec):
+        return jobs_pb2.SubmitRequest(spec=job, request_id=request_id)
+    if isinstance(job, (str, pathlib.Path)):
+        text = pathlib.Path(job).read_text()
+    elif isinstance(job, dict):
+        text = json.dumps(job, ensure_ascii=False)
+    else:
+        raise Refused(f"a job is a dictionary, the path of a job file, or a JobSpec, but this is a {type(job).__name__}")
+    return jobs_pb2.SubmitRequest(text=text, request_id=request_id)
 
 
 def _state_number(name):

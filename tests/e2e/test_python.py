@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The Python client, as a wheel that is installed, against a real controller."""
+import json
 import pathlib
 import subprocess
 import sys
@@ -209,40 +210,25 @@ def test_norms_that_do_not_match_their_parameters_are_an_error(tandem, answering
         answering(response).norms("any", 1)
 
 
-@pytest.mark.parametrize("job, text", [
-    ({"training": {"stepz": 1}}, "training.stepz: the unknown key stepz is not allowed; allowed: steps, .*; did you mean steps?"),
-    ({"training": {"steps": "many"}}, "training.steps: 'many' is not allowed; allowed: an integer$"),
-    ({"training": {"steps": 1.5}}, "training.steps: 1.5 is not allowed; allowed: an integer$"),
-    ({"training": {"steps": True}}, "training.steps: True is not allowed; allowed: an integer$"),
-    ({"training": {"seed": None}}, "training.seed: None is not allowed; allowed: an integer; give a value, or omit the key for the default$"),
-    ({"training": {"clip_grad_norm": "1"}}, "training.clip_grad_norm: '1' is not allowed; allowed: a number$"),
-    ({"report": {"parameter_norms": 1}}, "report.parameter_norms: 1 is not allowed; allowed: True or False$"),
-    ({"data": {"train": ["/a", "/b"]}}, r"data.train: \['/a', '/b'\] is not allowed; allowed: text$"),
-    ({"model": "llama-tiny"}, "model: 'llama-tiny' is not allowed; allowed: a dictionary with the keys preset, hugging_face, "),
-    ({"parallelism": {"fsdp": {"strategy": "zero4"}}}, "parallelism.fsdp.strategy: 'zero4' is not allowed; allowed: .*zero3"),
-    ({"parallelism": {"ranks": "auto"}}, "parallelism.ranks: 'auto' is not allowed; allowed: an integer$"),
-    ({"resources": {"memory_bytes": "lots"}}, "resources.memory_bytes: 'lots' is not allowed; allowed: a number of bytes, or text like 64MiB$"),
-    ({"training": {"steps": 2 ** 70}}, "training.steps: 1180591620717411303424 is not allowed; allowed: an integer from -9223372036854775808 to 9223372036854775807$"),
-    ({"training": {"seed": -1}}, "training.seed: -1 is not allowed; allowed: an integer from 0 to 18446744073709551615$"),
-    ({"training": {"steps": float("inf")}}, "training.steps: inf is not allowed; allowed: an integer$"),
-    ({"model": {"rope_theta": 10 ** 400}}, "model.rope_theta: 10{400} is not allowed; allowed: a finite number$"),
-    ({"model": {"rope_theta": float("nan")}}, "model.rope_theta: nan is not allowed; allowed: a finite number$"),
-    ("llama-tiny.yaml", "llama-tiny.yaml: it is not JSON: .*; submit YAML with `tandem submit -f`$"),
-    (7, "a job is a dictionary, the path of a JSON file, or a JobSpec, but this is a int$")])
-def test_a_job_that_no_file_could_hold_is_refused_before_any_call(tandem, tmp_path, monkeypatch, job, text):
-    monkeypatch.chdir(tmp_path)
-    pathlib.Path("llama-tiny.yaml").write_text("model: {preset: llama-tiny}\n")
-    with pytest.raises(tandem.Refused, match=text):
-        tandem.spec_from(job)
-
-
-def test_a_dictionary_says_what_a_job_file_says(tandem):
-    spec = tandem.spec_from({"training": {"steps": 2e3, "clip_grad_norm": 1},
-                             "parallelism": {"fsdp": {"strategy": "hsdp", "prefetch": "auto"}},
-                             "report": {"parameter_norms": False}, "resources": {"memory_bytes": "2GiB"}})
-    assert spec.training.steps == 2000 and spec.training.clip_grad_norm == 1.0
-    assert spec.parallelism.fsdp.prefetch == -1 and spec.parallelism.fsdp.strategy == 5  # STRATEGY_HSDP
-    assert spec.report.HasField("parameter_norms") and spec.resources.memory_bytes == 2 << 30
+def test_a_dictionary_and_a_job_file_are_read_by_the_service(start, tandem, tmp_path):
+    client = tandem.Client(start(workers=0).address)
+    job = tiny_job("lists")
+    text = job["data"].pop("train")
+    job["data"].update(sources=[{"path": text, "name": "a", "weight": 1}, {"path": text, "name": "b", "weight": 3}])
+    job["parallelism"]["fsdp"] = {"prefetch": "auto"}
+    job["resources"] = {"device": "cpu"}
+    spec = client.submit(job).submitted
+    assert [source.weight for source in spec.data.sources] == [1, 3] and spec.parallelism.fsdp.prefetch == -1
+    path = tmp_path / "job.yaml"
+    path.write_text("\n".join(f"{key}: {json.dumps(value)}" for key, value in {**job, "name": "file"}.items()) + "  # YAML\n")
+    assert client.submit(path).name == "file"
+    for wrong, why in [({"training": {"stepz": 1}}, "stepz.*did you mean steps?"),
+                       ({"training": {"steps": 1.5}}, "training.steps: 1.5 is not allowed"),
+                       ({"training": {"seed": None}}, "training.seed: null is not allowed"),
+                       ({"model": {"rope_theta": float("nan")}}, "model.rope_theta: NaN is not allowed"),
+                       (7, "a job is a dictionary, the path of a job file, or a JobSpec, but this is a int$")]:
+        with pytest.raises(tandem.Refused, match=why):
+            client.submit(wrong)
 
 
 def test_what_is_refused_says_why(start, tandem):
