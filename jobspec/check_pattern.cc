@@ -129,19 +129,6 @@ void CheckMixers(FieldChecker& check, const v1::Model& model, const model::Layer
   }
 }
 
-// What these layers do not have yet.
-void CheckBuilt(FieldChecker& check, const ModelType& type) {
-  for (const char* path : {"precision.compute", "precision.transport"}) {
-    const v1::Precision& precision = check.spec().precision();
-    const v1::ComputeType compute =
-        path == std::string_view("precision.compute") ? precision.compute() : precision.transport();
-    if (check.Usable({path}) && check.IsWritten(path) && compute == v1::COMPUTE_TYPE_BF16) {
-      check.Refuse(path, absl::StrCat("fp32, fp64 with model_type ", type.name),
-                   "not built yet: layers by a pattern in bf16; use fp32");
-    }
-  }
-}
-
 }  // namespace
 
 void CheckPattern(FieldChecker& check, const v1::Model& model, const ModelType& type) {
@@ -158,7 +145,6 @@ void CheckPattern(FieldChecker& check, const v1::Model& model, const ModelType& 
     }
     return;
   }
-  CheckBuilt(check, type);
   if (!check.Has(kPattern)) {
     if (std::string_view(type.letters).size() > 1) {
       check.Refuse(kPattern, "say what each layer is, for instance M-M*-");

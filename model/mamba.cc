@@ -13,20 +13,24 @@ ParameterSpec Vector(const char* name, int64_t elements, Init init) {
   return {.name = name, .shape = {elements}, .init = init, .gradient_is_statistics = true};
 }
 
-// In the order in which the backward's gradients of them are listed.
-std::vector<ParameterSpec> MambaParameters(const DecoderShapes& s) {
-  return {NormOver("norm", s.hidden),
-          {.name = "in_proj", .shape = {s.mixer_columns, s.hidden}},
-          {.name = "conv",
-           .shape = {s.scan.channels(), 1, s.mamba.conv_width},
-           .init = Init::kUniform,
-           .gradient_is_statistics = true},
-          Vector("conv_bias", s.scan.channels(), Init::kUniform),
-          Vector("dt_bias", s.scan.heads, Init::kTimeSteps),
-          Vector("a_log", s.scan.heads, Init::kDecayRates),
-          Vector("d", s.scan.heads, Init::kOnes),
-          NormOver("gate_norm", s.scan.inner()),
-          {.name = "out_proj", .shape = {s.hidden, s.scan.inner()}}};
+// In the order in which the backward's gradients of them are listed. What decides how fast a state decays
+// stays in the main type: exponentials of it are multiplied over thousands of tokens.
+std::vector<PartSpec> MambaParts(const DecoderShapes& s) {
+  return {{.name = "mamba",
+           .parameters = {NormOver("norm", s.hidden),
+                          {.name = "in_proj", .shape = {s.mixer_columns, s.hidden}},
+                          {.name = "conv",
+                           .shape = {s.scan.channels(), 1, s.mamba.conv_width},
+                           .init = Init::kUniform,
+                           .gradient_is_statistics = true},
+                          Vector("conv_bias", s.scan.channels(), Init::kUniform),
+                          NormOver("gate_norm", s.scan.inner()),
+                          {.name = "out_proj", .shape = {s.hidden, s.scan.inner()}}}},
+          {.name = "scan",
+           .parameters = {Vector("dt_bias", s.scan.heads, Init::kTimeSteps),
+                          Vector("a_log", s.scan.heads, Init::kDecayRates),
+                          Vector("d", s.scan.heads, Init::kOnes)},
+           .main_type = true}};
 }
 
 // Of the recurrence: each number of a state decays, takes its part of x ⊗ B, and is multiplied by C.
@@ -51,9 +55,12 @@ NodeDeclaration DeclareMamba(const DecoderShapes& s) {
   std::vector<TensorSpec> intermediates = {{"normed", {s.tokens, s.hidden}},
                                            {"gated", {s.tokens, inner}},
                                            {"grad_projected", {s.tokens, s.mixer_columns}}};
-  for (const ParameterSpec& parameter : MambaParameters(s)) {
-    if (parameter.gradient_is_statistics) {
-      intermediates.push_back({"grad_" + parameter.name, parameter.shape, ElementType::kStatistics});
+  const std::vector<PartSpec> parts = MambaParts(s);
+  for (const PartSpec& part : parts) {
+    for (const ParameterSpec& parameter : part.parameters) {
+      if (parameter.gradient_is_statistics) {
+        intermediates.push_back({"grad_" + parameter.name, parameter.shape, ElementType::kStatistics});
+      }
     }
   }
   std::vector<std::string> computed;
@@ -72,7 +79,7 @@ NodeDeclaration DeclareMamba(const DecoderShapes& s) {
                    .flops = scan},
                   {.tensor = {"states", {s.scan.kept()}, ElementType::kStatistics},
                    .computed_from = {"projected", "y"}}},
-      .parts = {{.name = "mamba", .parameters = MambaParameters(s)}},
+      .parts = parts,
       .forward = {.reads = {"x"},
                   .writes = {"hidden", "projected", "y", "states"},
                   .parameters = true,

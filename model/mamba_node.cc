@@ -76,15 +76,17 @@ class MambaNode final : public SplitNode {
   }
 
   BoundPass BindBackwardWeight(BoundArrays& in) const override {
-    const bool add = in.AddsToParameterGradient("norm");
     const ops::Workspace products = in.Work("products");
     ops::Calls calls;
-    calls.Add(ops_.LinearBackwardWeight(in.Gradient("hidden"), in.Value("gated"), add,
+    calls.Add(ops_.LinearBackwardWeight(in.Gradient("hidden"), in.Value("gated"),
+                                        in.AddsToParameterGradient("out_proj"),
                                         in.ParameterGradient("out_proj"), products));
-    calls.Add(ops_.LinearBackwardWeight(in.Value("grad_projected"), in.Value("normed"), add,
+    calls.Add(ops_.LinearBackwardWeight(in.Value("grad_projected"), in.Value("normed"),
+                                        in.AddsToParameterGradient("in_proj"),
                                         in.ParameterGradient("in_proj"), products));
-    for (const std::string name : {"norm", "conv", "conv_bias", "dt_bias", "a_log", "d", "gate_norm"}) {
-      calls.Add(CopyOrAdd(in.Value("grad_" + name), add, in.ParameterGradient(name)));
+    for (const std::string name : {"norm", "conv", "conv_bias", "gate_norm", "dt_bias", "a_log", "d"}) {
+      calls.Add(
+          CopyOrAdd(in.Value("grad_" + name), in.AddsToParameterGradient(name), in.ParameterGradient(name)));
     }
     return calls;
   }

@@ -20,8 +20,8 @@ struct ScanShape;
 // What the scan of a Mamba-2 mixer reads (state_scan.h).
 struct ScanInputs {
   Array xbc;
-  Array steps;  // [tokens, heads], before their bias; rows may be apart
-  Array dt_bias;
+  Array steps;    // [tokens, heads], before their bias; rows may be apart
+  Array dt_bias;  // these three: in the main type
   Array a_log;
   Array d;
   Array documents;  // int64 [B, S], rows may be apart; not defined: a sequence is one document

@@ -13,9 +13,9 @@ namespace tandem::ops {
 // For each head h of a Mamba-2 mixer and token t of a document, with dt = max(softplus(raw + dt_bias),
 // least_step) and A = -exp(a_log):
 //   S_t = exp(dt_t A) S_{t-1} + dt_t x_t ⊗ B_t;  y_t = S_t C_t + d x_t;  S before a document is zeros.
-// xbc: [B * S, channels()]; raw: [B * S, heads], rows raw_stride apart; dt_bias, a_log, d: [heads].
-// y: [B * S, inner()]. states: kept() numbers, S before the first token of each chunk of a sequence. Other
-// chunks give other roundings, and nothing else.
+// xbc: [B * S, channels()]; raw: [B * S, heads], rows raw_stride apart; dt_bias, a_log, d: [heads], in what
+// is computed with (float if E is bfloat16). y: [B * S, inner()]. states: kept() numbers, S before the first
+// token of each chunk of a sequence. Other chunks give other roundings, and nothing else.
 template <typename E>
 struct StateScanArgs {
   static constexpr const char* kName = "StateScan";
@@ -24,9 +24,9 @@ struct StateScanArgs {
   const E* xbc;
   const E* raw;
   int64_t raw_stride;
-  const E* dt_bias;
-  const E* a_log;
-  const E* d;
+  const device::Arithmetic<E>* dt_bias;
+  const device::Arithmetic<E>* a_log;
+  const device::Arithmetic<E>* d;
   E* y;
   device::Arithmetic<E>* states;
   Workspace work;  // StateScanWorkBytes (mixer_work.h)
@@ -46,9 +46,9 @@ struct StateScanBackwardArgs {
   const E* xbc;
   const E* raw;
   int64_t raw_stride;
-  const E* dt_bias;
-  const E* a_log;
-  const E* d;
+  const device::Arithmetic<E>* dt_bias;
+  const device::Arithmetic<E>* a_log;
+  const device::Arithmetic<E>* d;
   const device::Arithmetic<E>* states;
   const E* grad_y;
   E* grad_xbc;

@@ -117,8 +117,8 @@ struct TimeStep {
   template <typename Args>
   TimeStep(const Args& args, int64_t sequence, int64_t t, int64_t head) {
     const int64_t* const starts = args.documents.At(sequence, t);
-    const T raw = Widen(args.raw[(sequence * args.shape.length + t) * args.raw_stride + head]) +
-                  Widen(args.dt_bias[head]);
+    const T raw =
+        Widen(args.raw[(sequence * args.shape.length + t) * args.raw_stride + head]) + args.dt_bias[head];
     constexpr T kLinear = 20;  // as LibTorch's softplus has it
     const T exponential = raw > kLinear ? T{0} : Exponential(raw);
     const T softplus = raw > kLinear ? raw : LogarithmOfMore(exponential);
@@ -126,7 +126,7 @@ struct TimeStep {
     length = softplus < least ? least : softplus;
     slope = softplus < least ? T{0} : raw > kLinear ? T{1} : exponential / (1 + exponential);
     const bool begins = t == 0 || (starts != nullptr && *starts == t);
-    decay = begins ? T{0} : Exponential(length * -Exponential(Widen(args.a_log[head])));
+    decay = begins ? T{0} : Exponential(length * -Exponential(args.a_log[head]));
   }
 
   T length;
@@ -144,7 +144,7 @@ void StateScan(const StateScanArgs<E>& args) {
   for (int64_t sequence = 0; sequence < s.sequences; ++sequence) {
     for (int64_t head = 0; head < s.heads; ++head) {
       const int64_t group = head / (s.heads / s.groups);
-      const T d = Widen(args.d[head]);
+      const T d = args.d[head];
       for (int64_t i = 0; i < numbers; ++i) {
         state[i] = 0;
       }
@@ -220,7 +220,7 @@ void ScanChannelBackward(const StateScanBackwardArgs<E>& args, const ScanChunk& 
   const E* const rows = args.xbc + first * channels;
   const E* const b = rows + s.inner() + chunk.group * s.state;
   const E* const c = b + s.groups * s.state;
-  const T d = Widen(args.d[head]);
+  const T d = args.d[head];
   const T* const kept =
       args.states + ((chunk.sequence * s.chunks() + chunk.begin / s.chunk) * s.inner() + channel) * s.state;
   for (int64_t i = 0; i < s.state; ++i) {
@@ -279,7 +279,7 @@ void ScanHeadBackward(const StateScanBackwardArgs<E>& args, const ScanChunk& chu
   for (int64_t p = 0; p < s.head_dim; ++p) {
     ScanChannelBackward(args, chunk, head, p, memory);
   }
-  const T a = -Exponential(Widen(args.a_log[head]));
+  const T a = -Exponential(args.a_log[head]);
   T grad_a = 0;
   T grad_bias = 0;
   for (int64_t t = chunk.tokens - 1; t >= 0; --t) {

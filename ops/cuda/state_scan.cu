@@ -77,7 +77,7 @@ template <typename T>
 struct Step {
   template <typename Args>
   __device__ Step(const Args& args, int64_t row, int64_t head) {
-    const T raw = Widen(args.raw[row * args.raw_stride + head]) + Widen(args.dt_bias[head]);
+    const T raw = Widen(args.raw[row * args.raw_stride + head]) + args.dt_bias[head];
     const T softplus = raw > 20 ? raw : log1p(exp(raw));
     const T least = static_cast<T>(args.shape.least_step);
     length = softplus < least ? least : softplus;
@@ -95,7 +95,7 @@ __global__ void SumSteps(Args args, ScanWork<T> work) {
   TANDEM_EACH(i, Pieces(s) * s.heads) {
     const Piece piece(s, i / s.heads);
     const int64_t head = i % s.heads;
-    const T a = -exp(Widen(args.a_log[head]));
+    const T a = -exp(args.a_log[head]);
     T sum = 0;
     for (int t = 0; t < piece.tokens; ++t) {
       const Step<T> step(args, piece.row + t, head);
@@ -363,7 +363,7 @@ __global__ void __launch_bounds__(kThreads) WriteOutputs(StateScanArgs<E> args, 
   }
   __syncthreads();
   const T* const state = work.states + in.state;
-  const T d = Widen(args.d[head]);
+  const T d = args.d[head];
   Product(
       memory.tiles, tokens, s.head_dim, tokens + s.state,
       [&](int64_t i, int64_t k) {
@@ -511,7 +511,7 @@ class BackwardBlock {
 
   __device__ void WriteGradX(const HeadOfPiece<E, T>& in, int64_t head, const T* adjoint) {
     const int tokens = piece_.tokens;
-    const T d = Widen(args_.d[head]);
+    const T d = args_.d[head];
     Product(
         m_.tiles, tokens, s_.head_dim, tokens + s_.state,
         [&](int64_t j, int64_t k) {
@@ -539,7 +539,7 @@ class BackwardBlock {
     if (threadIdx.x > 0) {
       return;
     }
-    const T a = -exp(Widen(args_.a_log[head]));
+    const T a = -exp(args_.a_log[head]);
     T behind = passed;
     T of_bias = 0;
     T of_a = 0;

@@ -114,8 +114,8 @@ TEST_P(CudaMixersTest, StateScan) {
                                     << s.head_dim << ", states of " << s.state << ", chunks of " << s.chunk
                                     << ", documents of " << document);
     Compare(
-        {Normal({s.tokens(), s.channels()}), Normal({s.tokens(), s.heads + 3}), Normal({s.heads}),
-         Normal({s.heads}), Normal({s.heads}), Normal({s.tokens(), s.inner()}),
+        {Normal({s.tokens(), s.channels()}), Normal({s.tokens(), s.heads + 3}), NormalStatistics({s.heads}),
+         NormalStatistics({s.heads}), NormalStatistics({s.heads}), Normal({s.tokens(), s.inner()}),
          Documents(s.sequences, s.length, document)},
         {NanOf({s.tokens(), s.inner()}), NanStatistics({s.kept()}), NanOf({s.tokens(), s.channels()}),
          NormalWide(s.tokens(), s.heads), NanStatistics({s.heads}), NanStatistics({s.heads}),

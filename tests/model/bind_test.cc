@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "model/unit_classes.h"
 #include "tests/model/autograd_decoder.h"
 #include "tests/model/bound_decoder.h"
 #include "tests/model/shapes.h"
@@ -45,11 +46,11 @@ std::vector<std::string> ParametersOf(const BoundDecoder& run, const Shape& shap
   return names;
 }
 
-std::string UnitOf(const Shape& shape, const std::string& parameter) {
+ComputeType TypeOf(const Shape& shape, const Precision& precision, const std::string& parameter) {
   for (const UnitParameters& unit : DecoderUnits(shape.config)) {
     for (const Parameter& own : unit.parameters) {
       if (own.name == parameter) {
-        return unit.name;
+        return TypesOf(unit, own.part, precision).compute;
       }
     }
   }
@@ -212,7 +213,7 @@ TEST_P(BindTest, EveryNodeMatchesAutogradAndAddsWhereItsOperandsSay) {
 // bfloat16 and what goes with it: the node kinds convert, round and sum where they should. Each rounding is
 // by at most 2^-8 of a number, and there are some tens of them one behind the other in two layers.
 constexpr double kBf16Tolerance = 1.0 / 32;
-// Gradients through a mixer's scan and the norm of what it gates cancel more. Jobs do not compute them so.
+// Gradients through a mixer's scan and the norm of what it gates cancel more.
 constexpr double kMixersBf16Tolerance = 1.0 / 4;
 
 // Relative to the gradient. Attention hardly changes with what all queries or all keys have in common, so
@@ -256,7 +257,7 @@ TEST_P(BindTest, LossAndEveryGradientInReducedPrecisionAreNearAutograds) {
     const double tolerance = shape.config.mamba.heads > 0 ? kMixersBf16Tolerance : kBf16Tolerance;
     for (const auto& [name, parameter] : reference.parameters()) {
       EXPECT_EQ(run.parameters().at(name).scalar_type() == at::kBFloat16,
-                precision.Of(UnitOf(shape, name)).compute == ComputeType::kBf16);
+                TypeOf(shape, precision, name) == ComputeType::kBf16);
       ExpectClose(run.parameter_gradients().at(name), parameter.grad(),
                   std::max(tolerance, Bf16ToleranceOf(name, reference.parameters())), name);
     }

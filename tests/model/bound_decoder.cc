@@ -62,7 +62,7 @@ BoundDecoder::BoundDecoder(const DecoderConfig& config, BatchShape batch, const 
     : precision_(precision),
       drops_(config.moe.capacity.factor > 0),
       outline_(DecoderOutline(config, batch, precision, DeviceKind::kCpu,
-                              LayOut(DecoderUnits(config), kAlignment))),
+                              LayOut(DecoderUnits(config), kAlignment, precision))),
       nodes_(DecoderNodes(config, batch, precision, ops::CpuOperations())) {
   at::set_num_threads(1);  // as on a stream's thread
   for (int i = 0; i < static_cast<int>(outline_.values.size()); ++i) {
@@ -76,16 +76,18 @@ BoundDecoder::BoundDecoder(const DecoderConfig& config, BatchShape batch, const 
   std::mt19937_64 engine(seed);
   std::normal_distribution<double> normal;
   const std::vector<UnitParameters> units = DecoderUnits(config);
-  const std::vector<UnitLayout> layouts = LayOut(units, kAlignment);
+  const std::vector<UnitLayout> layouts = LayOut(units, kAlignment, precision);
   for (size_t u = 0; u < units.size(); ++u) {
     UnitMemory& memory = units_.emplace_back();
-    memory.types = precision.Of(units[u].name);
-    const auto allocate = [&](ComputeType type) {
-      return Allocate(layouts[u].elements[0] * ElementBytes(type), ScalarTypeOf(type));
-    };
-    memory.parameters = allocate(memory.types.compute);
-    memory.gradient_type = AddsUp(outline_, static_cast<int>(u)) ? memory.types.main : memory.types.transport;
-    memory.gradients = allocate(memory.gradient_type);
+    const UnitClasses classes = ClassesOf(units[u], precision);
+    for (size_t c = 0; c < classes.types.size(); ++c) {
+      const UnitTypes& types = classes.types[c];
+      const auto allocate = [&](ComputeType type) {
+        return Allocate(layouts[u].elements[c] * ElementBytes(type), ScalarTypeOf(type));
+      };
+      const ComputeType gradients = AddsUp(outline_, static_cast<int>(u)) ? types.main : types.transport;
+      memory.classes.push_back({allocate(types.compute), allocate(gradients), types, gradients});
+    }
     for (size_t i = 0; i < units[u].parameters.size(); ++i) {
       const Parameter& parameter = units[u].parameters[i];
       const UnitLayout::Range& range = layouts[u].parameters[i];
@@ -99,8 +101,9 @@ BoundDecoder::BoundDecoder(const DecoderConfig& config, BatchShape batch, const 
       const auto view = [&](const Guarded& guarded) {
         return guarded.tensor.narrow(0, range.begin, range.end - range.begin).view(parameter.shape);
       };
-      parameters_[parameter.name] = view(memory.parameters).copy_(numbers);
-      parameter_gradients_[parameter.name] = view(memory.gradients);
+      const ClassMemory& of_class = memory.classes[classes.of_part[parameter.part]];
+      parameters_[parameter.name] = view(of_class.parameters).copy_(numbers);
+      parameter_gradients_[parameter.name] = view(of_class.gradients);
     }
   }
   int64_t scratch = 0;
@@ -193,16 +196,17 @@ bool BoundDecoder::Adds(int node, int value) const {
 
 OperandMemory BoundDecoder::MemoryOf(const schedules::UnitPart& part, bool gradients) const {
   const UnitMemory& memory = units_[part.unit];
-  char* unit = BytesOf(gradients ? memory.gradients.bytes : memory.parameters.bytes);
   const schedules::PartRange& range = outline_.units[part.unit].parts[part.part];
-  const ComputeType type = gradients ? memory.gradient_type : memory.types.compute;
-  OperandMemory operand{.begin = unit + range.begin * ElementBytes(type),
+  const ClassMemory& of_class = memory.classes[range.of_class];
+  char* begin = BytesOf(gradients ? of_class.gradients.bytes : of_class.parameters.bytes);
+  const ComputeType type = gradients ? of_class.gradient_type : of_class.types.compute;
+  OperandMemory operand{.begin = begin + range.begin * ElementBytes(type),
                         .bytes = (range.end - range.begin) * ElementBytes(type),
                         .adds = gradients && (adds_ || written_.contains({part.unit, part.part})),
                         .type = type};
   for (size_t i = 0; i < memory.part.size(); ++i) {
     if (memory.part[i] == part.part) {
-      operand.parameters.push_back(unit + memory.offset[i] * ElementBytes(type));
+      operand.parameters.push_back(begin + memory.offset[i] * ElementBytes(type));
     }
   }
   return operand;
@@ -279,19 +283,23 @@ void BoundDecoder::RunChecked(int node, Pass pass, const std::set<std::string>& 
     }
   }
   keep(scratch_.bytes.narrow(0, access.scratch.bound, scratch_.bytes.numel() - access.scratch.bound));
-  for (size_t u = 0; u < units_.size(); ++u) {
-    keep(units_[u].parameters.bytes);
-    int64_t end = 0;
-    const int element = ElementBytes(units_[u].gradient_type);
-    for (size_t p = 0; p < outline_.units[u].parts.size(); ++p) {
-      const schedules::PartRange& range = outline_.units[u].parts[p];
-      const schedules::UnitPart part{.unit = static_cast<int>(u), .part = static_cast<int>(p)};
-      if (std::count(access.parameter_gradients.begin(), access.parameter_gradients.end(), part) > 0) {
-        keep(units_[u].gradients.bytes.narrow(0, end, range.begin * element - end));
-        end = range.end * element;
+  for (int u = 0; u < static_cast<int>(units_.size()); ++u) {
+    for (int c = 0; c < static_cast<int>(units_[u].classes.size()); ++c) {
+      const ClassMemory& of_class = units_[u].classes[c];
+      keep(of_class.parameters.bytes);
+      int64_t end = 0;
+      const int element = ElementBytes(of_class.gradient_type);
+      for (int p = 0; p < static_cast<int>(outline_.units[u].parts.size()); ++p) {
+        const schedules::PartRange& range = outline_.units[u].parts[p];
+        const schedules::UnitPart part{.unit = u, .part = p};
+        if (range.of_class == c &&
+            std::count(access.parameter_gradients.begin(), access.parameter_gradients.end(), part) > 0) {
+          keep(of_class.gradients.bytes.narrow(0, end, range.begin * element - end));
+          end = range.end * element;
+        }
       }
+      keep(of_class.gradients.bytes.narrow(0, end, of_class.gradients.bytes.numel() - end));
     }
-    keep(units_[u].gradients.bytes.narrow(0, end, units_[u].gradients.bytes.numel() - end));
   }
   run();
   for (const auto& [now, before] : kept) {

@@ -64,13 +64,16 @@ class BoundDecoder {
     at::Tensor bytes;
     at::Tensor tensor;
   };
-  struct UnitMemory {
+  struct ClassMemory {
     Guarded parameters;
     Guarded gradients;
-    std::vector<int> part;        // of each parameter
-    std::vector<int64_t> offset;  // of each parameter, in elements
     UnitTypes types;
     ComputeType gradient_type = ComputeType::kFp32;  // transport, or main where a pass adds them up
+  };
+  struct UnitMemory {
+    std::vector<ClassMemory> classes;
+    std::vector<int> part;        // of each parameter
+    std::vector<int64_t> offset;  // of each parameter, in elements of its class
   };
 
   Guarded Allocate(int64_t bytes, at::ScalarType type);

@@ -284,25 +284,25 @@ TEST(PatternTest, ALayerIsOneUnitWhateverIsInIt) {
   const std::vector<UnitParameters> units = DecoderUnits(SmallHybrid(ParameterNames::kUsual));
   ASSERT_EQ(units.size(), 4u);
   const auto named = [](const char* name) { return testing::Field(&UnitParameters::Part::name, name); };
-  EXPECT_THAT(units[1].parts, ElementsAre(named("mamba"), named("attention")));
-  EXPECT_THAT(units[2].parts, ElementsAre(named("mamba")));
+  EXPECT_THAT(units[1].parts, ElementsAre(named("mamba"), named("attention"), named("scan")));
+  EXPECT_THAT(units[2].parts, ElementsAre(named("mamba"), named("scan")));
   EXPECT_THAT(Describe(units[2]),
               ElementsAre("model.layers.1.mamba_layernorm.weight [8] part 0 block -1 ones",
                           "model.layers.1.mamba.in_proj.weight [56, 8] part 0 block -1 normal",
                           "model.layers.1.mamba.conv1d.weight [32, 1, 4] part 0 block -1 uniform",
                           "model.layers.1.mamba.conv1d.bias [32] part 0 block -1 uniform",
-                          "model.layers.1.mamba.dt_bias [4] part 0 block -1 time steps",
-                          "model.layers.1.mamba.A_log [4] part 0 block -1 decay rates",
-                          "model.layers.1.mamba.D [4] part 0 block -1 ones",
                           "model.layers.1.mamba.norm.weight [20] part 0 block -1 ones",
-                          "model.layers.1.mamba.out_proj.weight [8, 20] part 0 block -1 normal"));
+                          "model.layers.1.mamba.out_proj.weight [8, 20] part 0 block -1 normal",
+                          "model.layers.1.mamba.dt_bias [4] part 1 block -1 time steps",
+                          "model.layers.1.mamba.A_log [4] part 1 block -1 decay rates",
+                          "model.layers.1.mamba.D [4] part 1 block -1 ones"));
 }
 
 TEST(PatternTest, ModelsOfMixersHaveTheirOwnNames) {
   const std::vector<UnitParameters> units = DecoderUnits(SmallHybrid(ParameterNames::kMixer));
   EXPECT_EQ(units[0].parameters[0].name, "backbone.embeddings.weight");
   EXPECT_EQ(units[2].parameters[0].name, "backbone.layers.1.norm.weight");
-  EXPECT_EQ(units[2].parameters[5].name, "backbone.layers.1.mixer.A_log");
+  EXPECT_EQ(units[2].parameters[7].name, "backbone.layers.1.mixer.A_log");
   EXPECT_EQ(units[3].parameters[0].name, "backbone.norm_f.weight");
 }
 

@@ -32,9 +32,12 @@ struct ScanNumbers {
     };
     xbc = random({s.tokens(), s.channels()});
     steps = random({s.tokens(), s.heads});
-    dt_bias = random({s.heads});
-    a_log = random({s.heads});
-    d = random({s.heads});
+    const auto random_statistics = [&] {
+      return Leaf(Rounded(numbers.Normal({s.heads}), StatisticsOf(type)));
+    };
+    dt_bias = random_statistics();
+    a_log = random_statistics();
+    d = random_statistics();
     grad_y = Rounded(numbers.Normal({s.tokens(), s.inner()}), type);
   }
 
@@ -96,9 +99,10 @@ ScanResult Scanned(const ScanShape& s, const ScanNumbers& numbers, at::ScalarTyp
   const at::Tensor wide = none({s.tokens(), s.heads + 3}, type);
   wide.narrow(1, 2, s.heads).copy_(numbers.steps.detach());
   const at::Tensor xbc = of(numbers.xbc);
-  const at::Tensor dt_bias = of(numbers.dt_bias);
-  const at::Tensor a_log = of(numbers.a_log);
-  const at::Tensor d = of(numbers.d);
+  const at::ScalarType statistics = StatisticsOf(type);
+  const at::Tensor dt_bias = numbers.dt_bias.detach().to(statistics);
+  const at::Tensor a_log = numbers.a_log.detach().to(statistics);
+  const at::Tensor d = numbers.d.detach().to(statistics);
   const at::Tensor grad_y = of(numbers.grad_y);
   at::Tensor documents;
   if (!starts.empty()) {
@@ -111,7 +115,6 @@ ScanResult Scanned(const ScanShape& s, const ScanNumbers& numbers, at::ScalarTyp
                       .a_log = a_log,
                       .d = d,
                       .documents = starts.empty() ? Array() : Array(documents)};
-  const at::ScalarType statistics = StatisticsOf(type);
   at::Tensor states = none({s.kept()}, statistics);
   ScanResult result{.y = none({s.tokens(), s.inner()}, type),
                     .xbc = none({s.tokens(), s.channels()}, type),
