@@ -115,12 +115,16 @@ void CheckNoWeightDecay(FieldChecker& check) {
   }
 }
 
-// Whether a layer of the model has a node of that kind: attention, mlp or mamba.
+// The kinds of nodes whose values may be computed again, each by its word.
+constexpr const char* kNodeWords[] = {"attention", "mlp", "mamba", "gated_delta"};
+
+// Whether a layer of the model has a node of that kind.
 bool HasNode(const v1::Model& model, std::string_view kind) {
   if (const std::optional<model::LayerPattern> pattern = PatternOf(model); pattern.has_value()) {
     return model::Has(*pattern, kind == "attention" ? model::LayerSymbol::kAttention
                                 : kind == "mlp"     ? model::LayerSymbol::kMlp
-                                                    : model::LayerSymbol::kMamba);
+                                : kind == "mamba"   ? model::LayerSymbol::kMamba
+                                                    : model::LayerSymbol::kGatedDelta);
   }
   const bool sparse_alone =
       model.has_moe() && model.moe().decoder_sparse_step() == 1 && model.moe().first_k_dense_replace() == 0;
@@ -136,13 +140,13 @@ void CheckRecompute(FieldChecker& check) {
     return std::find(words.begin(), words.end(), word) != words.end();
   };
   const bool whole_layers = has("layer");
-  std::set<std::string> kinds =
-      whole_layers ? std::set<std::string>{"layer"} : std::set<std::string>{"attention", "mlp", "mamba"};
+  const std::set<std::string> nodes(std::begin(kNodeWords), std::end(kNodeWords));
+  std::set<std::string> kinds = whole_layers ? std::set<std::string>{"layer"} : nodes;
   for (const std::string& word : words) {
     if (kinds.erase(word) > 0) {
       continue;
     }
-    if (whole_layers && (word == "attention" || word == "mlp" || word == "mamba")) {
+    if (whole_layers && nodes.contains(word)) {
       check.Refuse(kRecompute, absl::StrCat(word, " is part of every layer: omit it, or omit layer"));
       return;
     }
@@ -150,7 +154,7 @@ void CheckRecompute(FieldChecker& check) {
       check.Refuse(kRecompute, "head: more than 1 GiB of logits is never in memory any more: omit it");
       return;
     }
-    const std::vector<std::string> known = {"layer", "attention", "mlp", "mamba", "off"};
+    const std::vector<std::string> known = {"layer", "attention", "mlp", "mamba", "gated_delta", "off"};
     const std::string closest = Closest(word, known);
     check.Refuse(
         kRecompute,
@@ -159,7 +163,7 @@ void CheckRecompute(FieldChecker& check) {
                                 closest.empty() ? "" : absl::StrCat("; did you mean ", closest, "?"))));
     return;
   }
-  for (const char* word : {"attention", "mlp", "mamba"}) {
+  for (const char* word : kNodeWords) {
     if (has(word) && check.IsOkWithin("model") && !HasNode(check.spec().model(), word)) {
       check.Refuse(kRecompute,
                    absl::StrCat(word, ": no layer of this model has such a node; use layer, or off"));

@@ -17,6 +17,7 @@ using model::LayerSymbol;
 
 constexpr char kPattern[] = "model.hybrid_pattern";
 constexpr char kMixers[] = "model.mamba";
+constexpr char kDeltaNets[] = "model.gated_delta_net";
 
 // "M, * or -".
 std::string LettersText(const char* letters) {
@@ -30,8 +31,7 @@ std::string LettersText(const char* letters) {
 }
 
 std::string NotBuilt(LayerSymbol symbol, const ModelType& type) {
-  return symbol == LayerSymbol::kGatedDelta        ? "; not built yet: gated delta nets"
-         : symbol == LayerSymbol::kSparseAttention ? "; not built yet: sparse attention"
+  return symbol == LayerSymbol::kSparseAttention ? "; not built yet: sparse attention"
          : symbol == LayerSymbol::kExperts && type.name == std::string_view("nemotron_h")
              ? "; not built yet: its experts, which have no gate"
              : "";
@@ -129,6 +129,32 @@ void CheckMixers(FieldChecker& check, const v1::Model& model, const model::Layer
   }
 }
 
+void CheckDeltaNets(FieldChecker& check, const v1::Model& model, const model::LayerPattern& pattern,
+                    const ModelType& type) {
+  if (!model::Has(pattern, LayerSymbol::kGatedDelta)) {
+    if (model.has_gated_delta_net()) {
+      const bool may = std::string_view(type.letters).find('G') != std::string_view::npos;
+      check.Forbid(kDeltaNets, absl::StrCat("no layer of ", check.Named(kPattern), " is a G: omit the block",
+                                            may ? ", or add one" : ""));
+    }
+    return;
+  }
+  const v1::GatedDeltaNet& delta = model.gated_delta_net();
+  if (check.Usable({"model.hidden_size", "model.gated_delta_net.key_head_dim"}) &&
+      check.IsOk({"model.gated_delta_net.num_key_heads"}) && !delta.has_num_key_heads()) {
+    check.Refuse(
+        "model.gated_delta_net.num_key_heads",
+        absl::StrCat(check.Named("model.hidden_size"), " is no multiple of ",
+                     check.Named("model.gated_delta_net.key_head_dim"), ": say how many heads there are"));
+  }
+  if (check.Usable({"model.gated_delta_net.num_key_heads", "model.gated_delta_net.num_value_heads"}) &&
+      delta.num_value_heads() % delta.num_key_heads() != 0) {
+    check.Refuse("model.gated_delta_net.num_value_heads",
+                 absl::StrCat("a multiple of ", check.Named("model.gated_delta_net.num_key_heads")),
+                 "value heads are shared evenly among key heads: use another number");
+  }
+}
+
 }  // namespace
 
 void CheckPattern(FieldChecker& check, const v1::Model& model, const ModelType& type) {
@@ -142,6 +168,11 @@ void CheckPattern(FieldChecker& check, const v1::Model& model, const ModelType& 
       check.Forbid(kMixers, absl::StrCat(check.Named("model.model_type"),
                                          " has no Mamba-2 mixers: omit the block, or use model_type: hybrid, "
                                          "mamba2 or nemotron_h"));
+    }
+    if (model.has_gated_delta_net()) {
+      check.Forbid(kDeltaNets,
+                   absl::StrCat(check.Named("model.model_type"),
+                                " has no gated delta nets: omit the block, or use model_type: hybrid"));
     }
     return;
   }
@@ -163,6 +194,7 @@ void CheckPattern(FieldChecker& check, const v1::Model& model, const ModelType& 
   }
   RefuseUnused(check, pattern, type);
   CheckMixers(check, model, pattern);
+  CheckDeltaNets(check, model, pattern, type);
 }
 
 }  // namespace tandem::jobspec

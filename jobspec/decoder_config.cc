@@ -100,6 +100,15 @@ model::MambaMixer Mixer(const v1::Mamba& spec, const ModelType& type) {
           .least_step = type.least_step};
 }
 
+model::GatedDeltaNet DeltaNet(const v1::GatedDeltaNet& spec) {
+  return {.key_heads = spec.num_key_heads(),
+          .value_heads = spec.num_value_heads(),
+          .key_dim = spec.key_head_dim(),
+          .value_dim = spec.value_head_dim(),
+          .conv_width = spec.conv_kernel(),
+          .chunk = spec.chunk_size()};
+}
+
 std::vector<std::vector<model::LayerSymbol>> SymbolsOf(const v1::Model& resolved) {
   std::vector<std::vector<model::LayerSymbol>> layers;
   if (const std::optional<model::LayerPattern> pattern = PatternOf(resolved); pattern.has_value()) {
@@ -155,6 +164,7 @@ model::DecoderConfig ModelConfigOf(const v1::Model& resolved) {
       .latent =
           resolved.has_latent_attention() ? Latent(resolved.latent_attention()) : model::LatentAttention(),
       .mamba = resolved.has_mamba() ? Mixer(resolved.mamba(), *type) : model::MambaMixer(),
+      .delta = resolved.has_gated_delta_net() ? DeltaNet(resolved.gated_delta_net()) : model::GatedDeltaNet(),
       .pattern = SymbolsOf(resolved),
   };
 }

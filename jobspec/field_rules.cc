@@ -27,7 +27,7 @@ constexpr TextRule kTextRules[] = {
     {"model.model_type",
      "llama, mistral, mixtral, qwen2, qwen3, qwen3_moe, olmo2, deepseek_v2, deepseek_v3, "
      "hybrid, mamba2, nemotron_h"},
-    {"model.hybrid_pattern", "a letter a layer: M, *, -, E, and groups as [M*-]"},
+    {"model.hybrid_pattern", "a letter a layer: M, G, *, -, E, and groups as [M*-]"},
     {"model.window_layers", "all, or layers and ranges of them joined by commas, as 0-3,8"},
     {"data.train", "absolute path of a file, a folder or a glob"},
     {"data.validation", "absolute path of a file, a folder or a glob"},
@@ -42,7 +42,7 @@ constexpr TextRule kTextRules[] = {
      "none, or units joined by commas: embedding, layers.0 to the last layer, layers.0.experts where it has "
      "them, head"},
     {"training.recompute",
-     "off, layer, or of its nodes attention, mlp and mamba one or more, joined by a comma"},
+     "off, layer, or of its nodes attention, mlp, mamba and gated_delta one or more, joined by a comma"},
     {"graphs.scope", "none, or parts of a layer joined by commas: attention, router, preprocess, mlp, mamba"},
     {"parallelism.fsdp.keep_gathered",
      "none, all, or units joined by commas: embedding, layers.0 to the last layer, layers.0.experts where it "
@@ -123,6 +123,12 @@ const std::vector<IntegerRule>& IntegerRules() {
       {"model.mamba.n_groups", 1, 4096},
       {"model.mamba.conv_kernel", 1, 8},
       {"model.mamba.chunk_size", 1, 1 << 16},
+      {"model.gated_delta_net.num_key_heads", 1, 4096},
+      {"model.gated_delta_net.num_value_heads", 1, 4096},
+      {"model.gated_delta_net.key_head_dim", 1, 4096},
+      {"model.gated_delta_net.value_head_dim", 1, 4096},
+      {"model.gated_delta_net.conv_kernel", 1, 8},
+      {"model.gated_delta_net.chunk_size", 1, 1 << 16},
       {"model.latent_attention.q_lora_rank", 1, 1 << 20},
       {"model.latent_attention.kv_lora_rank", 1, 1 << 20},
       {"model.latent_attention.qk_nope_head_dim", 0, 4096},
@@ -196,7 +202,6 @@ const std::vector<RequiredRule>& RequiredRules() {
 
 const std::vector<AbsentRule>& AbsentRules() {
   static const std::vector<AbsentRule> rules = {
-      {"model.gated_delta_net", "not built yet: gated delta nets; omit the block"},
       {"model.num_nextn_predict_layers", "not built yet: multi-token prediction; omit the key"},
       {"resources.memory_bytes",
        "not built yet: placement by memory; omit the key and compare tandem plan with the machine"},

@@ -247,6 +247,9 @@ class HuggingFaceReader {
     if (has('M')) {
       ReadMamba(type == "mamba2", *model_.mutable_mamba());
     }
+    if (has('G')) {
+      ReadGatedDelta(*model_.mutable_gated_delta_net());
+    }
     for (const std::string& problem : MixerProblems(json_)) {
       Refuse(problem, "a file whose keys fit each other", "mend the file, or use another model");
     }
@@ -259,6 +262,15 @@ class HuggingFaceReader {
     ReadField({"n_groups"}, mamba);
     ReadField({"conv_kernel"}, mamba);
     ReadField({"chunk_size"}, mamba);
+  }
+
+  void ReadGatedDelta(v1::GatedDeltaNet& delta) {
+    ReadField({"num_key_heads"}, delta, "linear_num_key_heads");
+    ReadField({"num_value_heads"}, delta, "linear_num_value_heads");
+    ReadField({"key_head_dim"}, delta, "linear_key_head_dim");
+    ReadField({"value_head_dim"}, delta, "linear_value_head_dim");
+    ReadField({"conv_kernel"}, delta, "linear_conv_kernel_dim");
+    ReadField({"chunk_size"}, delta, "linear_chunk_size");
   }
 
   void Refuse(const std::string& value, const std::string& allowed, const std::string& remedy) {

@@ -126,6 +126,15 @@ void AddMixers(const v1::Model& resolved, nlohmann::ordered_json& config) {
   if (resolved.model_type() == "nemotron_h") {
     config["mlp_hidden_act"] = "relu2";
   }
+  if (resolved.has_gated_delta_net()) {
+    const v1::GatedDeltaNet& delta = resolved.gated_delta_net();
+    config["linear_num_key_heads"] = delta.num_key_heads();
+    config["linear_num_value_heads"] = delta.num_value_heads();
+    config["linear_key_head_dim"] = delta.key_head_dim();
+    config["linear_value_head_dim"] = delta.value_head_dim();
+    config["linear_conv_kernel_dim"] = delta.conv_kernel();
+    config["linear_chunk_size"] = delta.chunk_size();
+  }
   if (!resolved.has_mamba()) {
     return;
   }

@@ -36,6 +36,9 @@ v1::Model FunctionOf(const v1::Model& model) {
   if (function.has_mamba()) {
     function.mutable_mamba()->clear_chunk_size();  // of roundings alone
   }
+  if (function.has_gated_delta_net()) {
+    function.mutable_gated_delta_net()->clear_chunk_size();
+  }
   return function;
 }
 

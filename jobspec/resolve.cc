@@ -24,6 +24,33 @@ namespace {
     }                                         \
   } while (false)
 
+void ResolveMamba(v1::Model& model) {
+  v1::Mamba& mamba = *model.mutable_mamba();
+  TANDEM_DEFAULT(mamba, head_dim, 64);
+  if (mamba.head_dim() > 0 && model.hidden_size() > 0 && 2 * model.hidden_size() % mamba.head_dim() == 0) {
+    TANDEM_DEFAULT(mamba, num_heads, 2 * model.hidden_size() / mamba.head_dim());
+  }
+  TANDEM_DEFAULT(mamba, state_size, 128);
+  TANDEM_DEFAULT(mamba, n_groups, 1);
+  TANDEM_DEFAULT(mamba, conv_kernel, 4);
+  TANDEM_DEFAULT(mamba, chunk_size, 256);
+}
+
+void ResolveGatedDelta(v1::Model& model) {
+  v1::GatedDeltaNet& delta = *model.mutable_gated_delta_net();
+  TANDEM_DEFAULT(delta, key_head_dim, 128);
+  TANDEM_DEFAULT(delta, value_head_dim, 128);
+  if (delta.key_head_dim() > 0 && model.hidden_size() > 0 &&
+      model.hidden_size() % delta.key_head_dim() == 0) {
+    TANDEM_DEFAULT(delta, num_key_heads, model.hidden_size() / delta.key_head_dim());
+  }
+  if (delta.has_num_key_heads()) {
+    TANDEM_DEFAULT(delta, num_value_heads, 2 * delta.num_key_heads());
+  }
+  TANDEM_DEFAULT(delta, conv_kernel, 4);
+  TANDEM_DEFAULT(delta, chunk_size, 64);
+}
+
 // Layers by a pattern, and the mixers among them.
 void ResolvePattern(const ModelType& type, v1::Model& model) {
   const int64_t layers = model.num_hidden_layers();
@@ -37,18 +64,12 @@ void ResolvePattern(const ModelType& type, v1::Model& model) {
   if (const int64_t count = model::CountsOf(*pattern).logical; count > 0) {
     TANDEM_DEFAULT(model, num_hidden_layers, count);
   }
-  if (!model::Has(*pattern, model::LayerSymbol::kMamba)) {
-    return;
+  if (model::Has(*pattern, model::LayerSymbol::kMamba)) {
+    ResolveMamba(model);
   }
-  v1::Mamba& mamba = *model.mutable_mamba();
-  TANDEM_DEFAULT(mamba, head_dim, 64);
-  if (mamba.head_dim() > 0 && model.hidden_size() > 0 && 2 * model.hidden_size() % mamba.head_dim() == 0) {
-    TANDEM_DEFAULT(mamba, num_heads, 2 * model.hidden_size() / mamba.head_dim());
+  if (model::Has(*pattern, model::LayerSymbol::kGatedDelta)) {
+    ResolveGatedDelta(model);
   }
-  TANDEM_DEFAULT(mamba, state_size, 128);
-  TANDEM_DEFAULT(mamba, n_groups, 1);
-  TANDEM_DEFAULT(mamba, conv_kernel, 4);
-  TANDEM_DEFAULT(mamba, chunk_size, 256);
 }
 
 void ResolveModel(v1::Model& model) {

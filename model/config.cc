@@ -177,18 +177,23 @@ double FlopsPerToken(const DecoderConfig& config, int64_t sequence_length) {
   const int64_t value_dim = config.latent.kv_rank > 0 ? config.latent.value_head_dim : config.head_dim;
   double lengths = 0;  // of all layers
   double mixers = 0;
+  double delta_nets = 0;
   for (int64_t layer = 0; layer < config.num_hidden_layers; ++layer) {
     if (config.Has(layer, LayerSymbol::kAttention) || config.Has(layer, LayerSymbol::kLatentAttention)) {
       lengths += config.HasWindow(layer) ? AttendedLength(sequence_length, config.sliding_window)
                                          : static_cast<double>(sequence_length);
     }
     mixers += config.Has(layer, LayerSymbol::kMamba) ? 1 : 0;
+    delta_nets += config.Has(layer, LayerSymbol::kGatedDelta) ? 1 : 0;
   }
   const double attention =
       3.0 * lengths * static_cast<double>(config.num_attention_heads * (config.head_dim + value_dim));
   const double states =
       static_cast<double>(config.mamba.heads * config.mamba.head_dim * config.mamba.state) * mixers;
-  return products + attention + 18.0 * states;
+  const double delta_states =
+      static_cast<double>(config.delta.value_heads * config.delta.value_dim * config.delta.key_dim) *
+      delta_nets;
+  return products + attention + 18.0 * states + 24.0 * delta_states;
 }
 
 }  // namespace tandem::model

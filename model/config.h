@@ -77,6 +77,16 @@ struct MambaMixer {
   double least_step = 0;   // a shorter step of time is taken for one of this length
 };
 
+// Gated delta nets (gated_delta.cc). value_heads 0: no layer is one.
+struct GatedDeltaNet {
+  int64_t key_heads = 0;    // of queries and keys
+  int64_t value_heads = 0;  // of values and states, a multiple of key_heads
+  int64_t key_dim = 0;      // of a query or key
+  int64_t value_dim = 0;
+  int64_t conv_width = 0;  // tokens
+  int64_t chunk = 0;       // tokens between two states that are kept
+};
+
 struct NodeKind;  // model/node_kinds.h
 
 // A decoder-only transformer, resolved: nothing is left to default. Names are Hugging Face's.
@@ -111,6 +121,7 @@ struct DecoderConfig {
   MixtureOfExperts moe;
   LatentAttention latent;  // head_dim is then that of queries and keys, and every head has its own
   MambaMixer mamba;
+  GatedDeltaNet delta;
   // What each layer is made of, in forward order; more than one: a group. Empty: an attention, and an MLP or
   // experts.
   std::vector<std::vector<LayerSymbol>> pattern;
@@ -150,7 +161,7 @@ enum class Init : uint8_t {
   kNormal,  // mean 0, deviation initializer_range
   kOnes,
   kZeros,
-  kUniform,     // from -1 / sqrt(conv_width) to 1 / sqrt(conv_width), of a Mamba-2 mixer
+  kUniform,     // from -1 / sqrt(conv_width) to 1 / sqrt(conv_width), of a mixer
   kTimeSteps,   // whose softplus is log-uniform from 0.001 to 0.1
   kDecayRates,  // whose exponential is uniform from 1 to 16
 };
@@ -208,8 +219,8 @@ int64_t NumActiveParameters(const DecoderConfig& config);
 // those of frozen units, which have no gradients, plus causal attention 6·L·H·S, H = heads · head_dim (PaLM,
 // arXiv:2204.02311, appendix B, has 12·L·H·S; causality leaves half), or where values are of another size
 // than keys heads times the mean of both, L the layers that attend; plus 18 for each number of the state of a
-// Mamba-2 mixer. With a sliding window of W tokens a layer has as many as there are
-// tokens in it: S becomes AttendedLength.
+// Mamba-2 mixer, and 24 of a gated delta net. With a sliding window of W tokens a layer has as many as there
+// are tokens in it: S becomes AttendedLength.
 double FlopsPerToken(const DecoderConfig& config, int64_t sequence_length);
 
 }  // namespace tandem::model

@@ -63,6 +63,7 @@ std::vector<std::unique_ptr<Node>> DecoderNodes(const DecoderConfig& config, Bat
       {&kMlpNormAfter, MakeMlpNormAfterNode},
       {&kMlpSquaredRelu, MakeMlpSquaredReluNode},
       {&kMamba, MakeMambaNode},
+      {&kGatedDelta, MakeGatedDeltaNode},
       {&kRoute, MakeRouteNode},
       {&kPermute, MakePermuteNode},
       {&kSizes, MakeSizesNode},

@@ -28,6 +28,7 @@ std::unique_ptr<Node> MakeMlpNode(const NodeContext& context);
 std::unique_ptr<Node> MakeMlpNormAfterNode(const NodeContext& context);
 std::unique_ptr<Node> MakeMlpSquaredReluNode(const NodeContext& context);
 std::unique_ptr<Node> MakeMambaNode(const NodeContext& context);
+std::unique_ptr<Node> MakeGatedDeltaNode(const NodeContext& context);
 std::unique_ptr<Node> MakeRouteNode(const NodeContext& context);
 std::unique_ptr<Node> MakePermuteNode(const NodeContext& context);
 std::unique_ptr<Node> MakeSizesNode(const NodeContext& context);

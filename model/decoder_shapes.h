@@ -6,6 +6,7 @@
 
 #include "model/config.h"
 #include "ops/attention_shape.h"
+#include "ops/delta_shape.h"
 #include "ops/latent_shape.h"
 #include "ops/scan_shape.h"
 
@@ -108,6 +109,14 @@ struct DecoderShapes {
                       .chunk = mamba.chunk,
                       .least_step = mamba.least_step};
   int64_t mixer_columns = scan.inner() + scan.channels() + scan.heads;  // of its first projection
+  ops::DeltaShape delta{.sequences = sequences,
+                        .length = length,
+                        .key_heads = config.delta.key_heads,
+                        .value_heads = config.delta.value_heads,
+                        .key_dim = config.delta.key_dim,
+                        .value_dim = config.delta.value_dim,
+                        .chunk = config.delta.chunk};
+  int64_t delta_conv_width = config.delta.conv_width;
   bool rotates = config.rotates;
   bool widens = compute == ComputeType::kBf16;  // statistics are of a wider type than what is computed in
 

@@ -60,6 +60,9 @@ void AddKinds(const DecoderConfig& config, int layer, LayerSymbol symbol,
     case LayerSymbol::kMamba:
       kinds.push_back(&kMamba);
       return;
+    case LayerSymbol::kGatedDelta:
+      kinds.push_back(&kGatedDelta);
+      return;
     case LayerSymbol::kAttention:
     case LayerSymbol::kLatentAttention:
       kinds.push_back(AttentionKind(config, layer));
@@ -70,7 +73,6 @@ void AddKinds(const DecoderConfig& config, int layer, LayerSymbol symbol,
     case LayerSymbol::kExperts:
       AddExpertKinds(config, kinds);
       return;
-    case LayerSymbol::kGatedDelta:
     case LayerSymbol::kSparseAttention:
       break;
   }

@@ -42,6 +42,7 @@ extern const NodeKind kMlp;
 extern const NodeKind kMlpNormAfter;
 extern const NodeKind kMlpSquaredRelu;
 extern const NodeKind kMamba;
+extern const NodeKind kGatedDelta;
 extern const NodeKind kRoute;
 extern const NodeKind kBalance;
 extern const NodeKind kPermute;

@@ -12,15 +12,16 @@ namespace {
 // Throws unless x and its convolution fit the weight.
 void CheckConv(int64_t sequences, const Array& x, const Array& weight, const Array& bias, const Array& y,
                DeviceKind on) {
-  const int64_t channels = bias.elements();
-  CheckElements("bias", bias, channels, on);
+  const int64_t channels = x.columns;
+  CheckRows("x", x, on);
+  Check(sequences > 0 && x.rows % sequences == 0, "x must be of ", sequences, " sequences, not ", x.shape());
   const int64_t width = channels == 0 ? 0 : weight.elements() / channels;
   Check(width >= 1 && width <= kMostConvWidth, "a convolution reads 1 to ", kMostConvWidth, " tokens, not ",
         width);
   CheckElements("weight", weight, channels * width, on);
-  CheckRows("x", x, on);
-  Check(x.columns == channels && sequences > 0 && x.rows % sequences == 0, "x must be [", sequences,
-        " sequences, ", channels, "], not ", x.shape());
+  if (bias.defined()) {
+    CheckElements("bias", bias, channels, on);
+  }
   CheckMatrix("y", y, x.rows, channels, on);
 }
 
@@ -54,7 +55,10 @@ Call Operations::CausalConvBackward(int64_t sequences, const Array& x, const Arr
   CheckRows("grad_x", grad_x, on);
   Check(grad_x.rows == x.rows && grad_x.columns == x.columns, "grad_x must be as x, not ", grad_x.shape());
   CheckElements("grad_weight", grad_weight, weight.elements(), on);
-  CheckElements("grad_bias", grad_bias, bias.elements(), on);
+  Check(grad_bias.defined() == bias.defined(), "a bias has a gradient, and without one there is none");
+  if (bias.defined()) {
+    CheckElements("grad_bias", grad_bias, bias.elements(), on);
+  }
   const int64_t length = x.rows / sequences;
   CheckWork("CausalConvBackward", work,
             CausalConvBackwardWorkBytes(on, sequences, length, x.columns, weight.elements() / x.columns,

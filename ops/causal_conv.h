@@ -14,7 +14,7 @@ inline constexpr int64_t kMostConvWidth = 8;  // of CausalConvArgs
 // y = silu(bias + the causal convolution of x, channel by channel): of token t of its sequence
 //   y[t, c] = silu(bias[c] + sum_j weight[c, j] x[t - width + 1 + j, c]),
 // where a token before the document of t counts as zeros. x: [B * S, channels], rows x_stride apart; weight:
-// [channels, width], width at most kMostConvWidth; bias: [channels]; y: [B * S, channels].
+// [channels, width], width at most kMostConvWidth; bias: [channels], or null: zeros; y: [B * S, channels].
 template <typename E>
 struct CausalConvArgs {
   static constexpr const char* kName = "CausalConv";
@@ -48,8 +48,8 @@ struct CausalConvBackwardArgs {
   E* grad_x;
   int64_t grad_x_stride;
   device::Arithmetic<E>* grad_weight;
-  device::Arithmetic<E>* grad_bias;
-  Workspace work;  // CausalConvBackwardWorkBytes (mixer_work.h)
+  device::Arithmetic<E>* grad_bias;  // null where the bias is
+  Workspace work;                    // CausalConvBackwardWorkBytes (mixer_work.h)
 };
 
 }  // namespace tandem::ops

@@ -12,11 +12,13 @@
 #include "ops/cross_entropy.h"
 #include "ops/device_kind.h"
 #include "ops/embedding.h"
+#include "ops/gated_delta.h"
 #include "ops/gated_norm.h"
 #include "ops/grouped_linear.h"
 #include "ops/head_norm.h"
 #include "ops/latent_heads.h"
 #include "ops/moves.h"
+#include "ops/norm_gate.h"
 #include "ops/permute.h"
 #include "ops/product.h"
 #include "ops/qkv_bias.h"
@@ -37,9 +39,10 @@ template <template <typename> typename... Args>
 using CallOf = std::variant<Args<float>..., Args<double>..., Args<device::Bf16>...>;
 using KernelCall =
     CallOf<AddArgs, AttentionArgs, AttentionBackwardArgs, CausalConvArgs, CausalConvBackwardArgs,
-           CrossEntropyArgs, EmbeddingArgs, EmbeddingBackwardArgs, GatedNormArgs, GatedNormBackwardArgs,
-           GroupedLinearArgs, GroupedLinearBackwardInputArgs, GroupedLinearBackwardWeightArgs, HeadNormArgs,
-           HeadNormBackwardArgs, PackLatentHeadsArgs, QkvBiasArgs, QkvBiasBackwardArgs, RmsNormArgs,
+           CrossEntropyArgs, EmbeddingArgs, EmbeddingBackwardArgs, GatedDeltaArgs, GatedDeltaBackwardArgs,
+           GatedNormArgs, GatedNormBackwardArgs, GroupedLinearArgs, GroupedLinearBackwardInputArgs,
+           GroupedLinearBackwardWeightArgs, HeadNormArgs, HeadNormBackwardArgs, NormGateArgs,
+           NormGateBackwardArgs, PackLatentHeadsArgs, QkvBiasArgs, QkvBiasBackwardArgs, RmsNormArgs,
            RmsNormBackwardArgs, RopeArgs, SquaredReluArgs, SquaredReluBackwardArgs, StateScanArgs,
            StateScanBackwardArgs, SwiGluArgs, SwiGluBackwardArgs, UnpackLatentHeadsArgs, UnpermuteArgs>;
 

@@ -12,13 +12,21 @@ namespace tandem::ops {
 // The work memory of the operations of Mamba-2 mixers, in bytes; plain arithmetic. element_bytes: of what is
 // computed; sums of bfloat16 are of float.
 
-// On a GPU a scan is cut into pieces of at most so many tokens, which begin where chunks do.
+// On a GPU a scan, of either shape (scan_shape.h, delta_shape.h), is cut into pieces of at most so many
+// tokens, which begin where chunks do.
 inline constexpr int64_t kScanPiece = 64;
-constexpr int64_t PiecesOfChunk(const ScanShape& shape) {
+template <typename Shape>
+constexpr int64_t PiecesOfChunk(const Shape& shape) {
   return (shape.chunk + kScanPiece - 1) / kScanPiece;
 }
-constexpr int64_t PiecesOfSequence(const ScanShape& shape) { return shape.chunks() * PiecesOfChunk(shape); }
-constexpr int64_t Pieces(const ScanShape& shape) { return shape.sequences * PiecesOfSequence(shape); }
+template <typename Shape>
+constexpr int64_t PiecesOfSequence(const Shape& shape) {
+  return shape.chunks() * PiecesOfChunk(shape);
+}
+template <typename Shape>
+constexpr int64_t Pieces(const Shape& shape) {
+  return shape.sequences * PiecesOfSequence(shape);
+}
 
 // There blocks add up the gradients of a convolution's weights over so many tokens of a sequence, and at most
 // so many those of a gated norm's.

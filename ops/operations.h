@@ -15,6 +15,7 @@ namespace tandem::ops {
 
 class DeviceKernels;
 struct LatentHeads;
+struct DeltaShape;
 struct ScanShape;
 
 // What the scan of a Mamba-2 mixer reads (state_scan.h).
@@ -25,6 +26,27 @@ struct ScanInputs {
   Array a_log;
   Array d;
   Array documents;  // int64 [B, S], rows may be apart; not defined: a sequence is one document
+};
+
+// What the recurrence of a gated delta net reads (gated_delta.h).
+struct DeltaInputs {
+  Array q;
+  Array k;
+  Array v;
+  Array ba;       // [tokens, 2 Hv]; rows may be apart
+  Array dt_bias;  // these two: in the main type
+  Array a_log;
+  Array documents;  // as in ScanInputs
+};
+
+// The gradients of all that it reads.
+struct DeltaGradients {
+  Array q;
+  Array k;
+  Array v;
+  Array ba;
+  Array dt_bias;
+  Array a_log;
 };
 
 struct Constant {
@@ -145,7 +167,8 @@ class Operations {
                            const Array& activated) const;
 
   // Of a Mamba-2 mixer (causal_conv.h, state_scan.h, gated_norm.h). Rows of x, the gate and their gradients
-  // may be apart. documents: as in ScanInputs.
+  // may be apart. documents: as in ScanInputs. A convolution may have no bias: then it and its gradient are
+  // not defined.
   Call CausalConv(int64_t sequences, const Array& x, const Array& documents, const Array& weight,
                   const Array& bias, const Array& y) const;
   Call CausalConvBackward(int64_t sequences, const Array& x, const Array& documents, const Array& weight,
@@ -162,6 +185,18 @@ class Operations {
   Call GatedNormBackward(const Array& grad_normed, const Array& y, const Array& gate, const Array& weight,
                          int64_t groups, double epsilon, const Array& grad_y, const Array& grad_gate,
                          const Array& grad_weight, Workspace work) const;
+
+  // Of a gated delta net (gated_delta.h, norm_gate.h), whose convolution CausalConv is. Rows of gates may be
+  // apart.
+  Call GatedDelta(const DeltaShape& shape, const DeltaInputs& in, const Array& y, const Array& states,
+                  Workspace work) const;
+  Call GatedDeltaBackward(const DeltaShape& shape, const DeltaInputs& in, const Array& states,
+                          const Array& grad_y, const DeltaGradients& out, Workspace work) const;
+  Call NormGate(const Array& y, const Array& gate, const Array& weight, double epsilon,
+                const Array& gated) const;
+  Call NormGateBackward(const Array& grad_gated, const Array& y, const Array& gate, const Array& weight,
+                        double epsilon, const Array& grad_y, const Array& grad_gate, const Array& grad_weight,
+                        Workspace work) const;
 
   Call CrossEntropy(const Array& logits, const Array& targets, const Array& lse, const Array& loss,
                     const Array& grad_logits) const;

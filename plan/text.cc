@@ -61,6 +61,12 @@ void AppendPattern(const JobPlan& plan, std::string& text) {
               absl::StrCat(mamba.heads, " heads of ", mamba.head_dim, " (", mamba.groups,
                            " groups), states of ", mamba.state, ", kept every ", mamba.chunk, " tokens"));
   }
+  if (const model::GatedDeltaNet& delta = plan.model.delta; delta.value_heads > 0) {
+    AppendRow(
+        text, "delta nets",
+        absl::StrCat(delta.value_heads, " heads of ", delta.value_dim, " (", delta.key_heads, " of ",
+                     delta.key_dim, " for queries and keys), states kept every ", delta.chunk, " tokens"));
+  }
 }
 
 void AppendHeads(const model::DecoderConfig& model, std::string& text) {

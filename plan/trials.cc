@@ -138,7 +138,7 @@ bool RecomputesMore(const std::string& words, const std::string& now) {
 }
 
 void AddRecompute(const v1::JobSpec& resolved, std::vector<SpecChange>& changes) {
-  for (const char* words : {"attention", "mlp", "mamba", "attention,mlp", "layer"}) {
+  for (const char* words : {"attention", "mlp", "mamba", "gated_delta", "attention,mlp", "layer"}) {
     if (RecomputesMore(words, resolved.training().recompute())) {
       v1::JobSpec job = resolved;
       job.mutable_training()->set_recompute(words);

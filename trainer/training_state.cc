@@ -46,9 +46,9 @@ std::map<std::string, fsdp::Shape> ShapesOf(const plan::JobPlan& plan) {
   return shapes;
 }
 
-fsdp::ParameterInit InitOf(model::Init init, const model::DecoderConfig& config) {
+fsdp::ParameterInit InitOf(const model::Parameter& parameter, const model::DecoderConfig& config) {
   using fsdp::Distribution;
-  switch (init) {
+  switch (parameter.init) {
     case model::Init::kNormal:
       return {.deviation = config.initializer_range};
     case model::Init::kZeros:
@@ -56,8 +56,11 @@ fsdp::ParameterInit InitOf(model::Init init, const model::DecoderConfig& config)
     case model::Init::kOnes:
       return {.distribution = Distribution::kOnes};
     case model::Init::kUniform:
+      // The weights [channels, 1, width] of a convolution, or the bias of a Mamba-2 mixer's.
       return {.distribution = Distribution::kUniform,
-              .deviation = 1 / std::sqrt(static_cast<double>(config.mamba.conv_width))};
+              .deviation =
+                  1 / std::sqrt(static_cast<double>(parameter.shape.size() == 1 ? config.mamba.conv_width
+                                                                                : parameter.shape.back()))};
     case model::Init::kTimeSteps:
       return {.distribution = Distribution::kTimeSteps};
     case model::Init::kDecayRates:
@@ -201,7 +204,7 @@ void TrainingState::Initialize() {
   for (size_t unit = 0; unit < plan_.units.size(); ++unit) {
     std::vector<fsdp::ParameterInit> inits;
     for (const model::Parameter& parameter : plan_.units[unit].parameters) {
-      inits.push_back(InitOf(parameter.init, plan_.model));
+      inits.push_back(InitOf(parameter, plan_.model));
     }
     units_[unit].Initialize(plan_.train.seed, inits, states_[unit]);
   }

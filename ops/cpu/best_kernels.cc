@@ -14,17 +14,20 @@ Kernels<E> KernelsOf(InstructionSet set) {
       avx512::SetRowKernels(kernels);
       avx512::SetAttentionKernels(kernels);
       avx512::SetMixerKernels(kernels);
+      avx512::SetDeltaKernels(kernels);
       return kernels;
     case InstructionSet::kAvx2:
       avx2::SetRowKernels(kernels);
       avx2::SetAttentionKernels(kernels);
       avx2::SetMixerKernels(kernels);
+      avx2::SetDeltaKernels(kernels);
       return kernels;
 #endif
     default:
       baseline::SetRowKernels(kernels);
       baseline::SetAttentionKernels(kernels);
       baseline::SetMixerKernels(kernels);
+      baseline::SetDeltaKernels(kernels);
       return kernels;
   }
 }

@@ -46,6 +46,22 @@ void Run(const CausalConvBackwardArgs<E>& args) {
   BestKernels<E>().causal_conv_backward(args);
 }
 template <typename E>
+void Run(const GatedDeltaArgs<E>& args) {
+  BestKernels<E>().gated_delta(args);
+}
+template <typename E>
+void Run(const GatedDeltaBackwardArgs<E>& args) {
+  BestKernels<E>().gated_delta_backward(args);
+}
+template <typename E>
+void Run(const NormGateArgs<E>& args) {
+  BestKernels<E>().norm_gate(args);
+}
+template <typename E>
+void Run(const NormGateBackwardArgs<E>& args) {
+  BestKernels<E>().norm_gate_backward(args);
+}
+template <typename E>
 void Run(const GatedNormArgs<E>& args) {
   BestKernels<E>().gated_norm(args);
 }

@@ -4,7 +4,7 @@
 #include "ops/cpu/best_instruction_set.h"
 #include "ops/cpu/kernels.h"
 
-// What each instruction set's build of rows.cc, attention.cc and mixer.cc provides.
+// What each instruction set's build of rows.cc, attention.cc, mixer.cc and gated_delta.cc provides.
 namespace tandem::ops::cpu {
 
 namespace baseline {
@@ -14,6 +14,8 @@ template <typename T>
 void SetAttentionKernels(Kernels<T>& kernels);
 template <typename T>
 void SetMixerKernels(Kernels<T>& kernels);
+template <typename T>
+void SetDeltaKernels(Kernels<T>& kernels);
 }  // namespace baseline
 
 namespace avx2 {
@@ -23,6 +25,8 @@ template <typename T>
 void SetAttentionKernels(Kernels<T>& kernels);
 template <typename T>
 void SetMixerKernels(Kernels<T>& kernels);
+template <typename T>
+void SetDeltaKernels(Kernels<T>& kernels);
 }  // namespace avx2
 
 namespace avx512 {
@@ -32,6 +36,8 @@ template <typename T>
 void SetAttentionKernels(Kernels<T>& kernels);
 template <typename T>
 void SetMixerKernels(Kernels<T>& kernels);
+template <typename T>
+void SetDeltaKernels(Kernels<T>& kernels);
 }  // namespace avx512
 
 // Those of one build, whose instructions the processor must have.

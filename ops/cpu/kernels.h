@@ -6,7 +6,9 @@
 #include "device/bf16.h"
 #include "ops/attention.h"
 #include "ops/causal_conv.h"
+#include "ops/gated_delta.h"
 #include "ops/gated_norm.h"
+#include "ops/norm_gate.h"
 #include "ops/rms_norm.h"
 #include "ops/rope.h"
 #include "ops/squared_relu.h"
@@ -46,6 +48,11 @@ struct Kernels {
   void (*state_scan_backward)(const StateScanBackwardArgs<E>& args);
   void (*gated_norm)(const GatedNormArgs<E>& args);
   void (*gated_norm_backward)(const GatedNormBackwardArgs<E>& args);
+
+  void (*gated_delta)(const GatedDeltaArgs<E>& args);
+  void (*gated_delta_backward)(const GatedDeltaBackwardArgs<E>& args);
+  void (*norm_gate)(const NormGateArgs<E>& args);
+  void (*norm_gate_backward)(const NormGateBackwardArgs<E>& args);
 
   // lse[t] = log(sum(exp(logits[t, :]))).
   void (*log_sum_exp)(const E* logits, int64_t rows, int64_t columns, T* lse);

@@ -3,17 +3,10 @@
 // set (CMakeLists.txt).
 #include "ops/cpu/instruction_sets.h"
 #include "ops/cpu/simd.h"
+#include "ops/cpu/time_step.h"
 
 namespace tandem::ops::cpu::TANDEM_ISA {
 namespace {
-
-template <typename T>
-constexpr int64_t kStep = Lanes<T>::kCount;
-
-inline float Exponential(float x) { return __builtin_expf(x); }
-inline double Exponential(double x) { return __builtin_exp(x); }
-inline float LogarithmOfMore(float x) { return __builtin_log1pf(x); }
-inline double LogarithmOfMore(double x) { return __builtin_log1p(x); }
 
 // The weights of some channels, and their bias.
 template <typename E>
@@ -30,7 +23,7 @@ struct Taps {
       }
       weight[j] = Load(lanes);
     }
-    bias = LoadOfRow(args.bias, channel, args.channels);
+    bias = args.bias == nullptr ? Vector<T>{} : LoadOfRow(args.bias, channel, args.channels);
   }
 
   // What the activation gets of row `row`, of which `before` rows of its document are before it.
@@ -100,7 +93,9 @@ void CausalConvBackward(const CausalConvBackwardArgs<E>& args) {
         StoreOfRow(args.grad_x + (first + t) * args.grad_x_stride, channel, args.channels, grad_x);
       }
     }
-    StoreOfRow(args.grad_bias, channel, args.channels, grad_bias);
+    if (args.grad_bias != nullptr) {
+      StoreOfRow(args.grad_bias, channel, args.channels, grad_bias);
+    }
     for (int64_t j = 0; j < width; ++j) {
       alignas(kVectorBytes) T lanes[kStep<T>];
       Store(lanes, grad_weight[j]);
@@ -119,18 +114,15 @@ struct TimeStep {
     const int64_t* const starts = args.documents.At(sequence, t);
     const T raw =
         Widen(args.raw[(sequence * args.shape.length + t) * args.raw_stride + head]) + args.dt_bias[head];
-    constexpr T kLinear = 20;  // as LibTorch's softplus has it
-    const T exponential = raw > kLinear ? T{0} : Exponential(raw);
-    const T softplus = raw > kLinear ? raw : LogarithmOfMore(exponential);
-    const T least = static_cast<T>(args.shape.least_step);
-    length = softplus < least ? least : softplus;
-    slope = softplus < least ? T{0} : raw > kLinear ? T{1} : exponential / (1 + exponential);
+    const StepLength<T> step(raw, static_cast<T>(args.shape.least_step));
+    length = step.length;
+    slope = step.slope;
     const bool begins = t == 0 || (starts != nullptr && *starts == t);
     decay = begins ? T{0} : Exponential(length * -Exponential(args.a_log[head]));
   }
 
   T length;
-  T slope;  // of the length, by what is read
+  T slope;  // of the length
   T decay;  // of the state before the token; 0: a document begins
 };
 

@@ -22,6 +22,10 @@ void Run(const EmbeddingArgs<E>& args);
 template <typename E>
 void Run(const EmbeddingBackwardArgs<E>& args);
 template <typename E>
+void Run(const GatedDeltaArgs<E>& args);
+template <typename E>
+void Run(const GatedDeltaBackwardArgs<E>& args);
+template <typename E>
 void Run(const GatedNormArgs<E>& args);
 template <typename E>
 void Run(const GatedNormBackwardArgs<E>& args);
@@ -29,6 +33,10 @@ template <typename E>
 void Run(const HeadNormArgs<E>& args);
 template <typename E>
 void Run(const HeadNormBackwardArgs<E>& args);
+template <typename E>
+void Run(const NormGateArgs<E>& args);
+template <typename E>
+void Run(const NormGateBackwardArgs<E>& args);
 template <typename E>
 void Run(const PackLatentHeadsArgs<E>& args);
 template <typename E>

@@ -54,6 +54,10 @@ struct Lanes<double> {
 template <typename T>
 using Vector = typename Lanes<T>::Vector;
 
+// Elements of a row that are computed together.
+template <typename T>
+inline constexpr int64_t kStep = Lanes<T>::kCount;
+
 // std:: ones are inline functions of the standard library.
 inline float SquareRoot(float x) { return __builtin_sqrtf(x); }
 inline double SquareRoot(double x) { return __builtin_sqrt(x); }

@@ -6,9 +6,11 @@
 #include "ops/causal_conv.h"
 #include "ops/cross_entropy.h"
 #include "ops/embedding.h"
+#include "ops/gated_delta.h"
 #include "ops/gated_norm.h"
 #include "ops/head_norm.h"
 #include "ops/latent_heads.h"
+#include "ops/norm_gate.h"
 #include "ops/qkv_bias.h"
 #include "ops/rms_norm.h"
 #include "ops/rope.h"
@@ -39,6 +41,10 @@ int Launch(const EmbeddingArgs<E>& args, Stream stream);
 template <typename E>  // sorts the tokens by their ids
 int Launch(const EmbeddingBackwardArgs<E>& args, Stream stream);
 template <typename E>
+int Launch(const GatedDeltaArgs<E>& args, Stream stream);
+template <typename E>
+int Launch(const GatedDeltaBackwardArgs<E>& args, Stream stream);
+template <typename E>
 int Launch(const GatedNormArgs<E>& args, Stream stream);
 template <typename E>
 int Launch(const GatedNormBackwardArgs<E>& args, Stream stream);
@@ -46,6 +52,10 @@ template <typename E>
 int Launch(const HeadNormArgs<E>& args, Stream stream);
 template <typename E>
 int Launch(const HeadNormBackwardArgs<E>& args, Stream stream);
+template <typename E>
+int Launch(const NormGateArgs<E>& args, Stream stream);
+template <typename E>
+int Launch(const NormGateBackwardArgs<E>& args, Stream stream);
 template <typename E>
 int Launch(const PackLatentHeadsArgs<E>& args, Stream stream);
 template <typename E>

@@ -22,7 +22,7 @@ template <typename E, typename T = Arithmetic<E>>
 struct Window {
   template <typename Args>
   __device__ Window(const Args& args, int64_t channel)
-      : width(static_cast<int>(args.width)), bias(Widen(args.bias[channel])) {
+      : width(static_cast<int>(args.width)), bias(args.bias == nullptr ? T{0} : Widen(args.bias[channel])) {
     for (int j = 0; j < width; ++j) {
       weight[j] = Widen(args.weight[channel * width + j]);
     }
@@ -116,13 +116,17 @@ __global__ void ConvolveBackward(CausalConvBackwardArgs<E> args, int64_t blocks_
   partial[width] = grad_bias;
 }
 
-// From [channels, width + 1] to the weights' gradients and the biases'.
+// From [channels, width + 1] to the weights' gradients and, if they are not null, the biases'.
 template <typename T>
 __global__ void SplitGradients(const T* sums, int64_t channels, int64_t width, T* weights, T* biases) {
   TANDEM_EACH(i, channels * (width + 1)) {
     const int64_t channel = i / (width + 1);
     const int64_t j = i % (width + 1);
-    (j < width ? weights[channel * width + j] : biases[channel]) = sums[i];
+    if (j < width) {
+      weights[channel * width + j] = sums[i];
+    } else if (biases != nullptr) {
+      biases[channel] = sums[i];
+    }
   }
 }
 

@@ -44,7 +44,7 @@ TORCH_FREE_FILES = {
     "checkpoint": {"data_segment.h", "info.h", "owner.h", "start_files.h", "whole_steps.h"},
     "data": {"text_format.h"},
     "fsdp": {"double_double.h", "host_device.h", "norm_outcome.h", "parameter_norms.h", "run_inputs.h"},
-    "ops": {"attention_shape.h", "attention_work.h", "attention_work.cc", "device_kind.h", "latent_shape.h", "linear_work.h", "mixer_work.h", "rope_scaling.h", "rope_scaling.cc", "router_config.h", "row_work.h", "scan_shape.h", "sparse_work.h", "tokens.h", "workspace.h"},
+    "ops": {"attention_shape.h", "attention_work.h", "attention_work.cc", "delta_shape.h", "delta_work.h", "device_kind.h", "latent_shape.h", "linear_work.h", "mixer_work.h", "rope_scaling.h", "rope_scaling.cc", "router_config.h", "row_work.h", "scan_shape.h", "sparse_work.h", "tokens.h", "workspace.h"},
 }
 TORCH_FREE_TARGETS = {"checkpoint": "tandem_checkpoint_format", "data": "tandem_data_paths", "fsdp": "tandem_fsdp_layout", "model": "tandem_model_config"}
 INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^">]+)[">]', re.M)

@@ -177,14 +177,15 @@ TEST(CudaExpertParallelTest, EveryModelHasTheNumbersOfTheCpuAndTheSameBitsInEver
   }
 }
 
-// Mixers alone, in groups with attention and experts, and as Nemotron-H has them; documents end within them.
+// Mixers and delta nets alone, in groups with attention and experts, and mixers as Nemotron-H has them;
+// documents end within them.
 TEST(CudaPatternTest, LayersByAPatternHaveTheNumbersOfTheCpuAndTheSameBitsInEverySchedule) {
   for (const int64_t end_of_document : {-1, 32}) {
     SCOPED_TRACE(testing::Message() << "documents end with " << end_of_document);
     JobOptions options = Sparse(RanksThatShareExperts().back());
     options.end_of_document = end_of_document;
     options.model_type = "hybrid";
-    options.pattern = "[M*E]M[*E]-";
+    options.pattern = "[M*E]MG[G*E]-";
     ExpectSameBitsOfSchedulesOnGpus(options, {"off", "layer"});
     ExpectNumbersOfTheCpu(options);
     options.model_type = "nemotron_h";
@@ -222,7 +223,7 @@ TEST(CudaExpertParallelTest, TheLossCurveOfBf16IsNearTheCpus) {
 TEST(CudaPatternTest, TheLossCurveOfBf16IsNearTheCpus) {
   JobOptions options = Sparse(RanksThatShareExperts().back());
   options.model_type = "hybrid";
-  options.pattern = "[M*E]M[*E]-";
+  options.pattern = "[M*E]G[*E]-";
   ExpectLossCurveOfTheCpu(options);
 }
 

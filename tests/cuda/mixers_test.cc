@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "ops/cuda/operations.h"
+#include "ops/delta_work.h"
 #include "ops/mixer_work.h"
 #include "ops/operations.h"
 #include "tests/cuda/against_cpu.h"
@@ -18,7 +19,7 @@ namespace {
 
 using test::WorkMemory;
 
-// The operations of Mamba-2 mixers.
+// The operations of Mamba-2 mixers and of gated delta nets.
 class CudaMixersTest : public test::AgainstCpuTest {
  protected:
   // Documents of so many tokens, cut by the ends of sequences; 0: none.
@@ -57,6 +58,21 @@ TEST_P(CudaMixersTest, CausalConv) {
                                      out[2], out[3], work)();
             });
   }
+}
+
+TEST_P(CudaMixersTest, CausalConvWithoutABias) {
+  constexpr int64_t kChannels = 300;
+  constexpr int64_t kWidth = 4;
+  Compare({Normal({200, kChannels}), Normal({kChannels, kWidth}), Normal({200, kChannels})},
+          {NanOf({200, kChannels}), NanOf({200, kChannels}), NanStatistics({kChannels, kWidth})},
+          [](const Operations& ops, const Tensors& in, Tensors& out) {
+            const WorkMemory work(
+                CausalConvBackwardWorkBytes(ops.kind(), 2, 100, kChannels, kWidth, in[0].element_size()),
+                in[0].device().type());
+            ops.CausalConv(2, in[0], {}, in[1], /*bias=*/{}, out[0])();
+            ops.CausalConvBackward(2, in[0], {}, in[1], /*bias=*/{}, in[2], out[1], out[2], /*grad_bias=*/{},
+                                   work)();
+          });
 }
 
 TEST_P(CudaMixersTest, GatedNorm) {
@@ -136,6 +152,123 @@ TEST_P(CudaMixersTest, StateScan) {
                                 WorkMemory(StateScanBackwardWorkBytes(ops.kind(), s, bytes), on))();
         },
         /*slack=*/8);
+  }
+}
+
+TEST_P(CudaMixersTest, NormGate) {
+  for (const auto& [rows, columns, together] : std::vector<std::tuple<int64_t, int64_t, int64_t>>{
+           {1, 8, 1}, {33, 37, 3}, {5000, 128, 2}, {8, 300, 8}}) {
+    SCOPED_TRACE(testing::Message() << rows << " x " << columns << ", " << together << " gates a row");
+    const int64_t gates = together * columns;
+    Compare(
+        {Normal({rows, columns}), Normal({rows, columns}), Normal({rows / together, gates + 3}),
+         Normal({columns})},
+        {NanOf({rows, columns}), NanOf({rows, columns}), NormalWide(rows / together, gates),
+         NanStatistics({columns})},
+        [&](const Operations& ops, const Tensors& in, Tensors& out) {
+          const at::Tensor gate = in[2].narrow(1, 3, gates);
+          const WorkMemory work(NormGateBackwardWorkBytes(ops.kind(), rows, columns, gate.element_size()),
+                                gate.device().type());
+          ops.NormGate(in[1], gate, in[3], 1e-6, out[0])();
+          ops.NormGateBackward(in[0], in[1], gate, in[3], 1e-6, out[1], out[2].narrow(1, 1, gates), out[3],
+                               work)();
+        },
+        /*slack=*/4);
+  }
+}
+
+// The same pieces; value channels in several tiles, and documents that begin within pieces.
+TEST_P(CudaMixersTest, GatedDelta) {
+  struct Case {
+    DeltaShape shape;
+    int64_t document = 0;
+  };
+  const std::vector<Case> cases = {{{.sequences = 1,
+                                     .length = 2,
+                                     .key_heads = 1,
+                                     .value_heads = 1,
+                                     .key_dim = 2,
+                                     .value_dim = 1,
+                                     .chunk = 1}},
+                                   {{.sequences = 2,
+                                     .length = 40,
+                                     .key_heads = 2,
+                                     .value_heads = 4,
+                                     .key_dim = 6,
+                                     .value_dim = 5,
+                                     .chunk = 7}},
+                                   {{.sequences = 2,
+                                     .length = 300,
+                                     .key_heads = 2,
+                                     .value_heads = 4,
+                                     .key_dim = 32,
+                                     .value_dim = 16,
+                                     .chunk = 100}},
+                                   {{.sequences = 1,
+                                     .length = 517,
+                                     .key_heads = 1,
+                                     .value_heads = 2,
+                                     .key_dim = 128,
+                                     .value_dim = 128,
+                                     .chunk = 64}},
+                                   {{.sequences = 1,
+                                     .length = 200,
+                                     .key_heads = 2,
+                                     .value_heads = 2,
+                                     .key_dim = 70,
+                                     .value_dim = 80,
+                                     .chunk = 256}},
+                                   {{.sequences = 2,
+                                     .length = 200,
+                                     .key_heads = 1,
+                                     .value_heads = 2,
+                                     .key_dim = 16,
+                                     .value_dim = 8,
+                                     .chunk = 128},
+                                    50},
+                                   {{.sequences = 1,
+                                     .length = 150,
+                                     .key_heads = 1,
+                                     .value_heads = 2,
+                                     .key_dim = 16,
+                                     .value_dim = 8,
+                                     .chunk = 64},
+                                    64}};
+  for (const auto& [s, document] : cases) {
+    SCOPED_TRACE(testing::Message() << s.sequences << " x " << s.length << ", " << s.key_heads << " and "
+                                    << s.value_heads << " heads of " << s.key_dim << " and " << s.value_dim
+                                    << ", chunks of " << s.chunk << ", documents of " << document);
+    const int64_t gates = 2 * s.value_heads;
+    Compare(
+        {Normal({s.tokens(), s.keys()}), Normal({s.tokens(), s.keys()}), Normal({s.tokens(), s.values()}),
+         Normal({s.tokens(), gates + 3}), NormalStatistics({s.value_heads}),
+         NormalStatistics({s.value_heads}), Normal({s.tokens(), s.values()}),
+         Documents(s.sequences, s.length, document)},
+        {NanOf({s.tokens(), s.values()}), NanStatistics({s.kept()}), NanOf({s.tokens(), s.keys()}),
+         NanOf({s.tokens(), s.keys()}), NanOf({s.tokens(), s.values()}), NormalWide(s.tokens(), gates),
+         NanStatistics({s.value_heads}), NanStatistics({s.value_heads})},
+        [&s = s, document = document, gates](const Operations& ops, const Tensors& in, Tensors& out) {
+          const DeltaInputs inputs{.q = in[0],
+                                   .k = in[1],
+                                   .v = in[2],
+                                   .ba = in[3].narrow(1, 2, gates),
+                                   .dt_bias = in[4],
+                                   .a_log = in[5],
+                                   .documents = ArrayOfDocuments(in[7], document)};
+          const auto bytes = static_cast<int64_t>(in[0].element_size());
+          const at::DeviceType on = in[0].device().type();
+          ops.GatedDelta(s, inputs, out[0], out[1],
+                         WorkMemory(GatedDeltaWorkBytes(ops.kind(), s, bytes), on))();
+          ops.GatedDeltaBackward(s, inputs, out[1], in[6],
+                                 {.q = out[2],
+                                  .k = out[3],
+                                  .v = out[4],
+                                  .ba = out[5].narrow(1, 1, gates),
+                                  .dt_bias = out[6],
+                                  .a_log = out[7]},
+                                 WorkMemory(GatedDeltaBackwardWorkBytes(ops.kind(), s, bytes), on))();
+        },
+        /*slack=*/16);
   }
 }
 

@@ -112,6 +112,12 @@ const std::map<std::string, std::string>& DefaultsOfOtherJobs() {
       {"model.mamba.n_groups", "`1`"},
       {"model.mamba.conv_kernel", "`4`"},
       {"model.mamba.chunk_size", "`256`"},
+      {"model.gated_delta_net.num_key_heads", "`hidden_size` / `gated_delta_net.key_head_dim`"},
+      {"model.gated_delta_net.num_value_heads", "2 × `gated_delta_net.num_key_heads`"},
+      {"model.gated_delta_net.key_head_dim", "`128`"},
+      {"model.gated_delta_net.value_head_dim", "`128`"},
+      {"model.gated_delta_net.conv_kernel", "`4`"},
+      {"model.gated_delta_net.chunk_size", "`64`"},
       {"training.optimizer.no_weight_decay",
        "`*norm.weight,*.bias`; of `hybrid`, `mamba2` and `nemotron_h` also `*norm_f.weight`, `*.A_log`, "
        "`*.D` and "

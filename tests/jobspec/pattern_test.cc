@@ -32,13 +32,16 @@ v1::JobSpec SpecWith(const std::string& model) {
 constexpr char kHybrid[] =
     "{model_type: hybrid, hybrid_pattern: \"[M*-]M[*E]\", hidden_size: 64, intermediate_size: 96, "
     "num_attention_heads: 4, vocab_size: 320, moe: {num_experts: 4, num_experts_per_tok: 2}}";
+constexpr char kDelta[] =
+    "{model_type: hybrid, hybrid_pattern: \"[GE]G[*-]\", hidden_size: 256, intermediate_size: 96, "
+    "num_attention_heads: 4, vocab_size: 320, moe: {num_experts: 4, num_experts_per_tok: 2}}";
 constexpr char kMamba2[] = "{model_type: mamba2, num_hidden_layers: 3, hidden_size: 64, vocab_size: 320}";
 constexpr char kNemotron[] =
     "{model_type: nemotron_h, hybrid_pattern: M-*-, hidden_size: 64, intermediate_size: 96, "
     "num_attention_heads: 4, vocab_size: 320, mamba: {num_heads: 6, head_dim: 16, n_groups: 3}}";
 
 TEST(PatternTest, AResolvedJobIsValid) {
-  for (const char* model : {kHybrid, kMamba2, kNemotron}) {
+  for (const char* model : {kHybrid, kDelta, kMamba2, kNemotron}) {
     const v1::JobSpec spec = SpecWith(model);
     EXPECT_EQ(ToText(Validate(spec)), "") << model;
     EXPECT_EQ(ToText(Validate(Resolve(spec))), "") << model;
@@ -71,6 +74,22 @@ TEST(PatternTest, MixersHaveTheirDefaults) {
   EXPECT_EQ(resolved.training().optimizer().no_weight_decay(), kMixersNoWeightDecay);
 }
 
+TEST(PatternTest, GatedDeltaNetsHaveTheirDefaults) {
+  const v1::JobSpec resolved = Resolve(SpecWith(kDelta));
+  const v1::GatedDeltaNet& delta = resolved.model().gated_delta_net();
+  EXPECT_EQ(delta.num_key_heads(), 2);
+  EXPECT_EQ(delta.num_value_heads(), 4);
+  EXPECT_EQ(delta.key_head_dim(), 128);
+  EXPECT_EQ(delta.value_head_dim(), 128);
+  EXPECT_EQ(delta.conv_kernel(), 4);
+  EXPECT_EQ(delta.chunk_size(), 64);
+  EXPECT_FALSE(resolved.model().has_mamba());
+  EXPECT_EQ(resolved.training().optimizer().no_weight_decay(), kMixersNoWeightDecay);
+  v1::JobSpec recomputed = SpecWith(kDelta);
+  recomputed.mutable_training()->set_recompute("gated_delta,mlp");
+  EXPECT_EQ(ToText(Validate(recomputed)), "");
+}
+
 TEST(PatternTest, AModelHasTheKindsOfLayersOfItsPattern) {
   using model::LayerSymbol;
   const model::DecoderConfig hybrid = ModelConfigOf(Resolve(SpecWith(kHybrid)).model());
@@ -94,11 +113,15 @@ TEST(PatternTest, ChunksChangeNoFunction) {
   const auto differences = ModelDifferences(ModelFunctionText(other), model);
   ASSERT_TRUE(differences.ok());
   EXPECT_THAT(*differences, ElementsAre());
+  const v1::Model delta = Resolve(SpecWith(kDelta)).model();
+  other = delta;
+  other.mutable_gated_delta_net()->set_chunk_size(32);
+  EXPECT_THAT(ModelDifferences(ModelFunctionText(other), delta).value(), ElementsAre());
 }
 
 TEST(PatternTest, AnExportedConfigIsReadBackAsTheSameModel) {
   const platform::TemporaryFolder folder;
-  for (const char* model : {kHybrid, kMamba2, kNemotron}) {
+  for (const char* model : {kHybrid, kDelta, kMamba2, kNemotron}) {
     const v1::Model resolved = Resolve(SpecWith(model)).model();
     const auto text =
         ExportedConfig(/*source=*/"", /*is_origin=*/false, /*dataset=*/"", resolved, /*bf16=*/false, 64);

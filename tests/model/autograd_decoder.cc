@@ -55,10 +55,11 @@ at::Tensor AutogradDecoder::Loss(const at::Tensor& tokens) const {
     const std::vector<LayerSymbol> usual = {
         LayerSymbol::kAttention, config_.IsSparse(layer) ? LayerSymbol::kExperts : LayerSymbol::kMlp};
     for (const LayerSymbol symbol : config_.pattern.empty() ? usual : config_.pattern.at(layer)) {
-      x = symbol == LayerSymbol::kMamba     ? Mamba(layer, x, tokens)
-          : symbol == LayerSymbol::kExperts ? Experts(layer, x)
-          : symbol == LayerSymbol::kMlp     ? Mlp(layer, x)
-                                            : Attention(layer, x, tokens);
+      x = symbol == LayerSymbol::kMamba        ? Mamba(layer, x, tokens)
+          : symbol == LayerSymbol::kGatedDelta ? GatedDelta(layer, x, tokens)
+          : symbol == LayerSymbol::kExperts    ? Experts(layer, x)
+          : symbol == LayerSymbol::kMlp        ? Mlp(layer, x)
+                                               : Attention(layer, x, tokens);
     }
   }
   if (has_targets_) {
@@ -238,6 +239,75 @@ at::Tensor AutogradDecoder::Mamba(int layer, const at::Tensor& x, const at::Tens
   const at::Tensor normed =
       (gated * (gated.square().mean(-1, true) + config_.rms_norm_eps).rsqrt()).view({-1, inner});
   return x + Project(normed * Of(prefix + "norm.weight"), prefix + "out_proj");
+}
+
+// Token by token, as Qwen3-Next has it.
+at::Tensor AutogradDecoder::GatedDelta(int layer, const at::Tensor& x, const at::Tensor& tokens) const {
+  const GatedDeltaNet& d = config_.delta;
+  const std::string prefix = LayerPrefix(layer) + "linear_attn.";
+  const int64_t sequences = tokens.size(0);
+  const int64_t length = LengthOf(tokens);
+  const int64_t share = d.value_heads / d.key_heads;
+  const int64_t keys = d.key_heads * d.key_dim;
+  const int64_t values = d.value_heads * d.value_dim;
+  const at::Tensor normed = Norm(x, LayerPrefix(layer) + "linear_attn_layernorm");
+  const at::Tensor qkvz =
+      Project(normed, prefix + "in_proj_qkvz")
+          .view({sequences, length, d.key_heads, 2 * d.key_dim + 2 * share * d.value_dim});
+  const at::Tensor ba =
+      Project(normed, prefix + "in_proj_ba").view({sequences, length, d.key_heads, 2 * share});
+  const auto columns = [&](int64_t first, int64_t count) {
+    return qkvz.narrow(3, first, count).reshape({sequences, length, -1});
+  };
+  const at::Tensor read = at::cat(
+      {columns(0, d.key_dim), columns(d.key_dim, d.key_dim), columns(2 * d.key_dim, share * d.value_dim)}, 2);
+  const at::Tensor z = columns(2 * d.key_dim + share * d.value_dim, share * d.value_dim)
+                           .reshape({-1, d.value_heads, d.value_dim});
+  const auto gates = [&](int64_t first) {
+    return ba.narrow(3, first, share).reshape({sequences, length, d.value_heads});
+  };
+  const at::Tensor beta = at::sigmoid(gates(0));
+  const at::Tensor decays =
+      (-Of(prefix + "A_log").exp() * at::softplus(gates(share) + Of(prefix + "dt_bias"))).exp();
+  const at::Tensor conv = Of(prefix + "conv1d.weight").view({2 * keys + values, d.conv_width});
+  const auto of_length_one = [](const at::Tensor& rows) {
+    return rows * (rows.square().sum(-1, /*keepdim=*/true) + 1e-6).rsqrt();
+  };
+  std::vector<at::Tensor> rows;
+  for (int64_t sequence = 0; sequence < sequences; ++sequence) {
+    at::Tensor state;
+    int64_t start = 0;
+    for (int64_t t = 0; t < length; ++t) {
+      if (packs_documents_) {
+        start = tokens[sequence][(has_targets_ ? 2 : 1) * length + 1 + t].item<int64_t>();
+      }
+      if (t == start) {
+        state = at::zeros({d.value_heads, d.key_dim, d.value_dim}, at::kDouble);
+      }
+      at::Tensor sum = at::zeros({2 * keys + values}, at::kDouble);
+      for (int64_t j = 0; j < d.conv_width; ++j) {
+        const int64_t from = t - d.conv_width + 1 + j;
+        sum = from < start ? sum : sum + conv.select(1, j) * read[sequence][from];
+      }
+      const at::Tensor convolved = at::silu(sum);
+      const auto of_keys = [&](int64_t first) {  // [value heads, key_dim, 1]
+        return of_length_one(convolved.narrow(0, first, keys).view({d.key_heads, d.key_dim}))
+            .repeat_interleave(share, 0)
+            .unsqueeze(2);
+      };
+      const at::Tensor q = of_keys(0) / std::sqrt(static_cast<double>(d.key_dim));
+      const at::Tensor k = of_keys(keys);
+      const at::Tensor v = convolved.narrow(0, 2 * keys, values).view({d.value_heads, 1, d.value_dim});
+      state = state * decays[sequence][t].view({d.value_heads, 1, 1});
+      const at::Tensor missed = v - (state * k).sum(1, /*keepdim=*/true);
+      state = state + k * (beta[sequence][t].view({d.value_heads, 1, 1}) * missed);
+      rows.push_back((state * q).sum(1));
+    }
+  }
+  const at::Tensor y = at::stack(rows);  // [tokens, value heads, value_dim]
+  const at::Tensor gated = y * (y.square().mean(-1, /*keepdim=*/true) + config_.rms_norm_eps).rsqrt() *
+                           Of(prefix + "norm.weight") * at::silu(z);
+  return x + Project(gated.reshape({-1, values}), prefix + "out_proj");
 }
 
 at::Tensor AutogradDecoder::Mlp(int layer, const at::Tensor& x) const {

@@ -44,6 +44,7 @@ class AutogradDecoder {
   at::Tensor Embedding(const at::Tensor& tokens) const;
   at::Tensor Attention(int layer, const at::Tensor& x, const at::Tensor& tokens) const;
   at::Tensor Mamba(int layer, const at::Tensor& x, const at::Tensor& tokens) const;
+  at::Tensor GatedDelta(int layer, const at::Tensor& x, const at::Tensor& tokens) const;
   at::Tensor Mlp(int layer, const at::Tensor& x) const;
   at::Tensor Experts(int layer, const at::Tensor& x) const;  // a sparse layer's, with router and residual
   at::Tensor Head(const at::Tensor& x, const at::Tensor& tokens) const;

@@ -132,6 +132,8 @@ TEST_P(BindTest, EveryNodeMatchesAutogradAndAddsWhereItsOperandsSay) {
       expected = reference.Attention(node.layer, x, tokens);
     } else if (node.kind == "mamba") {
       expected = reference.Mamba(node.layer, x, tokens);
+    } else if (node.kind == "gated_delta") {
+      expected = reference.GatedDelta(node.layer, x, tokens);
     } else if (node.kind == "route") {
       expected = reference.Experts(node.layer, x);
     } else {
@@ -213,13 +215,22 @@ TEST_P(BindTest, EveryNodeMatchesAutogradAndAddsWhereItsOperandsSay) {
 // bfloat16 and what goes with it: the node kinds convert, round and sum where they should. Each rounding is
 // by at most 2^-8 of a number, and there are some tens of them one behind the other in two layers.
 constexpr double kBf16Tolerance = 1.0 / 32;
-// Gradients through a mixer's scan and the norm of what it gates cancel more.
+// Gradients through a mixer's or delta net's recurrence and the norm of what it gates cancel more.
 constexpr double kMixersBf16Tolerance = 1.0 / 4;
 
 // Relative to the gradient. Attention hardly changes with what all queries or all keys have in common, so
 // that the terms of such a sum nearly cancel: it is off by as much as the gradient of their projection, of
 // which it may be a small part.
 double Bf16ToleranceOf(const std::string& name, const std::map<std::string, at::Tensor>& parameters) {
+  const auto norm_of = [](const at::Tensor& parameter) { return parameter.grad().norm().item<double>(); };
+  if (name.ends_with(".A_log") || name.ends_with(".dt_bias")) {
+    // Sums over the tokens, of which those of the projection that gives them their steps have all signs.
+    const std::string mixer = name.substr(0, name.rfind('.'));
+    const auto whole = parameters.find(mixer + ".in_proj.weight");
+    const at::Tensor& projection =
+        whole != parameters.end() ? whole->second : parameters.at(mixer + ".in_proj_ba.weight");
+    return kMixersBf16Tolerance * std::max(1.0, norm_of(projection) / norm_of(parameters.at(name)));
+  }
   const size_t at = name.find(".self_attn.");
   if (at == std::string::npos || (name[at + 11] != 'q' && name[at + 11] != 'k') ||
       name.ends_with("proj.weight")) {
@@ -229,7 +240,6 @@ double Bf16ToleranceOf(const std::string& name, const std::map<std::string, at::
   if (projection == parameters.end()) {
     return kBf16Tolerance;  // latent attention has other ones
   }
-  const auto norm_of = [](const at::Tensor& parameter) { return parameter.grad().norm().item<double>(); };
   return kBf16Tolerance * std::max(1.0, norm_of(projection->second) / norm_of(parameters.at(name)));
 }
 
@@ -254,7 +264,8 @@ TEST_P(BindTest, LossAndEveryGradientInReducedPrecisionAreNearAutograds) {
     const at::Tensor expected = reference.Loss(tokens);
     (expected + reference.RouterLosses()).backward();
     EXPECT_NEAR(loss / expected.item<double>(), 1, kBf16Tolerance / 4);
-    const double tolerance = shape.config.mamba.heads > 0 ? kMixersBf16Tolerance : kBf16Tolerance;
+    const bool has_mixers = shape.config.mamba.heads > 0 || shape.config.delta.value_heads > 0;
+    const double tolerance = has_mixers ? kMixersBf16Tolerance : kBf16Tolerance;
     for (const auto& [name, parameter] : reference.parameters()) {
       EXPECT_EQ(run.parameters().at(name).scalar_type() == at::kBFloat16,
                 TypeOf(shape, precision, name) == ComputeType::kBf16);

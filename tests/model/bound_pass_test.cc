@@ -130,6 +130,10 @@ TEST_P(BoundPassTest, RecomputeGivesTheBitsOfTheForward) {
         sets = {{"gate_up"}, {"gate_up", "made"}};
       } else if (node.kind == "mamba") {
         sets = {{"projected"}, {"projected", "y", "states"}, {"hidden", "projected", "y", "states"}};
+      } else if (node.kind == "gated_delta") {
+        sets = {{"projected", "ba"},
+                {"projected", "ba", "y", "states"},
+                {"hidden", "projected", "ba", "y", "states"}};
       } else if (node.kind == "mlp" && shape.config.activation == Activation::kSquaredRelu) {
         sets = {{"raised"}, {"raised", "hidden"}};
       } else if (node.kind == "mlp") {

@@ -96,6 +96,11 @@ DecoderConfig Patterned(DecoderConfig config, const std::string& pattern, MambaM
   return config;
 }
 
+DecoderConfig WithDelta(DecoderConfig config, GatedDeltaNet delta) {
+  config.delta = delta;
+  return config;
+}
+
 // As Mamba-2 and Nemotron-H have theirs.
 DecoderConfig OfMixers(DecoderConfig config) {
   config.names = ParameterNames::kMixer;
@@ -230,6 +235,18 @@ const std::vector<Shape>& Shapes() {
                            .chunk = 7,
                            .least_step = 0.6})),
        {3, 20}},
+      {"gated_delta_nets",
+       WithDelta(
+           Patterned(Sparse(Config(24, 40, 2, 4, 2, 6, 17, false), Family::kQwen3Moe, 5, 3, false, 7, 1),
+                     "[GE]M",
+                     {.heads = 4, .head_dim = 5, .state = 6, .groups = 2, .conv_width = 4, .chunk = 8}),
+           {.key_heads = 2, .value_heads = 4, .key_dim = 8, .value_dim = 12, .conv_width = 4, .chunk = 8}),
+       {2, 33}},
+      {"documents_of_gated_delta_nets",
+       WithDelta(
+           Patterned(Config(15, 20, 2, 1, 1, 4, 13, true), "G[*G]", {}),
+           {.key_heads = 3, .value_heads = 3, .key_dim = 10, .value_dim = 17, .conv_width = 3, .chunk = 40}),
+       {2, 37, /*packs_documents=*/true}},
       {"documents_of_a_hybrid",
        Patterned(Config(24, 40, 3, 4, 2, 6, 17, false), "M[M*-]",
                  {.heads = 4, .head_dim = 5, .state = 6, .groups = 2, .conv_width = 4, .chunk = 8}),

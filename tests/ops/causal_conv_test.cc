@@ -42,7 +42,7 @@ at::Tensor PlainConv(const at::Tensor& x, const at::Tensor& weight, const at::Te
 class CausalConvTest : public testing::TestWithParam<at::ScalarType> {
  protected:
   void Compare(int64_t sequences, int64_t length, int64_t channels, int64_t width,
-               const std::vector<int64_t>& starts) const {
+               const std::vector<int64_t>& starts, bool has_bias = true) const {
     SCOPED_TRACE(testing::Message() << channels << " channels of " << length << " tokens, width " << width);
     const at::ScalarType type = GetParam();
     Numbers numbers(61);
@@ -51,7 +51,7 @@ class CausalConvTest : public testing::TestWithParam<at::ScalarType> {
     };
     const at::Tensor x = random({sequences, length, channels});
     const at::Tensor weight = random({channels, width});
-    const at::Tensor bias = random({channels});
+    const at::Tensor bias = has_bias ? random({channels}) : Leaf(at::zeros({channels}, at::kDouble));
     const at::Tensor grad_y = Rounded(numbers.Normal({sequences * length, channels}), type);
     const at::Tensor expected = PlainConv(x, weight, bias, starts);
     expected.backward(grad_y);
@@ -61,7 +61,8 @@ class CausalConvTest : public testing::TestWithParam<at::ScalarType> {
     const at::Tensor wide = FilledWithNan({tokens, channels + 5}, type);
     wide.narrow(1, 3, channels).copy_(x.detach().view({tokens, channels}));
     const at::Tensor own_weight = weight.detach().to(type);
-    const at::Tensor own_bias = bias.detach().to(type);
+    const at::Tensor bias_numbers = bias.detach().to(type);
+    const Array own_bias = has_bias ? Array(bias_numbers) : Array();
     at::Tensor documents = at::zeros({sequences, length}, at::kLong);
     std::copy(starts.begin(), starts.end(), documents.data_ptr<int64_t>());
     const Array own_documents = starts.empty() ? Array() : Array(documents);
@@ -73,11 +74,14 @@ class CausalConvTest : public testing::TestWithParam<at::ScalarType> {
     at::Tensor grad_weight = FilledWithNan({channels, width}, StatisticsOf(type));
     at::Tensor grad_bias = FilledWithNan({channels}, StatisticsOf(type));
     ops.CausalConvBackward(sequences, wide.narrow(1, 3, channels), own_documents, own_weight, own_bias,
-                           grad_y.to(type), grad_wide.narrow(1, 1, channels), grad_weight, grad_bias, {})();
+                           grad_y.to(type), grad_wide.narrow(1, 1, channels), grad_weight,
+                           has_bias ? Array(grad_bias) : Array(), {})();
     EXPECT_LE(RelativeError(grad_wide.narrow(1, 1, channels), x.grad().view({tokens, channels})),
               Tolerance(type));
     EXPECT_LE(RelativeError(grad_weight, weight.grad()), Tolerance(type));
-    EXPECT_LE(RelativeError(grad_bias, bias.grad()), Tolerance(type));
+    if (has_bias) {
+      EXPECT_LE(RelativeError(grad_bias, bias.grad()), Tolerance(type));
+    }
     EXPECT_TRUE(grad_wide.narrow(1, 0, 1).isnan().all().item<bool>()) << "another's column was written";
   }
 };
@@ -88,6 +92,7 @@ TEST_P(CausalConvTest, MatchesAutograd) {
     Compare(2, 11, 5, width, {});
     Compare(1, 3, 37, width, {});
     Compare(3, 1, 16, width, {});
+    Compare(2, 11, 5, width, {}, /*has_bias=*/false);
   }
 }
 

@@ -182,7 +182,7 @@ TEST(AutogradTest, TwoRanksMatch) {
 
 TEST(AutogradTest, LayersByAPatternMatch) {
   JobOptions options{.ranks = 2, .microbatches_per_rank = 2, .steps = 3, .model_type = "hybrid"};
-  options.pattern = "[M*-]M*";
+  options.pattern = "[M*-]G*";
   CompareWithAutograd(options);
   options.end_of_document = ' ';
   CompareWithAutograd(options);

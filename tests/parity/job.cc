@@ -67,7 +67,7 @@ void SetDeepseek(const JobOptions& options, v1::Model& model) {
   model.set_num_key_value_heads(options.heads);
 }
 
-// Two groups of heads of five channels, and chunks that divide no sequence.
+// Mixers have two groups of heads of five channels, delta nets two key heads; chunks divide no sequence.
 void SetPattern(const JobOptions& options, v1::Model& model) {
   model.set_hybrid_pattern(options.pattern);
   const auto has = [&](char letter) { return options.pattern.find(letter) != std::string::npos; };
@@ -85,6 +85,14 @@ void SetPattern(const JobOptions& options, v1::Model& model) {
     mamba.set_state_size(6);
     mamba.set_n_groups(2);
     mamba.set_chunk_size(3);
+  }
+  if (has('G')) {
+    v1::GatedDeltaNet& delta = *model.mutable_gated_delta_net();
+    delta.set_num_key_heads(2);
+    delta.set_num_value_heads(4);
+    delta.set_key_head_dim(5);
+    delta.set_value_head_dim(6);
+    delta.set_chunk_size(3);
   }
 }
 

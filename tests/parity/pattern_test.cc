@@ -23,8 +23,8 @@ namespace {
 constexpr uint64_t kPatternSeed = 20261129;
 
 const std::vector<std::string>& Patterns() {
-  static const auto* const patterns =
-      new std::vector<std::string>{"M*M*", "M[*E]", "[*E][*E]", "[M*E]-", "M-M-", "EM*", "*ME", "[*M]M"};
+  static const auto* const patterns = new std::vector<std::string>{
+      "M*M*", "M[*E]", "[*E][*E]", "[M*E]-", "M-M-", "EM*", "*ME", "[*M]M", "G[*E]", "[G*E]-", "GMG-"};
   return *patterns;
 }
 
@@ -65,7 +65,7 @@ TEST(PatternTest, ASampleThatCoversAllPairsHasTheBitsOfTheSequentialSchedule) {
 }
 
 TEST(PatternTest, RanksAndAccumulationDoNotChangeTheBits) {
-  for (const char* pattern : {"M*M-", "[M*-]M"}) {
+  for (const char* pattern : {"M*M-", "[M*-]M", "G[*G-]"}) {
     SCOPED_TRACE(pattern);
     JobOptions options = Patterned(pattern);
     const JobRun one = RunOn(1, options);
@@ -86,7 +86,7 @@ constexpr char kBf16[] = "compute: COMPUTE_TYPE_BF16";
 
 // What decides how fast a mixer's states decay stays in fp32, in a class of its own.
 TEST(PatternTest, InBf16RanksAndStrategiesDoNotChangeTheBits) {
-  for (const char* pattern : {"M*M-", "[M*-]M"}) {
+  for (const char* pattern : {"M*M-", "[M*-]M", "G[*G-]"}) {
     JobOptions options = Patterned(pattern);
     options.precision = kBf16;
     EXPECT_EQ(MakeJob(options).outline.units.at(1).classes.size(), 2U);
@@ -102,7 +102,7 @@ TEST(PatternTest, InBf16RanksAndStrategiesDoNotChangeTheBits) {
 }
 
 TEST(PatternTest, InBf16EveryScheduleOfRanksThatShareExpertsHasTheSameBits) {
-  JobOptions options = Patterned("[M*E]M-");
+  JobOptions options = Patterned("[M*E]MG");
   options.precision = kBf16;
   options.ranks = 4;
   options.expert_parallel = 2;
@@ -114,7 +114,7 @@ TEST(PatternTest, InBf16EveryScheduleOfRanksThatShareExpertsHasTheSameBits) {
 
 TEST(PatternTest, InBf16ACheckpointOfThreeRanksGoesOnOnOneWithTheSameBits) {
   const TemporaryFolder folder;
-  JobOptions options = Patterned("[M*-]M");
+  JobOptions options = Patterned("[M*-]G");
   options.precision = kBf16;
   options.ranks = 3;
   options.microbatches_per_rank = 2;
@@ -134,7 +134,7 @@ TEST(PatternTest, InBf16ACheckpointOfThreeRanksGoesOnOnOneWithTheSameBits) {
 
 // bfloat16 has 8 digits: losses differ from fp32's, by little, and fall as fast.
 TEST(PatternTest, InBf16LossesAreCloseToThoseInFp32) {
-  JobOptions options = Patterned("[M-][*-]M");
+  JobOptions options = Patterned("[M-][*-]G");
   options.steps = 40;
   const JobRun fp32 = RunOn(1, options);
   options.precision = kBf16;

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+#include "ops/cuda/kernels.h"
+#include "ops/cuda/pieces.cuh"
+#include "ops/delta_work.h"
+#include "ops/gated_delta.h"
+
+namespace tandem::ops::cuda {
+
+// What forward and backward of a gated delta net have in common. In a piece (pieces.cuh), with S the state
+// before it, e_i = exp(sum_i) if the document of i began before the piece, else 0, and u_i what token i
+// writes to the state (arXiv:2412.06464, section 3.3):
+//   u_i = β_i (v_i - e_i S^T k_i - sum_{j<i} L(i, j) (k_i · k_j) u_j), a system (1 + A) U = R of the piece's
+//   tokens, A(i, j) = β_i L(i, j) (k_i · k_j) for j < i, R_i = β_i (v_i - e_i S^T k_i)
+//   y_i = e_i S^T q_i + sum_{j<=i} L(i, j) (q_i · k_j) u_j
+
+// The work memory.
+template <typename T>
+struct DeltaWork {
+  __host__ __device__ DeltaWork(const DeltaShape& s, void* begin)
+      : sums(static_cast<T*>(begin)),
+        betas(sums + s.tokens() * s.value_heads),
+        of_q(betas + s.tokens() * s.value_heads),
+        of_k(of_q + s.tokens() * s.key_heads),
+        states(of_k + s.tokens() * s.key_heads),
+        written(states + Pieces(s) * s.state()),
+        solved(written + s.tokens() * s.values()),
+        reads(solved + Pieces(s) * s.value_heads * kPiece * kPiece),
+        adjoints(reads + Pieces(s) * s.value_heads * kPiece * kPiece),
+        grad_right(adjoints + Pieces(s) * s.state()),
+        grad_qk(grad_right + s.tokens() * s.values()),
+        partial(grad_qk + s.tokens() * 2 * s.keys()) {}
+
+  T* sums;     // [tokens, Hv], of the logarithms of decays
+  T* betas;    // [tokens, Hv]
+  T* of_q;     // [tokens, Hk], one divided by the length
+  T* of_k;     // [tokens, Hk]
+  T* states;   // [pieces, Hv, Dv, Dk], before each piece
+  T* written;  // [tokens, Hv, Dv]: U
+  T* solved;   // [pieces, Hv, kPiece, kPiece]: the inverse of 1 + A
+  T* reads;    // [pieces, Hv, kPiece, kPiece]: L(i, j) (q_i · k_j)
+  // Of a backward:
+  T* adjoints;    // of the states behind each piece
+  T* grad_right;  // [tokens, Hv, Dv], of R
+  T* grad_qk;     // [tokens, 2 Hk Dk], of what was divided by its length
+  T* partial;     // [pieces, 2 Hv]: of the gradients of dt_bias and a_log
+};
+
+// Of a value head at a token.
+template <typename T>
+struct DeltaGate {
+  template <typename Args>
+  __device__ DeltaGate(const Args& args, int64_t row, int64_t head) {
+    const int64_t share = args.shape.share();
+    const auto* const ba = args.ba + row * args.ba_stride + head / share * 2 * share + head % share;
+    beta = 1 / (1 + exp(-Widen(ba[0])));
+    const T raw = Widen(ba[share]) + args.dt_bias[head];
+    length = raw > 20 ? raw : log1p(exp(raw));
+    slope = raw > 20 ? T{1} : 1 / (1 + exp(-raw));
+  }
+
+  T beta;
+  T length;  // of its step of time
+  T slope;   // of the length
+};
+
+// A head of a piece, whose queries and keys are divided by their lengths.
+template <typename E, typename T>
+struct DeltaHead {
+  template <typename Args>
+  __device__ DeltaHead(const Args& args, const DeltaWork<T>& work, const Piece& piece, int64_t index,
+                       int64_t head)
+      : s(args.shape),
+        scale(rsqrt(static_cast<T>(s.key_dim))),
+        q(args.q + piece.row * s.keys() + head / s.share() * s.key_dim),
+        k(args.k + piece.row * s.keys() + head / s.share() * s.key_dim),
+        v(args.v + piece.row * s.values() + head * s.value_dim),
+        of_q(work.of_q + piece.row * s.key_heads + head / s.share()),
+        of_k(work.of_k + piece.row * s.key_heads + head / s.share()),
+        sums(work.sums + piece.row * s.value_heads + head),
+        betas(work.betas + piece.row * s.value_heads + head),
+        written(work.written + piece.row * s.values() + head * s.value_dim),
+        state((index * s.value_heads + head) * s.value_dim * s.key_dim),
+        matrix((index * s.value_heads + head) * kPiece * kPiece) {}
+
+  __device__ T Q(int64_t t, int64_t n) const {
+    return Widen(q[t * s.keys() + n]) * of_q[t * s.key_heads] * scale;
+  }
+  __device__ T K(int64_t t, int64_t n) const { return Widen(k[t * s.keys() + n]) * of_k[t * s.key_heads]; }
+  __device__ T V(int64_t t, int64_t p) const { return Widen(v[t * s.values() + p]); }
+  __device__ T Sum(int64_t t) const { return sums[t * s.value_heads]; }
+  __device__ T Beta(int64_t t) const { return betas[t * s.value_heads]; }
+  __device__ T& Written(int64_t t, int64_t p) const { return written[t * s.values() + p]; }
+
+  const DeltaShape s;
+  const T scale;  // of queries
+  const E* q;
+  const E* k;
+  const E* v;
+  const T* of_q;
+  const T* of_k;
+  const T* sums;
+  const T* betas;
+  T* written;
+  const int64_t state;   // the place of the first number of its state
+  const int64_t matrix;  // and of its matrices of tokens
+};
+
+// The value channels of a head that a block passes on.
+struct DeltaColumns {
+  __device__ DeltaColumns(const DeltaShape& s, int64_t block) {
+    const int64_t tiles = Tiles(s);
+    sequence = block / (s.value_heads * tiles);
+    head = block / tiles % s.value_heads;
+    first = block % tiles * kTile;
+    count = min(s.value_dim - first, static_cast<int64_t>(kTile));
+  }
+  static __host__ __device__ int64_t Tiles(const DeltaShape& s) { return (s.value_dim + kTile - 1) / kTile; }
+
+  int64_t sequence;
+  int64_t head;
+  int64_t first;
+  int64_t count;
+};
+
+// Of what is passed from piece to piece.
+template <typename T>
+struct PassMemory {
+  TileMemory<T> tiles;
+  PieceMatrix<T> right;  // [tokens, columns]
+  PieceDecays<T> decays;
+};
+
+// What the outputs and the gradients need of all pieces: sums, β, lengths, matrices, states, what is written;
+// where `kept` is not null, the states before chunks there. Returns the runtime's error. Of gated_delta.cu.
+template <typename Args, typename T>
+int LaunchDeltaStates(const Args& args, const DeltaWork<T>& work, T* kept, Stream stream);
+
+}  // namespace tandem::ops::cuda
