@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // How fast each operation of the dense path is on this machine's first GPU, against what the GPU can do and
 // beside LibTorch's own kernels for the same:
-//   tandem-bench-kernels [SHAPE ...]      llama-3-8b, qwen2.5-7b, deepseek-v3, demo; all of them if omitted
+//   tandem-bench-kernels [SHAPE ...]      llama-3-8b, qwen2.5-7b, deepseek-v3, demo, nemotron-h-8b; all if
+//   omitted
 // Prints one JSON object a line, each with the GPU, the commit and the date (result_line.h). The first has
 // what is measured against: a copy within the GPU, in bytes read and written a second, and an 8192^3 product
 // of bfloat16. Then one a shape and operation: the median of repeated runs in ms, what the operation must
@@ -48,6 +49,7 @@
 
 #include "bench/attention_times.h"
 #include "bench/gpu_bounds.h"
+#include "bench/mixer_times.h"
 #include "bench/shape_rows.h"
 #include "bench/shard_times.h"
 #include "nlohmann/json.hpp"
@@ -87,6 +89,11 @@ const Shape kShapes[] = {
     {"deepseek-v3", {2, 4096, 128, 128, 192}},
     {"demo", {4, 256, 4, 4, 32}, 128, 352, 256},  // examples/headers.yaml
 };
+
+// The Mamba-2 mixers of Nemotron-H-8B.
+constexpr char kMixerName[] = "nemotron-h-8b";
+constexpr ops::ScanShape kMixer{
+    .sequences = 2, .length = 4096, .heads = 128, .head_dim = 64, .groups = 8, .state = 128, .chunk = 128};
 
 const at::TensorOptions kBf16 = at::TensorOptions(at::kCUDA).dtype(at::kBFloat16);
 const at::TensorOptions kFloat = at::TensorOptions(at::kCUDA).dtype(at::kFloat);
@@ -420,16 +427,23 @@ class Bench {
 int main(int argc, char** argv) {
   const c10::InferenceMode no_graph;
   std::vector<const Shape*> shapes;
+  bool mixer = argc == 1;
   for (int i = 1; i < argc; ++i) {
+    if (argv[i] == std::string(kMixerName)) {
+      mixer = true;
+      continue;
+    }
     const auto* const found = std::find_if(std::begin(kShapes), std::end(kShapes),
                                            [&](const Shape& s) { return s.name == std::string(argv[i]); });
     if (found == std::end(kShapes)) {
-      std::fprintf(stderr, "no shape '%s'; allowed: llama-3-8b, qwen2.5-7b, deepseek-v3, demo\n", argv[i]);
+      std::fprintf(stderr,
+                   "no shape '%s'; allowed: llama-3-8b, qwen2.5-7b, deepseek-v3, demo, nemotron-h-8b\n",
+                   argv[i]);
       return 2;
     }
     shapes.push_back(found);
   }
-  if (shapes.empty()) {
+  if (argc == 1) {
     for (const Shape& shape : kShapes) {
       shapes.push_back(&shape);
     }
@@ -437,6 +451,9 @@ int main(int argc, char** argv) {
   const Bounds bounds = MeasureBounds();
   for (const Shape* shape : shapes) {
     Bench(*shape, bounds).Run();
+  }
+  if (mixer) {
+    tandem::bench::TimeMixer(kMixer, ShapeRows(kMixerName, bounds));
   }
   return 0;
 }

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// What Mamba-2 mixers compute around their scan: a convolution, in which a thread has a channel of some
-// tokens, and the norm of what is gated, in which a block has a group of some rows. Squared ReLUs beside.
+// What Mamba-2 mixers compute around their scan: a convolution, and the norm of what is gated, in which a
+// block has a group of some rows. Squared ReLUs beside.
 #include <cuda_runtime.h>
 
 #include <algorithm>
+#include <initializer_list>
+#include <type_traits>
 
 #include "ops/cuda/kernels.h"
 #include "ops/cuda/partial_sums.cuh"
@@ -14,106 +16,185 @@ namespace {
 
 template <typename T>
 __device__ T SigmoidOf(T x) {
-  return 1 / (1 + exp(-x));
+  return 1 / (1 + Exp(-x));
 }
 
-// The last tokens of a channel that a convolution reads, and its weights.
-template <typename E, typename T = Arithmetic<E>>
-struct Window {
+// A thread has kPack channels of a run of tokens of a sequence, blockIdx.y of all runs; the width of the
+// convolution is at most kWidth.
+constexpr int kRunTokens = static_cast<int>(kConvTokens);
+
+template <int kPack, int kWidth, typename E, typename T = Arithmetic<E>>
+struct ConvRun {
   template <typename Args>
-  __device__ Window(const Args& args, int64_t channel)
-      : width(static_cast<int>(args.width)), bias(args.bias == nullptr ? T{0} : Widen(args.bias[channel])) {
-    for (int j = 0; j < width; ++j) {
-      weight[j] = Widen(args.weight[channel * width + j]);
+  __device__ explicit ConvRun(const Args& args)
+      : width(static_cast<int>(args.width)),
+        channel((static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x) * kPack),
+        inside(channel < args.channels) {
+    const int64_t runs = ConvBlocks(1, args.length);
+    sequence = blockIdx.y / runs;
+    begin = blockIdx.y % runs * kRunTokens;
+    end = min(begin + kRunTokens, args.length);
+    if (!inside) {
+      return;
+    }
+#pragma unroll
+    for (int k = 0; k < kPack; ++k) {
+      bias[k] = args.bias == nullptr ? T{0} : Widen(args.bias[channel + k]);
+#pragma unroll
+      for (int back = 0; back < kWidth; ++back) {
+        weight[back][k] = back < width ? Widen(args.weight[(channel + k) * width + width - 1 - back]) : T{0};
+      }
+    }
+#pragma unroll
+    for (int back = 1; back < kWidth; ++back) {
+      if (back < width && begin - back >= 0) {
+        Read(args, begin - back, x[back - 1]);
+      }
     }
   }
 
-  // What the activation gets of a token at `x`, of which `before` tokens of its document are before it.
-  __device__ T Sum(const E* x, int64_t stride, int64_t before) const {
-    T sum = bias;
-    for (int back = static_cast<int>(min(before, static_cast<int64_t>(width - 1))); back >= 0; --back) {
-      sum += weight[width - 1 - back] * Widen(x[-back * stride]);
-    }
-    return sum;
+  template <typename Args>
+  __device__ void Read(const Args& args, int64_t token, T (&to)[kPack]) const {
+    Widen(PackAt<E, kPack>(args.x + (sequence * args.length + token) * args.x_stride + channel, 0), to);
   }
 
-  int width;
-  T bias;
-  T weight[kMostConvWidth];
+  // x[back] is the token `back` before this one, for all tokens of which Sums reads it.
+  template <typename Args>
+  __device__ void Next(const Args& args, int64_t token) {
+#pragma unroll
+    for (int back = kWidth - 1; back > 0; --back) {
+#pragma unroll
+      for (int k = 0; k < kPack; ++k) {
+        x[back][k] = x[back - 1][k];
+      }
+    }
+    Read(args, token, x[0]);
+    const int64_t* const start = args.documents.At(sequence, token);
+    reach = static_cast<int>(min(token - (start == nullptr ? 0 : *start), static_cast<int64_t>(width - 1)));
+  }
+
+  // What the activation gets of the token.
+  __device__ void Sums(T (&sums)[kPack]) const {
+#pragma unroll
+    for (int k = 0; k < kPack; ++k) {
+      sums[k] = bias[k];
+#pragma unroll
+      for (int back = kWidth - 1; back >= 0; --back) {
+        sums[k] += back <= reach ? weight[back][k] * x[back][k] : T{0};
+      }
+    }
+  }
+
+  const int width;
+  const int64_t channel;
+  const bool inside;
+  int64_t sequence = 0;
+  int64_t begin = 0;
+  int64_t end = 0;
+  int reach = 0;  // tokens before this one that it reads
+  T bias[kPack];
+  T weight[kWidth][kPack];  // of the token so many before
+  T x[kWidth][kPack] = {};
 };
 
-// Of row `row` of all sequences.
-template <typename Args>
-__device__ int64_t TokensBefore(const Args& args, int64_t row) {
-  const int64_t token = row % args.length;
-  const int64_t* const start = args.documents.At(row / args.length, token);
-  return token - (start == nullptr ? 0 : *start);
-}
-
-dim3 ChannelBlocks(int64_t channels, int64_t groups) {
-  return {static_cast<unsigned>((channels + kThreads - 1) / kThreads), static_cast<unsigned>(groups)};
-}
-
-template <typename E>
-__global__ void Convolve(CausalConvArgs<E> args) {
+template <int kPack, int kWidth, typename E>
+__global__ void __launch_bounds__(kThreads) Convolve(CausalConvArgs<E> args) {
   using T = Arithmetic<E>;
-  const int64_t channel = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
-  if (channel >= args.channels) {
+  ConvRun<kPack, kWidth, E> run(args);
+  if (!run.inside) {
     return;
   }
-  const Window<E> window(args, channel);
-  for (int64_t row = blockIdx.y; row < args.sequences * args.length; row += gridDim.y) {
-    const T sum = window.Sum(args.x + row * args.x_stride + channel, args.x_stride, TokensBefore(args, row));
-    Narrow(sum * SigmoidOf(sum), args.y[row * args.channels + channel]);
+#pragma unroll 4
+  for (int64_t t = run.begin; t < run.end; ++t) {
+    run.Next(args, t);
+    T sums[kPack];
+    run.Sums(sums);
+#pragma unroll
+    for (int k = 0; k < kPack; ++k) {
+      sums[k] *= SigmoidOf(sums[k]);
+    }
+    Pack<E, kPack> y;
+    Narrow(sums, y);
+    SetPack(args.y + (run.sequence * args.length + t) * args.channels + run.channel, 0, y);
   }
 }
 
-// A block has kConvTokens tokens of a sequence, from the last to the first, behind which it looks for the
-// sums that read them. partial_sums: [blocks, channels, width + 1], of the weights and the bias.
-template <typename E, typename T>
-__global__ void ConvolveBackward(CausalConvBackwardArgs<E> args, int64_t blocks_a_sequence, T* partial_sums) {
-  const int64_t channel = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
-  if (channel >= args.channels) {
+// The gradient of a token is complete when the last token that reads it has been seen, which may be of the
+// run behind. partial_sums: [runs, channels, width + 1], of the weights and the bias.
+template <int kPack, int kWidth, typename E, typename T>
+__global__ void __launch_bounds__(kThreads)
+    ConvolveBackward(CausalConvBackwardArgs<E> args, T* partial_sums) {
+  ConvRun<kPack, kWidth, E> run(args);
+  if (!run.inside) {
     return;
   }
-  const Window<E> window(args, channel);
-  const int width = window.width;
-  const int64_t first_row = blockIdx.y / blocks_a_sequence * args.length;
-  const int64_t begin = blockIdx.y % blocks_a_sequence * kConvTokens;
-  const int64_t end = min(begin + kConvTokens, args.length);
-  T grad_weight[kMostConvWidth] = {};
-  T grad_bias = 0;
-  T grads[kMostConvWidth] = {};  // of the sums of token t, at t % width
-  for (int64_t t = min(end + width - 1, args.length) - 1; t >= begin; --t) {
-    const int64_t row = first_row + t;
-    const int64_t before = TokensBefore(args, row);
-    const E* const x = args.x + row * args.x_stride + channel;
-    const T sum = window.Sum(x, args.x_stride, before);
-    const T sigmoid = SigmoidOf(sum);
-    const T grad =
-        Widen(args.grad_y[row * args.channels + channel]) * (sigmoid + sum * sigmoid * (1 - sigmoid));
-    grads[t % width] = grad;
-    if (t >= end) {
-      continue;  // of the block behind
-    }
-    grad_bias += grad;
-    for (int back = static_cast<int>(min(before, static_cast<int64_t>(width - 1))); back >= 0; --back) {
-      grad_weight[width - 1 - back] += grad * Widen(x[-back * args.x_stride]);
-    }
-    T grad_x = 0;
-    for (int ahead = 0; ahead < width && t + ahead < args.length; ++ahead) {
-      if (TokensBefore(args, row + ahead) < ahead) {
-        break;  // another document
+  T grad_weight[kWidth][kPack] = {};
+  T grad_bias[kPack] = {};
+  T grads[kWidth][kPack] = {};  // of the sums of the token so many before
+  int reaches[kWidth];
+#pragma unroll
+  for (int& reach : reaches) {
+    reach = -1;
+  }
+#pragma unroll 4
+  for (int64_t t = run.begin; t < run.end + kWidth - 1; ++t) {
+#pragma unroll
+    for (int back = kWidth - 1; back > 0; --back) {
+      reaches[back] = reaches[back - 1];
+#pragma unroll
+      for (int k = 0; k < kPack; ++k) {
+        grads[back][k] = grads[back - 1][k];
       }
-      grad_x += window.weight[width - 1 - ahead] * grads[(t + ahead) % width];
     }
-    Narrow(grad_x, args.grad_x[row * args.grad_x_stride + channel]);
+    reaches[0] = -1;
+    const int64_t row = run.sequence * args.length + t;
+    if (t < args.length) {
+      run.Next(args, t);
+      reaches[0] = run.reach;
+      T grad_y[kPack];
+      Widen(PackAt<E, kPack>(args.grad_y + row * args.channels + run.channel, 0), grad_y);
+      T sums[kPack];
+      run.Sums(sums);
+#pragma unroll
+      for (int k = 0; k < kPack; ++k) {
+        const T sigmoid = SigmoidOf(sums[k]);
+        grads[0][k] = grad_y[k] * (sigmoid + sums[k] * sigmoid * (1 - sigmoid));
+        if (t < run.end) {
+          grad_bias[k] += grads[0][k];
+#pragma unroll
+          for (int back = 0; back < kWidth; ++back) {
+            grad_weight[back][k] += back <= run.reach ? grads[0][k] * run.x[back][k] : T{0};
+          }
+        }
+      }
+    }
+    if (t - (kWidth - 1) < run.begin) {
+      continue;
+    }
+    T grad_x[kPack] = {};
+#pragma unroll
+    for (int ahead = 0; ahead < kWidth; ++ahead) {  // of the token kWidth - 1 before
+#pragma unroll
+      for (int k = 0; k < kPack; ++k) {
+        grad_x[k] +=
+            ahead <= reaches[kWidth - 1 - ahead] ? run.weight[ahead][k] * grads[kWidth - 1 - ahead][k] : T{0};
+      }
+    }
+    Pack<E, kPack> packed;
+    Narrow(grad_x, packed);
+    SetPack(args.grad_x + (row - (kWidth - 1)) * args.grad_x_stride + run.channel, 0, packed);
   }
-  T* const partial = partial_sums + (blockIdx.y * args.channels + channel) * (width + 1);
-  for (int j = 0; j < width; ++j) {
-    partial[j] = grad_weight[j];
+  T* const partial = partial_sums + (blockIdx.y * args.channels + run.channel) * (run.width + 1);
+#pragma unroll
+  for (int k = 0; k < kPack; ++k) {
+#pragma unroll
+    for (int back = 0; back < kWidth; ++back) {
+      if (back < run.width) {
+        partial[k * (run.width + 1) + run.width - 1 - back] = grad_weight[back][k];
+      }
+    }
+    partial[k * (run.width + 1) + run.width] = grad_bias[k];
   }
-  partial[width] = grad_bias;
 }
 
 // From [channels, width + 1] to the weights' gradients and, if they are not null, the biases'.
@@ -144,7 +225,20 @@ struct GatedElement {
   T gated;
 };
 
-template <typename E>
+// kPack elements of y and its gate.
+template <int kPack, typename E, typename T = Arithmetic<E>>
+struct GatedPack {
+  __device__ GatedPack(const E* y, const E* gate, int64_t pack) {
+    Widen(PackAt<E, kPack>(y, pack), y_);
+    Widen(PackAt<E, kPack>(gate, pack), gate_);
+  }
+  __device__ GatedElement<T> operator[](int k) const { return GatedElement<T>(y_[k], gate_[k]); }
+
+  T y_[kPack];
+  T gate_[kPack];
+};
+
+template <int kPack, int kBlock, typename E>
 __global__ void NormGated(GatedNormArgs<E> args) {
   using T = Arithmetic<E>;
   const int64_t columns = args.columns / args.groups;
@@ -153,26 +247,43 @@ __global__ void NormGated(GatedNormArgs<E> args) {
   const E* const y = args.y + row * args.columns + begin;
   const E* const gate = args.gate + row * args.gate_stride + begin;
   T squares = 0;
-  for (int64_t i = threadIdx.x; i < columns; i += kThreads) {
-    const GatedElement<T> element(Widen(y[i]), Widen(gate[i]));
-    squares += element.gated * element.gated;
+  for (int64_t i = threadIdx.x; i < columns / kPack; i += kBlock) {
+    const GatedPack<kPack, E> elements(y, gate, i);
+#pragma unroll
+    for (int k = 0; k < kPack; ++k) {
+      const T gated = elements[k].gated;
+      squares += gated * gated;
+    }
   }
-  const T r = rsqrt(BlockSum(squares) / static_cast<T>(columns) + static_cast<T>(args.epsilon));
-  for (int64_t i = threadIdx.x; i < columns; i += kThreads) {
-    const GatedElement<T> element(Widen(y[i]), Widen(gate[i]));
-    Narrow(element.gated * r * Widen(args.weight[begin + i]), args.normed[row * args.columns + begin + i]);
+  const T r = rsqrt(BlockSum<kBlock>(squares) / static_cast<T>(columns) + static_cast<T>(args.epsilon));
+  for (int64_t i = threadIdx.x; i < columns / kPack; i += kBlock) {
+    const GatedPack<kPack, E> elements(y, gate, i);
+    T normed[kPack];
+    Widen(PackAt<E, kPack>(args.weight + begin, i), normed);
+#pragma unroll
+    for (int k = 0; k < kPack; ++k) {
+      normed[k] *= elements[k].gated * r;
+    }
+    Pack<E, kPack> packed;
+    Narrow(normed, packed);
+    SetPack(args.normed + row * args.columns + begin, i, packed);
   }
 }
 
 // A block has a group of every gridDim.y-th row. partial_sums: [gridDim.y, columns], of the weight's
-// gradient.
-template <typename E, typename T>
-__global__ void NormGatedBackward(GatedNormBackwardArgs<E> args, T* partial_sums) {
+// gradient, which it adds up in shared memory if in_shared.
+template <int kPack, int kBlock, typename E, typename T>
+__global__ void NormGatedBackward(GatedNormBackwardArgs<E> args, T* partial_sums, bool in_shared) {
+  extern __shared__ __align__(16) unsigned char dynamic[];
   const int64_t columns = args.columns / args.groups;
   const int64_t begin = blockIdx.x * columns;
-  T* const weights = partial_sums + blockIdx.y * args.columns + begin;
-  for (int64_t i = threadIdx.x; i < columns; i += kThreads) {
-    weights[i] = 0;
+  T* const partial = partial_sums + blockIdx.y * args.columns + begin;
+  T* const weights = in_shared ? reinterpret_cast<T*>(dynamic) : partial;
+  for (int64_t i = threadIdx.x; i < columns / kPack; i += kBlock) {
+#pragma unroll
+    for (int k = 0; k < kPack; ++k) {
+      weights[i * kPack + k] = 0;
+    }
   }
   for (int64_t row = blockIdx.y; row < args.rows; row += gridDim.y) {
     const E* const grad = args.grad_normed + row * args.columns + begin;
@@ -180,19 +291,49 @@ __global__ void NormGatedBackward(GatedNormBackwardArgs<E> args, T* partial_sums
     const E* const gate = args.gate + row * args.gate_stride + begin;
     T squares = 0;
     T dot = 0;
-    for (int64_t i = threadIdx.x; i < columns; i += kThreads) {
-      const GatedElement<T> element(Widen(y[i]), Widen(gate[i]));
-      squares += element.gated * element.gated;
-      dot += Widen(grad[i]) * element.gated * Widen(args.weight[begin + i]);
+    for (int64_t i = threadIdx.x; i < columns / kPack; i += kBlock) {
+      const GatedPack<kPack, E> elements(y, gate, i);
+      T grads[kPack];
+      T weight[kPack];
+      Widen(PackAt<E, kPack>(grad, i), grads);
+      Widen(PackAt<E, kPack>(args.weight + begin, i), weight);
+#pragma unroll
+      for (int k = 0; k < kPack; ++k) {
+        const T gated = elements[k].gated;
+        squares += gated * gated;
+        dot += grads[k] * gated * weight[k];
+      }
     }
-    const T r = rsqrt(BlockSum(squares) / static_cast<T>(columns) + static_cast<T>(args.epsilon));
-    const T shrink = r * r * r * BlockSum(dot) / static_cast<T>(columns);
-    for (int64_t i = threadIdx.x; i < columns; i += kThreads) {
-      const GatedElement<T> element(Widen(y[i]), Widen(gate[i]));
-      weights[i] += Widen(grad[i]) * element.gated * r;
-      const T of_gated = Widen(grad[i]) * Widen(args.weight[begin + i]) * r - element.gated * shrink;
-      Narrow(of_gated * element.silu, args.grad_y[row * args.columns + begin + i]);
-      Narrow(element.GradOfGate(of_gated), args.grad_gate[row * args.grad_gate_stride + begin + i]);
+    const T r = rsqrt(BlockSum<kBlock>(squares) / static_cast<T>(columns) + static_cast<T>(args.epsilon));
+    const T shrink = r * r * r * BlockSum<kBlock>(dot) / static_cast<T>(columns);
+    for (int64_t i = threadIdx.x; i < columns / kPack; i += kBlock) {
+      const GatedPack<kPack, E> elements(y, gate, i);
+      T grads[kPack];
+      T of_y[kPack];
+      T of_gate[kPack];
+      Widen(PackAt<E, kPack>(grad, i), grads);
+      Widen(PackAt<E, kPack>(args.weight + begin, i), of_y);  // the weights
+#pragma unroll
+      for (int k = 0; k < kPack; ++k) {
+        const GatedElement<T> element = elements[k];
+        weights[i * kPack + k] += grads[k] * element.gated * r;
+        const T of_gated = grads[k] * of_y[k] * r - element.gated * shrink;
+        of_y[k] = of_gated * element.silu;
+        of_gate[k] = element.GradOfGate(of_gated);
+      }
+      Pack<E, kPack> packed;
+      Narrow(of_y, packed);
+      SetPack(args.grad_y + row * args.columns + begin, i, packed);
+      Narrow(of_gate, packed);
+      SetPack(args.grad_gate + row * args.grad_gate_stride + begin, i, packed);
+    }
+  }
+  if (in_shared) {
+    for (int64_t i = threadIdx.x; i < columns / kPack; i += kBlock) {
+#pragma unroll
+      for (int k = 0; k < kPack; ++k) {
+        partial[i * kPack + k] = weights[i * kPack + k];
+      }
     }
   }
 }
@@ -216,13 +357,50 @@ __global__ void SquareReluBackward(SquaredReluBackwardArgs<E> args) {
   }
 }
 
+// Calls launch with the channels of a thread and the most columns of a convolution, as constants.
+template <typename E, typename Args, typename Launch>
+void WithConvRun(const Args& args, std::initializer_list<int64_t> strides,
+                 std::initializer_list<const void*> matrices, const Launch& launch) {
+  const auto with_width = [&](auto packed) {
+    if (args.width <= 4) {
+      launch(packed, std::integral_constant<int, 4>());
+    } else {
+      launch(packed, std::integral_constant<int, static_cast<int>(kMostConvWidth)>());
+    }
+  };
+  WithPacks<E>(strides, matrices, with_width);
+}
+
+template <typename Args>
+dim3 ConvGrid(const Args& args, int64_t pack) {
+  return {static_cast<unsigned>((args.channels / pack + kThreads - 1) / kThreads),
+          static_cast<unsigned>(ConvBlocks(args.sequences, args.length))};
+}
+
+// Calls launch with the pack of a thread and the threads of a block of a gated norm, as constants: as few as
+// have a pack each of a group of columns, if that is enough.
+template <typename E, typename Launch>
+void WithGatedRows(int64_t columns, std::initializer_list<int64_t> strides,
+                   std::initializer_list<const void*> matrices, const Launch& launch) {
+  const auto with_block = [&](auto packed) {
+    if (columns <= 128 * decltype(packed)::kSize) {
+      launch(packed, std::integral_constant<int, 128>());
+    } else {
+      launch(packed, std::integral_constant<int, kThreads>());
+    }
+  };
+  WithPacks<E>(strides, matrices, with_block);
+}
+
 }  // namespace
 
 template <typename E>
 int Launch(const CausalConvArgs<E>& args, Stream stream) {
-  const int64_t rows = args.sequences * args.length;
-  if (rows > 0) {
-    Convolve<<<ChannelBlocks(args.channels, std::min<int64_t>(rows, 65535)), kThreads, 0, stream>>>(args);
+  if (args.sequences * args.length > 0) {
+    WithConvRun<E>(args, {args.channels, args.x_stride}, {args.x, args.y}, [&](auto packed, auto width) {
+      constexpr int kPack = decltype(packed)::kSize;
+      Convolve<kPack, decltype(width)::value><<<ConvGrid(args, kPack), kThreads, 0, stream>>>(args);
+    });
   }
   return cudaGetLastError();
 }
@@ -231,15 +409,19 @@ TANDEM_KERNEL(CausalConvArgs)
 template <typename E>
 int Launch(const CausalConvBackwardArgs<E>& args, Stream stream) {
   using T = Arithmetic<E>;
-  const int64_t blocks = ConvBlocks(args.sequences, args.length);
+  const int64_t runs = ConvBlocks(args.sequences, args.length);
   const int64_t sums = args.channels * (args.width + 1);
   T* const partial_sums = static_cast<T*>(args.work.begin);
-  T* const total = partial_sums + blocks * sums;
-  if (blocks > 0) {
-    ConvolveBackward<<<ChannelBlocks(args.channels, blocks), kThreads, 0, stream>>>(
-        args, blocks / args.sequences, partial_sums);
+  T* const total = partial_sums + runs * sums;
+  if (runs > 0) {
+    WithConvRun<E>(args, {args.channels, args.x_stride, args.grad_x_stride},
+                   {args.x, args.grad_y, args.grad_x}, [&](auto packed, auto width) {
+                     constexpr int kPack = std::max(1, decltype(packed)::kSize / 2);  // registers
+                     ConvolveBackward<kPack, decltype(width)::value>
+                         <<<ConvGrid(args, kPack), kThreads, 0, stream>>>(args, partial_sums);
+                   });
   }
-  AddPartialSums<<<PartialSumBlocks(sums), kThreads, 0, stream>>>(partial_sums, sums, blocks, sums,
+  AddPartialSums<<<PartialSumBlocks(sums), kThreads, 0, stream>>>(partial_sums, sums, runs, sums,
                                                                   /*add=*/false, total);
   SplitGradients<<<Blocks(sums), kThreads, 0, stream>>>(total, args.channels, args.width, args.grad_weight,
                                                         args.grad_bias);
@@ -249,8 +431,14 @@ TANDEM_KERNEL(CausalConvBackwardArgs)
 
 template <typename E>
 int Launch(const GatedNormArgs<E>& args, Stream stream) {
+  const int64_t columns = args.columns / args.groups;
   if (args.rows > 0) {
-    NormGated<<<static_cast<unsigned>(args.rows * args.groups), kThreads, 0, stream>>>(args);
+    WithGatedRows<E>(columns, {columns, args.gate_stride}, {args.y, args.gate, args.weight, args.normed},
+                     [&](auto packed, auto block) {
+                       constexpr int kBlock = decltype(block)::value;
+                       NormGated<decltype(packed)::kSize, kBlock>
+                           <<<static_cast<unsigned>(args.rows * args.groups), kBlock, 0, stream>>>(args);
+                     });
   }
   return cudaGetLastError();
 }
@@ -259,10 +447,19 @@ TANDEM_KERNEL(GatedNormArgs)
 template <typename E>
 int Launch(const GatedNormBackwardArgs<E>& args, Stream stream) {
   auto* const partial_sums = static_cast<Arithmetic<E>*>(args.work.begin);
+  const int64_t columns = args.columns / args.groups;
   const int64_t rows = std::min(args.rows, kGatedRows);
+  const auto bytes = static_cast<size_t>(columns) * sizeof(*partial_sums);
+  const bool in_shared = bytes <= (47U << 10);  // of the 48 KiB that a block has without asking
   if (rows > 0) {
-    NormGatedBackward<<<dim3(static_cast<unsigned>(args.groups), static_cast<unsigned>(rows)), kThreads, 0,
-                        stream>>>(args, partial_sums);
+    WithGatedRows<E>(columns, {columns, args.gate_stride, args.grad_gate_stride},
+                     {args.grad_normed, args.y, args.gate, args.weight, args.grad_y, args.grad_gate},
+                     [&](auto packed, auto block) {
+                       constexpr int kBlock = decltype(block)::value;
+                       const dim3 grid(static_cast<unsigned>(args.groups), static_cast<unsigned>(rows));
+                       NormGatedBackward<decltype(packed)::kSize, kBlock>
+                           <<<grid, kBlock, in_shared ? bytes : 0, stream>>>(args, partial_sums, in_shared);
+                     });
   }
   AddPartialSums<<<PartialSumBlocks(args.columns), kThreads, 0, stream>>>(
       partial_sums, args.columns, rows, args.columns, /*add=*/false, args.grad_weight);

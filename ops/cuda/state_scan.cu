@@ -2,7 +2,10 @@
 // The scan of Mamba-2 mixers in pieces (state_scan.cuh).
 #include <cuda_runtime.h>
 
+#include <type_traits>
+
 #include "ops/cuda/state_scan.cuh"
+#include "ops/cuda/tensor_scan.h"
 
 namespace tandem::ops::cuda {
 namespace {
@@ -51,6 +54,11 @@ __global__ void __launch_bounds__(kThreads) WriteOutputs(StateScanArgs<E> args, 
 
 template <typename E>
 int Launch(const StateScanArgs<E>& args, Stream stream) {
+  if constexpr (std::is_same_v<E, Bf16>) {
+    if (FitsTensorScan(args)) {
+      return LaunchTensorScan(args, stream);
+    }
+  }
   using T = Arithmetic<E>;
   const ScanShape& s = args.shape;
   const ScanWork<T> work(s, args.work.begin);

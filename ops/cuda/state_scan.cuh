@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "ops/cuda/kernels.h"
+#include "ops/cuda/partial_sums.cuh"
 #include "ops/cuda/pieces.cuh"
 #include "ops/mixer_work.h"
 #include "ops/state_scan.h"
@@ -196,6 +197,17 @@ void LaunchStates(const Args& args, const ScanWork<T>& work, T* kept, Stream str
   SumSteps<<<Blocks(Pieces(s) * s.heads), kThreads, 0, stream>>>(args, work);
   AddLocalStates<false, E><<<blocks, kThreads, 0, stream>>>(args, work);
   PassStates<false><<<Blocks(s.sequences * s.inner() * s.state), kThreads, 0, stream>>>(args, work, kept);
+}
+
+// The gradients of dt_bias, a_log and d, from those of each piece.
+template <typename Args, typename T>
+void AddHeadSums(const Args& args, const ScanWork<T>& work, Stream stream) {
+  const ScanShape& s = args.shape;
+  T* const sums[] = {args.grad_dt_bias, args.grad_a_log, args.grad_d};
+  for (int i = 0; i < 3; ++i) {
+    AddPartialSums<<<PartialSumBlocks(s.heads), kThreads, 0, stream>>>(
+        work.partial + i * s.heads, 3 * s.heads, Pieces(s), s.heads, /*add=*/false, sums[i]);
+  }
 }
 
 }  // namespace tandem::ops::cuda

@@ -2,8 +2,10 @@
 // The backward of state_scan.cu.
 #include <cuda_runtime.h>
 
-#include "ops/cuda/partial_sums.cuh"
+#include <type_traits>
+
 #include "ops/cuda/state_scan.cuh"
+#include "ops/cuda/tensor_scan.h"
 
 namespace tandem::ops::cuda {
 namespace {
@@ -214,6 +216,11 @@ __global__ void __launch_bounds__(kThreads) WriteGradients(StateScanBackwardArgs
 
 template <typename E>
 int Launch(const StateScanBackwardArgs<E>& args, Stream stream) {
+  if constexpr (std::is_same_v<E, Bf16>) {
+    if (FitsTensorScan(args)) {
+      return LaunchTensorScan(args, stream);
+    }
+  }
   using T = Arithmetic<E>;
   const ScanShape& s = args.shape;
   const ScanWork<T> work(s, args.work.begin);
@@ -227,11 +234,7 @@ int Launch(const StateScanBackwardArgs<E>& args, Stream stream) {
   WriteGradients<E, T>
       <<<static_cast<unsigned>(Pieces(s) * s.groups), kThreads, sizeof(BackwardMemory<T>), stream>>>(args,
                                                                                                      work);
-  T* const sums[] = {args.grad_dt_bias, args.grad_a_log, args.grad_d};
-  for (int i = 0; i < 3; ++i) {
-    AddPartialSums<<<PartialSumBlocks(s.heads), kThreads, 0, stream>>>(
-        work.partial + i * s.heads, 3 * s.heads, Pieces(s), s.heads, /*add=*/false, sums[i]);
-  }
+  AddHeadSums(args, work, stream);
   return cudaGetLastError();
 }
 TANDEM_KERNEL(StateScanBackwardArgs)

@@ -29,7 +29,7 @@ Tensors InDouble(const Tensors& tensors) {
 
 void AgainstCpuTest::Compare(const Tensors& in, const Tensors& out,
                              const std::function<void(const Operations&, const Tensors&, Tensors&)>& run,
-                             double slack, int repeats) {
+                             double slack, int repeats, std::optional<double> statistics_slack) {
   Tensors expected = InDouble(out);
   run(CpuOperations(), InDouble(in), expected);
   const Tensors on_gpu = OnGpu(in);
@@ -54,7 +54,8 @@ void AgainstCpuTest::Compare(const Tensors& in, const Tensors& out,
     }
     // What is left in double was computed from statistics.
     const at::ScalarType type = out[i].scalar_type();
-    const double tolerance = slack * Tolerance(type == at::kDouble ? StatisticsOf(GetParam()) : type);
+    const double tolerance = (type == GetParam() ? slack : statistics_slack.value_or(slack)) *
+                             Tolerance(type == at::kDouble ? StatisticsOf(GetParam()) : type);
     EXPECT_LE(RelativeError(first[i], expected[i]), tolerance) << "output " << i;
   }
 }

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <optional>
 #include <vector>
 
 #include "ops/operations.h"
@@ -31,10 +32,10 @@ class AgainstCpuTest : public testing::TestWithParam<at::ScalarType> {
   // run(operations, in, out): `out` is read and written. Compares `out` after both, numbers to `slack` times
   // Tolerance and integers exactly; and `repeats` runs on the GPU with the first of them. The slack is 2
   // where both devices may be off by a tolerance, as they are in double; elsewhere it allows for sums that
-  // are four times as long. More is said where it is given.
+  // are four times as long. More is said where it is given. That of statistics may be another.
   void Compare(const Tensors& in, const Tensors& out,
                const std::function<void(const Operations&, const Tensors&, Tensors&)>& run, double slack = 2,
-               int repeats = 2);
+               int repeats = 2, std::optional<double> statistics_slack = std::nullopt);
 
   Numbers numbers_{20251};
 };

@@ -30,32 +30,47 @@ class CudaMixersTest : public test::AgainstCpuTest {
     }
     return starts;
   }
-  // With two columns more, which stay as they are.
-  at::Tensor NormalWide(int64_t rows, int64_t columns) { return Normal({rows, columns + 2}); }
+  // With columns more, which stay as they are.
+  at::Tensor NormalWide(int64_t rows, int64_t columns, int64_t more = 2) {
+    return Normal({rows, columns + more});
+  }
+  // Whether what a scan multiplies is rounded to bfloat16 (ops/cuda/tensor_scan.h).
+  static bool OnTensorCores(const ScanShape& s) {
+    return GetParam() == at::kBFloat16 && s.head_dim == 64 && (s.state == 64 || s.state == 128);
+  }
   static Array ArrayOfDocuments(const at::Tensor& starts, int64_t tokens) {
     return tokens > 0 ? Array(starts) : Array();
   }
 };
 
 TEST_P(CudaMixersTest, CausalConv) {
-  for (const auto& [sequences, length, channels, width, document] :
-       std::vector<std::tuple<int64_t, int64_t, int64_t, int64_t, int64_t>>{
-           {1, 1, 1, 4, 0}, {2, 70, 33, 4, 0}, {3, 64, 300, 2, 0}, {2, 131, 40, 8, 0}, {2, 131, 40, 4, 5}}) {
+  // A column of 16 is at the beginning of a pack, of which a thread then has one, and not a channel.
+  for (const auto& [sequences, length, channels, width, document, column] :
+       std::vector<std::tuple<int64_t, int64_t, int64_t, int64_t, int64_t, int64_t>>{
+           {1, 1, 1, 4, 0, 2},
+           {2, 70, 33, 4, 0, 1},
+           {3, 64, 300, 2, 0, 1},
+           {2, 131, 40, 8, 0, 1},
+           {2, 131, 40, 4, 5, 1},
+           {2, 131, 48, 4, 5, 16},
+           {1, 2, 64, 3, 0, 16},
+           {2, 200, 2064, 4, 70, 16},
+           {3, 130, 32, 8, 3, 16}}) {
     SCOPED_TRACE(testing::Message() << sequences << " x " << length << " x " << channels << ", width "
-                                    << width << ", documents of " << document);
-    Compare({Normal({sequences * length, channels + 5}), Normal({channels, width}), Normal({channels}),
+                                    << width << ", documents of " << document << ", column " << column);
+    Compare({NormalWide(sequences * length, channels, 16), Normal({channels, width}), Normal({channels}),
              Normal({sequences * length, channels}), Documents(sequences, length, document)},
-            {NanOf({sequences * length, channels}), NormalWide(sequences * length, channels),
+            {NanOf({sequences * length, channels}), NormalWide(sequences * length, channels, 16),
              NanStatistics({channels, width}), NanStatistics({channels})},
-            [&](const Operations& ops, const Tensors& in, Tensors& out) {
-              const at::Tensor x = in[0].narrow(1, 2, channels);
+            [&, column = column](const Operations& ops, const Tensors& in, Tensors& out) {
+              const at::Tensor x = in[0].narrow(1, column, channels);
               const Array starts = ArrayOfDocuments(in[4], document);
               const WorkMemory work(CausalConvBackwardWorkBytes(ops.kind(), sequences, length, channels,
                                                                 width, x.element_size()),
                                     x.device().type());
               ops.CausalConv(sequences, x, starts, in[1], in[2], out[0])();
-              ops.CausalConvBackward(sequences, x, starts, in[1], in[2], in[3], out[1].narrow(1, 1, channels),
-                                     out[2], out[3], work)();
+              ops.CausalConvBackward(sequences, x, starts, in[1], in[2], in[3],
+                                     out[1].narrow(1, column, channels), out[2], out[3], work)();
             });
   }
 }
@@ -76,19 +91,26 @@ TEST_P(CudaMixersTest, CausalConvWithoutABias) {
 }
 
 TEST_P(CudaMixersTest, GatedNorm) {
-  for (const auto& [rows, columns, groups] : std::vector<std::tuple<int64_t, int64_t, int64_t>>{
-           {1, 8, 1}, {33, 96, 3}, {700, 256, 2}, {5, 4096, 8}}) {
-    SCOPED_TRACE(testing::Message() << rows << " x " << columns << " in " << groups);
+  // Of the last, the sums of a group do not fit into shared memory.
+  for (const auto& [rows, columns, groups, column] :
+       std::vector<std::tuple<int64_t, int64_t, int64_t, int64_t>>{{1, 8, 1, 3},
+                                                                   {33, 96, 3, 3},
+                                                                   {700, 256, 2, 1},
+                                                                   {5, 4096, 8, 3},
+                                                                   {700, 1024, 2, 16},
+                                                                   {3, 16384, 1, 16}}) {
+    SCOPED_TRACE(testing::Message() << rows << " x " << columns << " in " << groups << ", column " << column);
     Compare(
-        {Normal({rows, columns}), Normal({rows, columns}), Normal({rows, columns + 3}), Normal({columns})},
-        {NanOf({rows, columns}), NanOf({rows, columns}), NormalWide(rows, columns), NanStatistics({columns})},
-        [&](const Operations& ops, const Tensors& in, Tensors& out) {
-          const at::Tensor gate = in[2].narrow(1, 3, columns);
+        {Normal({rows, columns}), Normal({rows, columns}), NormalWide(rows, columns, 16), Normal({columns})},
+        {NanOf({rows, columns}), NanOf({rows, columns}), NormalWide(rows, columns, 16),
+         NanStatistics({columns})},
+        [&, column = column](const Operations& ops, const Tensors& in, Tensors& out) {
+          const at::Tensor gate = in[2].narrow(1, column, columns);
           const WorkMemory work(GatedNormBackwardWorkBytes(ops.kind(), rows, columns, gate.element_size()),
                                 gate.device().type());
           ops.GatedNorm(in[1], gate, in[3], groups, 1e-5, out[0])();
-          ops.GatedNormBackward(in[0], in[1], gate, in[3], groups, 1e-5, out[1], out[2].narrow(1, 1, columns),
-                                out[3], work)();
+          ops.GatedNormBackward(in[0], in[1], gate, in[3], groups, 1e-5, out[1],
+                                out[2].narrow(1, column, columns), out[3], work)();
         },
         /*slack=*/4);
   }
@@ -114,6 +136,10 @@ TEST_P(CudaMixersTest, StateScan) {
       {{.sequences = 2, .length = 300, .heads = 4, .head_dim = 16, .groups = 1, .state = 32, .chunk = 100}},
       {{.sequences = 1, .length = 517, .heads = 2, .head_dim = 64, .groups = 2, .state = 128, .chunk = 256}},
       {{.sequences = 1, .length = 200, .heads = 2, .head_dim = 80, .groups = 1, .state = 70, .chunk = 64}},
+      {{.sequences = 2, .length = 300, .heads = 6, .head_dim = 64, .groups = 2, .state = 64, .chunk = 100},
+       70},
+      {{.sequences = 2, .length = 190, .heads = 4, .head_dim = 64, .groups = 1, .state = 128, .chunk = 64},
+       9},
       {{.sequences = 2, .length = 200, .heads = 2, .head_dim = 8, .groups = 1, .state = 16, .chunk = 128},
        50},
       {{.sequences = 1, .length = 150, .heads = 2, .head_dim = 8, .groups = 2, .state = 16, .chunk = 64}, 64},
@@ -151,7 +177,7 @@ TEST_P(CudaMixersTest, StateScan) {
                                 out[5], out[6],
                                 WorkMemory(StateScanBackwardWorkBytes(ops.kind(), s, bytes), on))();
         },
-        /*slack=*/8);
+        /*slack=*/16, /*repeats=*/2, /*statistics_slack=*/OnTensorCores(s) ? 400 : 16);
   }
 }
 
