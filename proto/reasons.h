@@ -51,6 +51,7 @@ inline constexpr char kInvalidEnvironment[] = "InvalidEnvironment";
 inline constexpr char kInvalidJob[] = "InvalidJob";
 inline constexpr char kInvalidSpec[] = "InvalidSpec";
 inline constexpr char kLinkLost[] = "LinkLost";
+inline constexpr char kLossSpike[] = "LossSpike";
 inline constexpr char kMixedBuilds[] = "MixedBuilds";
 inline constexpr char kNoHealthySlots[] = "NoHealthySlots";
 inline constexpr char kNoValidCheckpoint[] = "NoValidCheckpoint";
@@ -302,6 +303,9 @@ inline constexpr std::array kReasons = {
            "the ranks have read what they train on: the message names it, what is held out, and what was "
            "left out",
            "nothing"},
+    Reason{reason::kLossSpike, ReasonOf::kEvent, "",
+           "the loss of a step is far above those of the steps before it; training goes on",
+           "look at the text of that step, and at the learning rate if the loss stays high"},
     Reason{
         reason::kResumedWithOtherData, ReasonOf::kEvent, "",
         "the job goes on from a checkpoint with other text, or reads it otherwise: the message says what is "

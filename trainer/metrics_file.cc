@@ -9,6 +9,7 @@
 #include "nlohmann/json.hpp"
 #include "platform/filter_lines.h"
 #include "trainer/directory_error.h"
+#include "trainer/spread.h"
 
 namespace tandem::trainer {
 namespace {
@@ -19,9 +20,8 @@ std::string PathIn(const std::string& directory) { return directory + "/metrics.
 
 constexpr size_t kMostLineBytes = 1 << 20;  // a step has at most some hundred scalars
 
-// A whole line of an earlier step.
-bool IsBefore(int64_t step, std::string_view line) {
-  const nlohmann::json object = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
+// Of an earlier step.
+bool IsBefore(int64_t step, const nlohmann::json& object) {
   return object.is_object() && object.contains("step") && object["step"].is_number_integer() &&
          object["step"].get<int64_t>() < step;
 }
@@ -32,8 +32,21 @@ MetricsFile::MetricsFile(platform::Files& files, const std::string& directory, c
                          int64_t first_step)
     : file_(files, directory, std::move(self), "metrics",
             [path = PathIn(directory)] { return FollowedFile::Place{.path = path, .header = ""}; }) {
-  const absl::Status cut = platform::FilterLines(
-      PathIn(directory), kMostLineBytes, [&](std::string_view line) { return IsBefore(first_step, line); });
+  const absl::Status cut =
+      platform::FilterLines(PathIn(directory), kMostLineBytes, [&](std::string_view text) {
+        const nlohmann::json line = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+        if (!IsBefore(first_step, line)) {
+          return false;
+        }
+        if (const auto loss = line.value("loss", nlohmann::json());
+            loss.is_number() && line.value("grad_norm", nlohmann::json()).is_number()) {
+          losses_before_.push_back(loss.get<double>());
+        }
+        return true;
+      });
+  if (losses_before_.size() > Spread::kMost) {
+    losses_before_.erase(losses_before_.begin(), losses_before_.end() - Spread::kMost);
+  }
   if (!absl::IsNotFound(cut)) {
     ThrowIfUnwritable(kCannotKeep, cut);
   }

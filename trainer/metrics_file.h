@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "checkpoint/owner.h"
 #include "platform/files.h"
@@ -27,10 +28,15 @@ class MetricsFile {
   // room (followed_file.h), and the reports go to the service as well.
   void Append(const v1::StepReport& report);
 
+  // Of the newest steps that it had at first, at most Spread::kMost (spread.h), in step order; those that are
+  // not finite, or whose gradients are not, are left out.
+  const std::vector<double>& losses_before() const { return losses_before_; }
+
   // Tries again the lines that wait; returns the number of steps that the file lacks.
   int64_t Flush() { return file_.Flush(); }
 
  private:
+  std::vector<double> losses_before_;
   FollowedFile file_;
 };
 

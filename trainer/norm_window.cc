@@ -3,15 +3,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 
 namespace tandem::trainer {
-namespace {
-
-constexpr double kDeviations = 6;
-constexpr double kLeastDeviation = 0.01;
-
-}  // namespace
-
 void NormWindow::Computed(int64_t step, double norm, bool applied) {
   if (!applied || norm <= 0) {
     return;
@@ -25,21 +19,13 @@ void NormWindow::Computed(int64_t step, double norm, bool applied) {
 std::optional<double> NormWindow::LimitOf(int64_t step) const {
   const auto end = std::find_if(norms_.begin(), norms_.end(),
                                 [&](const checkpoint::StepNorm& each) { return each.step > step - 2; });
-  const auto size = std::min<size_t>(end - norms_.begin(), kSteps);
-  if (size < kFewest) {
-    return std::nullopt;
+  const auto size = std::min<std::ptrdiff_t>(end - norms_.begin(), kSteps);
+  std::vector<double> logarithms;
+  for (auto each = end - size; each != end; ++each) {
+    logarithms.push_back(std::log(each->norm));
   }
-  const auto count = static_cast<double>(size);
-  double mean = 0;
-  for (auto each = end - static_cast<std::ptrdiff_t>(size); each != end; ++each) {
-    mean += std::log(each->norm) / count;
-  }
-  double variance = 0;
-  for (auto each = end - static_cast<std::ptrdiff_t>(size); each != end; ++each) {
-    const double difference = std::log(each->norm) - mean;
-    variance += difference * difference / count;
-  }
-  return std::exp(mean + kDeviations * std::max(std::sqrt(variance), kLeastDeviation));
+  const std::optional<Spread> spread = SpreadOf(logarithms);
+  return spread.has_value() ? std::optional(std::exp(spread->limit())) : std::nullopt;
 }
 
 }  // namespace tandem::trainer

@@ -8,18 +8,17 @@
 #include <vector>
 
 #include "checkpoint/info.h"
+#include "trainer/spread.h"
 
 namespace tandem::trainer {
 
-// The gradient norms of the newest steps that were applied, and above which norm a step is a spike: if the
-// logarithm of its norm is more than 6 standard deviations above the mean of those of the kSteps applied
-// steps before it. The step just before it does not count: that one's run may still be in flight when this
-// one's is issued, and in a job that goes on from a checkpoint it is not. The deviation is taken as at least
-// 0.01, so that norms which hardly differ make no spikes; fewer than kFewest norms say nothing. Pure.
+// The gradient norms of the newest steps that were applied, and above which norm a step is a spike: one whose
+// logarithm is (spread.h), by those of the kSteps applied steps before it. The step just before it does not
+// count: that one's run may still be in flight when this one's is issued, and in a job that goes on from a
+// checkpoint it is not. Pure.
 class NormWindow {
  public:
-  static constexpr size_t kSteps = 128;
-  static constexpr size_t kFewest = 16;
+  static constexpr size_t kSteps = Spread::kMost;
 
   // What a job skips, if it does: spikes behind the warm-up and the first kSteps steps, in which norms change
   // much without one.

@@ -14,12 +14,13 @@
 #include "platform/log.h"
 #include "proto/table_digest.h"
 #include "trainer/norm_window.h"
+#include "trainer/spread.h"
 
 namespace tandem::trainer {
 namespace {
 
 constexpr size_t kMostNonfinite = 5;  // places that are named
-constexpr int kMostSpikes = 20;       // that are events of an attempt
+constexpr int kMostSpikes = 20;       // of norms, and of losses, that are events of an attempt
 
 // "model.norm.weight (held by rank 1), ..."
 std::string NonfinitePlaces(const std::vector<NonfiniteGradient>& nonfinite,
@@ -86,6 +87,12 @@ v1::StepReport ReportFrom(const std::string& text, int64_t step) {
   return report;
 }
 
+// Whether its loss counts for those behind it: it is not of a validation alone, and its gradients are finite,
+// which is an event of its own where they are not.
+bool HasLoss(const v1::StepReport& report) {
+  return report.tokens() > 0 && std::isfinite(report.grad_norm());
+}
+
 }  // namespace
 
 v1::ParameterTable TableOf(const std::vector<plan::JobParameter>& parameters) {
@@ -125,6 +132,14 @@ StepReports::StepReports(platform::Files& files, comm::Communicator& comm, const
   }
   if (comm.rank() == 0 && !pending_report.empty()) {
     held_ = ReportFrom(pending_report, resumed_step);
+  }
+  if (metrics_.has_value()) {
+    for (const double loss : metrics_->losses_before()) {
+      losses_.Add(loss);
+    }
+  }
+  if (held_.has_value() && HasLoss(*held_)) {
+    losses_.Add(held_->loss());
   }
   if (comm.rank() == 0 && plan.train.parameter_norms) {
     v1::FromTrainer message;
@@ -239,6 +254,9 @@ void StepReports::Report(v1::StepReport report, const std::vector<NonfiniteGradi
   if (report.scalars().contains(kSpikeLimit)) {
     ReportSpike(report);
   }
+  if (HasLoss(report)) {
+    JudgeLoss(report);
+  }
   if (holds_) {
     held_ = std::move(report);
     return;
@@ -296,17 +314,41 @@ void StepReports::ReportSpike(const v1::StepReport& report) {
     const bool skips = NormWindow::MaySkip(report.step(), plan_.train.optimizer.schedule.warmup_steps);
     text += skips ? "; the step was not applied" : "; steps as early as this one are applied all the same";
   }
-  platform::Log(platform::LogLevel::kWarning, "a gradient spike", {{"message", text}});
-  if (++warned_of_spikes_ > kMostSpikes) {
+  v1::TrainingWarning warning;
+  warning.set_step(report.step());
+  warning.set_is_spike(true);
+  WarnOfSpike(std::move(text), kSpikeLimit, std::move(warning), warned_of_spikes_);
+}
+
+void StepReports::JudgeLoss(v1::StepReport& report) {
+  const std::optional<Spread> before = losses_.Add(report.loss());
+  if (!before.has_value()) {
     return;
   }
-  if (warned_of_spikes_ == kMostSpikes) {
-    text += "; later spikes of this attempt are scalars of their steps alone (spike_limit)";
+  (*report.mutable_scalars())[kLossSpikeLimit] = before->limit();
+  v1::TrainingWarning warning;
+  warning.set_step(report.step());
+  warning.set_is_loss_spike(true);
+  WarnOfSpike(
+      absl::StrFormat("the loss of step %d is %.4g, a spike: %.1f standard deviations above the mean of "
+                      "those of the steps before it, %.4g",
+                      report.step(), report.loss(), (report.loss() - before->mean) / before->deviation,
+                      before->mean),
+      kLossSpikeLimit, std::move(warning), warned_of_losses_);
+}
+
+void StepReports::WarnOfSpike(std::string text, const char* scalar, v1::TrainingWarning warning,
+                              int& warned) const {
+  platform::Log(platform::LogLevel::kWarning, "a spike", {{"message", text}});
+  if (++warned > kMostSpikes) {
+    return;
   }
+  if (warned == kMostSpikes) {
+    absl::StrAppend(&text, "; later spikes of this attempt are scalars of their steps alone (", scalar, ")");
+  }
+  warning.set_message(std::move(text));
   v1::FromTrainer message;
-  message.mutable_training_warning()->set_step(report.step());
-  message.mutable_training_warning()->set_message(text);
-  message.mutable_training_warning()->set_is_spike(true);
+  *message.mutable_training_warning() = std::move(warning);
   send_(std::move(message));
 }
 

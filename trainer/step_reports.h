@@ -14,6 +14,7 @@
 #include "plan/job_plan.h"
 #include "platform/files.h"
 #include "trainer/failure.h"
+#include "trainer/loss_window.h"
 #include "trainer/metrics_file.h"
 #include "trainer/own_norms.h"
 #include "trainer/rank.h"
@@ -34,6 +35,8 @@ class StepReports {
  public:
   // A scalar of steps whose gradient norm is a spike: the largest norm that would not have been.
   static constexpr char kSpikeLimit[] = "spike_limit";
+  // Likewise of the loss (loss_window.h).
+  static constexpr char kLossSpikeLimit[] = "loss_spike_limit";
 
   // comm, seconds_at_peak: as for the reporter. resumed_step: done before. pending_report: of it, as Hold
   // returned it; then the step is reported again. self: the job. failed: called
@@ -88,6 +91,10 @@ class StepReports {
   void WarnOfMissingMetrics();
   void WarnOfNoTargets(int64_t step);
   void ReportSpike(const v1::StepReport& report);
+  // A loss that is a spike is a warning and nothing else: the update may have been issued when it is known.
+  void JudgeLoss(v1::StepReport& report);
+  // Logs `text`, and sends it unless many such warnings were sent. scalar: which later ones are seen by.
+  void WarnOfSpike(std::string text, const char* scalar, v1::TrainingWarning warning, int& warned) const;
   void Report(v1::StepReport report, const std::vector<NonfiniteGradient>& nonfinite);
   void Emit(const v1::StepReport& report);
   void ReportNonfinite(const v1::StepReport& report, const std::vector<NonfiniteGradient>& nonfinite);
@@ -107,6 +114,9 @@ class StepReports {
   bool has_warned_ = false;
   bool has_warned_of_metrics_ = false;
   int warned_of_spikes_ = 0;
+  int warned_of_losses_ = 0;
+  LossWindow
+      losses_;  // rank 0: of what metrics.jsonl had, and of this attempt; used by the reporter's thread
   // Complete once the run that applies the step has ended, and what follows that.
   std::optional<StepRecord> record_;
   int64_t submitted_step_ = 0;

@@ -62,8 +62,11 @@ Decision DecideWarning(const State& state, const JobEntry& entry, const Checkpoi
     fill(proto::reason::kDataRead, in.notice.training());
     *event.mutable_training_warning() = in.notice.training();
   } else if (in.notice.has_training()) {
-    fill(in.notice.training().is_spike() ? proto::reason::kGradientSpike : proto::reason::kNonfiniteGradients,
-         in.notice.training());
+    const v1::TrainingWarning& warning = in.notice.training();
+    fill(warning.is_spike()        ? proto::reason::kGradientSpike
+         : warning.is_loss_spike() ? proto::reason::kLossSpike
+                                   : proto::reason::kNonfiniteGradients,
+         warning);
     *event.mutable_training_warning() = in.notice.training();
   } else {
     fill(ReasonOf(in.notice.warning().problem()), in.notice.warning());

@@ -84,8 +84,13 @@ TEST(NoticesTest, AWarningAboutTheTrainingIsAnEventOnce) {
   noticed.notice.mutable_training()->set_is_spike(true);
   EXPECT_EQ(driver.Feed(noticed).events.size(), 1U);
   EXPECT_EQ(driver.events.back().reason(), "GradientSpike");
+  noticed.notice.set_number(noticed.notice.number() + 1);
+  noticed.notice.mutable_training()->set_is_spike(false);
+  noticed.notice.mutable_training()->set_is_loss_spike(true);
+  EXPECT_EQ(driver.Feed(noticed).events.size(), 1U);
+  EXPECT_EQ(driver.events.back().reason(), "LossSpike");
   // One counter for all that a worker reports: what comes after the last number is new.
-  driver.Feed(Warned(5, v1::CHECKPOINT_PROBLEM_SAVE_FAILED, 10));
+  driver.Feed(Warned(6, v1::CHECKPOINT_PROBLEM_SAVE_FAILED, 10));
   EXPECT_EQ(driver.events.back().reason(), "CheckpointFailed");
 }
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <variant>
@@ -17,13 +18,17 @@
 namespace tandem::parity {
 
 // The kernels of a job in fp64; in the first microbatch of some of the steps that a rank computes, counted
-// from 1, the first element of the gradient of the loss is another number.
+// from 1, the first element of the gradient of the loss, or the loss itself, is another number.
 class ChangedLossGradient final : public ops::DeviceKernels {
  public:
-  // rounds: of a step.
+  // rounds: of a step. gradient: what the first element becomes. added_loss: what the loss grows by.
   ChangedLossGradient(const ops::DeviceKernels& inner, int rounds, std::function<bool(int64_t step)> changes,
-                      double value)
-      : inner_(inner), rounds_(rounds), changes_(std::move(changes)), value_(value) {}
+                      std::optional<double> gradient, double added_loss)
+      : inner_(inner),
+        rounds_(rounds),
+        changes_(std::move(changes)),
+        gradient_(gradient),
+        added_loss_(added_loss) {}
 
   ops::DeviceKind kind() const override { return inner_.kind(); }
   std::string digest() const override { return inner_.digest(); }
@@ -32,11 +37,12 @@ class ChangedLossGradient final : public ops::DeviceKernels {
     if (losses == nullptr) {
       return inner_.Bind(call);
     }
-    return [this, loss = inner_.Bind(call), grad_logits = losses->grad_logits] {
-      loss();
+    return [this, compute = inner_.Bind(call), grad_logits = losses->grad_logits, loss = losses->loss] {
+      compute();
       const int64_t before = losses_++;
       if (before % rounds_ == 0 && changes_(before / rounds_ + 1)) {
-        *grad_logits = value_;
+        *grad_logits = gradient_.value_or(*grad_logits);
+        *loss += added_loss_;
       }
     };
   }
@@ -53,15 +59,17 @@ class ChangedLossGradient final : public ops::DeviceKernels {
   const ops::DeviceKernels& inner_;
   const int rounds_;
   const std::function<bool(int64_t)> changes_;
-  const double value_;
+  const std::optional<double> gradient_;
+  const double added_loss_;
   mutable int64_t losses_ = 0;  // of one rank, on one stream
 };
 
 class ChangedLossGradientBackend final : public trainer::ForwardingBackend {
  public:
-  ChangedLossGradientBackend(int rounds, std::function<bool(int64_t step)> changes, double value)
+  ChangedLossGradientBackend(int rounds, std::function<bool(int64_t step)> changes,
+                             std::optional<double> gradient, double added_loss = 0)
       : ForwardingBackend(trainer::MakeCpuBackend()),
-        kernels_(ForwardingBackend::operations().kernels(), rounds, std::move(changes), value),
+        kernels_(ForwardingBackend::operations().kernels(), rounds, std::move(changes), gradient, added_loss),
         operations_(kernels_) {}
 
   const ops::Operations& operations() const override { return operations_; }

@@ -154,7 +154,9 @@ void Record(const v1::FromTrainer& message, const RunOptions& options, std::mute
       if (message.training_warning().is_data()) {
         break;
       }
-      (message.training_warning().is_spike() ? run.spikes : run.nonfinite)
+      (message.training_warning().is_spike()        ? run.spikes
+       : message.training_warning().is_loss_spike() ? run.loss_spikes
+                                                    : run.nonfinite)
           .emplace_back(message.training_warning().step(), message.training_warning().message());
       break;
     case v1::FromTrainer::kProfiled: {

@@ -58,8 +58,9 @@ struct JobRun {
   std::vector<int64_t> checkpoints;    // steps
   std::vector<v1::CheckpointWarning> warnings;
   std::vector<std::pair<int64_t, std::string>> nonfinite;  // steps that were reported, and the message
-  std::vector<std::pair<int64_t, std::string>> spikes;     // likewise
-  std::string request_error;                               // of the last answer
+  std::vector<std::pair<int64_t, std::string>> spikes;     // likewise, of gradient norms
+  std::vector<std::pair<int64_t, std::string>> loss_spikes;
+  std::string request_error;  // of the last answer
   int64_t resumed_step = 0;
   std::string resumed_from;
   bool stopped = false;  // on request

@@ -2,8 +2,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <functional>
+#include <limits>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -41,13 +44,19 @@ JobOptions SpikeOptions(int ranks, int64_t steps) {
           .fp64 = true};
 }
 
-// first_step: that this run computes.
-JobRun RunLoud(const JobOptions& options, const IsLoud& is_loud, int64_t first_step = 1) {
+// first_step: that this run computes. gradient, added_loss: of the first microbatch of a loud step.
+JobRun RunChanged(const JobOptions& options, const IsLoud& is_loud, int64_t first_step,
+                  std::optional<double> gradient, double added_loss) {
   return RunJob(MakeJob(options), {.make_backend = [&](int rank) -> std::unique_ptr<trainer::Backend> {
                   return std::make_unique<ChangedLossGradientBackend>(
                       options.microbatches_per_rank,
-                      [=](int64_t step) { return rank == 0 && is_loud(first_step + step - 1); }, 50.0);
+                      [=](int64_t step) { return rank == 0 && is_loud(first_step + step - 1); }, gradient,
+                      added_loss);
                 }});
+}
+
+JobRun RunLoud(const JobOptions& options, const IsLoud& is_loud, int64_t first_step = 1) {
+  return RunChanged(options, is_loud, first_step, 50.0, 0);
 }
 
 TEST(SpikesTest, OneIsSkippedByAllRanksAndChangesNothing) {
@@ -135,6 +144,54 @@ TEST(SpikesTest, TenSkipsInARowEndTheJob) {
                 "spike (training.spikes: skip)");
     }
   }
+}
+
+// On two ranks, of which one has the loud microbatch.
+TEST(LossSpikesTest, OneIsAnEventAndTheStepIsAppliedAllTheSame) {
+  JobOptions options = SpikeOptions(2, 136);
+  const JobRun quiet = RunChanged(options, LoudAt(133), 1, std::nullopt, 0);
+  const JobRun loud = RunChanged(options, LoudAt(133), 1, std::nullopt, 8);
+  EXPECT_TRUE(quiet.loss_spikes.empty());
+  EXPECT_TRUE(loud.spikes.empty());
+  EXPECT_TRUE(quiet.arrays == loud.arrays);
+  EXPECT_FALSE(loud.steps.back().scalars().contains("skipped_steps"));
+  ASSERT_EQ(loud.loss_spikes.size(), 1u);
+  EXPECT_EQ(loud.loss_spikes[0].first, 133);
+  EXPECT_THAT(loud.loss_spikes[0].second,
+              testing::MatchesRegex("the loss of step 133 is [0-9.]+, a spike: [0-9.]+ standard deviations "
+                                    "above the mean of those of the steps before it, [0-9.]+"));
+  for (const v1::StepReport& step : loud.steps) {
+    EXPECT_EQ(step.scalars().contains("loss_spike_limit"), step.step() == 133);
+  }
+  EXPECT_GT(loud.steps.at(132).loss(), loud.steps.at(132).scalars().at("loss_spike_limit"));
+}
+
+TEST(LossSpikesTest, FewLossesSayNothingAndOneThatIsNotFiniteHasAnotherEvent) {
+  EXPECT_TRUE(RunChanged(SpikeOptions(1, 17), LoudAt(16), 1, std::nullopt, 8).loss_spikes.empty());
+  EXPECT_EQ(RunChanged(SpikeOptions(1, 17), LoudAt(17), 1, std::nullopt, 8).loss_spikes.size(), 1u);
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  for (const double loss : {nan, 8.0}) {
+    const JobRun run = RunChanged(SpikeOptions(1, 20), LoudAt(18), 1, nan, loss);
+    EXPECT_TRUE(run.loss_spikes.empty());
+    EXPECT_EQ(run.nonfinite.size(), 1u);
+  }
+}
+
+// The losses before its checkpoint are those of metrics.jsonl.
+TEST(LossSpikesTest, AJobThatGoesOnInItsFolderJudgesAsTheOneBeforeIt) {
+  const TemporaryFolder folder;
+  JobOptions options = SpikeOptions(2, 40);
+  options.checkpoint_directory = folder.path();
+  options.checkpoint_every_steps = 36;
+  const JobRun whole = RunChanged(options, LoudAt(38), 1, std::nullopt, 8);
+  ASSERT_EQ(whole.loss_spikes.size(), 1u);
+  std::filesystem::remove_all(folder.path() + "/step-40");
+  options.resume = "newest";
+  const JobRun again = RunChanged(options, LoudAt(38), 37, std::nullopt, 8);
+  EXPECT_EQ(again.resumed_step, 36);
+  EXPECT_EQ(again.loss_spikes, whole.loss_spikes);
+  EXPECT_EQ(again.steps.at(1).scalars().at("loss_spike_limit"),
+            whole.steps.at(37).scalars().at("loss_spike_limit"));
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
+#include <numeric>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -107,6 +108,23 @@ TEST_F(MetricsFileTest, AFreshStartCutsEverything) {
   std::ofstream(folder_ + "/metrics.jsonl") << "{\"step\":0}\n{\"step\":1}\n";
   MetricsFile file(files_, folder_, self_, 0);
   EXPECT_EQ(Content(), "") << "the validation before step 1 comes again too";
+}
+
+TEST_F(MetricsFileTest, AJobThatGoesOnHasTheLossesOfTheNewestStepsBeforeIt) {
+  {
+    std::ofstream file(folder_ + "/metrics.jsonl");
+    file << R"({"step": 0, "validation_loss": 9})" << '\n'
+         << R"({"step": 1, "loss": null, "grad_norm": 1})" << '\n';
+    file << R"({"step": 2, "loss": 9, "grad_norm": null})" << '\n';
+    for (int step = 3; step <= 140; ++step) {
+      file << R"({"step": )" << step << R"(, "grad_norm": 1, "loss": )" << step << ".5}\n";
+    }
+  }
+  std::vector<double> expected(128);
+  std::iota(expected.begin(), expected.end(), 135 - 128 + 0.5);
+  EXPECT_EQ(MetricsFile(files_, folder_, self_, 135).losses_before(), expected);
+  EXPECT_EQ(MetricsFile(files_, folder_, self_, 5).losses_before(), (std::vector<double>{3.5, 4.5}));
+  EXPECT_TRUE(MetricsFile(files_, folder_, self_, 0).losses_before().empty());
 }
 
 TEST_F(MetricsFileTest, LinesGoToADirectoryThatWasMadeAgainOnceTheJobOwnsIt) {
