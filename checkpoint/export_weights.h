@@ -32,7 +32,7 @@ struct ExportedFiles {
 
 // Writes `tensors` of `step`, in their order, to the folder `to`, which exists: model.safetensors, or where
 // that would have more than most_file_bytes, several files and their index. From fp32 to the nearest bf16,
-// ties to even. Every file of the step is read once, and verified as it is (step_stream.h); what becomes of
+// ties to even. What is read of the step is read once, and verified as it is (step_stream.h); what becomes of
 // its elements is written on a thread of its own, and some 32 MB of that are in memory. InvalidArgument,
 // naming the array, where one is not there, has another shape or is not of fp32; OutOfRange where a value is
 // finite in fp32 and not in bf16; else the error of a file. A file gets its header last: what an error or a

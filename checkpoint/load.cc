@@ -16,7 +16,7 @@
 #include "checkpoint/manifest.h"
 #include "checkpoint/safetensors.h"
 #include "checkpoint/shard.h"
-#include "checkpoint/verified_file.h"
+#include "checkpoint/verified_bytes.h"
 #include "checkpoint/verify.h"
 #include "checkpoint/work_together.h"
 #include "platform/status_macros.h"
@@ -169,7 +169,7 @@ class Loading final : public Reading {
     std::sort(moves_.begin(), moves_.end(), [](const Move& a, const Move& b) { return a.begin < b.begin; });
     next_move_ = 0;
     place_ = 0;
-    file_.emplace(files_, path_, file);
+    file_.emplace(files_, path_, AllOf(file));
     return absl::OkStatus();
   }
 
@@ -228,7 +228,7 @@ class Loading final : public Reading {
   const Manifest& manifest_;
   const std::map<int, std::vector<Copy>>& by_file_;
   std::map<int, std::vector<Copy>>::const_iterator next_;  // the file that is being read
-  std::optional<VerifiedFile> file_;
+  std::optional<VerifiedBytes> file_;
   std::string begin_;        // of that file: its header
   std::vector<Move> moves_;  // of that file, by begin
   size_t next_move_ = 0;     // those before it are done

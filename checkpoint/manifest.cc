@@ -37,6 +37,9 @@ Json ToJson(const ManifestPiece& piece) {
   }
   json["begin"] = piece.begin;
   json["elements"] = piece.elements;
+  if (!piece.digest.empty()) {
+    json["xxh3_128"] = piece.digest;
+  }
   return json;
 }
 
@@ -151,6 +154,9 @@ ManifestPiece PieceFromJson(const Json& json) {
   ManifestPiece piece{.file = json.at("file").get<int>(),
                       .begin = json.at("begin").get<int64_t>(),
                       .elements = json.at("elements").get<int64_t>()};
+  if (json.contains("xxh3_128")) {
+    piece.digest = json.at("xxh3_128").get<std::string>();
+  }
   if (json.contains("slice")) {
     for (const auto& [begin, end] : json.at("slice").get<std::vector<std::array<int64_t, 2>>>()) {
       piece.slice.push_back({.begin = begin, .end = end});

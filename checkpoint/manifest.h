@@ -45,6 +45,8 @@ struct ManifestPiece {
   fsdp::Slice slice;  // no ranges: the whole array
   int64_t begin = 0;
   int64_t elements = 0;
+  // XXH3-128 of their bytes in the file, for whoever reads them alone. Empty: the manifest does not say it.
+  std::string digest = {};
 };
 
 // The slices are disjoint and cover the array, and the pieces of each cover it; a file has at most one piece.

@@ -106,6 +106,11 @@ class Saving {
     Guarded([&] { return written; });
     own_file.bytes = file->bytes();
     own_file.digest = file->digest();
+    for (size_t i = 0; i < own.arrays.size(); ++i) {
+      for (ManifestPiece& piece : own.arrays[i].pieces) {  // one, or none
+        piece.digest = file->shard_digests()[i];
+      }
+    }
     const std::vector<std::string> texts = GatherTexts(comm_, ContentsText(own));
     Saved saved;
     Guarded([&] { return WriteCommonManifest(texts, saved); });

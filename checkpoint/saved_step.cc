@@ -68,6 +68,17 @@ const ManifestArray* SavedStep::Find(const std::string& name) const {
 
 absl::Status SavedStep::Verify() const { return StreamStep(*files_, *this, /*wanted=*/{}, /*take=*/{}); }
 
+DigestedBytes SavedStep::BytesOf(const ManifestArray& array, const ManifestPiece& piece) const {
+  const auto file = static_cast<size_t>(piece.file);
+  const std::string name = TensorName(array.name, array.kind);
+  const TensorPlace& place = headers_[file].tensors.at(name);
+  return {.file = manifest_.files[file].name,
+          .tensor = name,
+          .begin = place.begin,
+          .end = place.end,
+          .digest = piece.digest};
+}
+
 std::vector<SavedStep::StoredRun> SavedStep::RunsOf(const ManifestArray& array, const ManifestPiece& piece,
                                                     fsdp::Range of) const {
   const int64_t tensor =

@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "checkpoint/manifest.h"
 #include "checkpoint/safetensors.h"
+#include "checkpoint/verified_bytes.h"
 #include "platform/files.h"
 
 namespace tandem::checkpoint {
@@ -40,6 +41,9 @@ class SavedStep {
   };
   // Of the elements `of` of the whole of an array that Find returned, those of one of its pieces.
   std::vector<StoredRun> RunsOf(const ManifestArray& array, const ManifestPiece& piece, fsdp::Range of) const;
+
+  // Where a piece of such an array lies, with its digest, if the manifest has that.
+  DigestedBytes BytesOf(const ManifestArray& array, const ManifestPiece& piece) const;
 
   // What Open read of a file, by its index in the manifest: where its arrays lie.
   const std::string& BeginningOf(size_t file) const { return beginnings_[file]; }

@@ -41,7 +41,7 @@ absl::StatusOr<ShardsFile> ShardsFile::Make(const std::vector<Shard>& shards) {
 }
 
 ShardsFile::ShardsFile(const std::vector<Shard>& shards, std::string beginning)
-    : shards_(shards), beginning_(std::move(beginning)) {}
+    : shards_(shards), beginning_(std::move(beginning)), shard_digests_(shards.size()) {}
 
 ShardsFile::~ShardsFile() = default;
 ShardsFile::ShardsFile(ShardsFile&&) noexcept = default;
@@ -52,8 +52,16 @@ std::string_view ShardsFile::Next() {
     part = beginning_;
   }
   while (part.empty() && shard_ < shards_.size()) {
-    part = NextOf(shards_[shard_]);
-    if (element_ == shards_[shard_].data->numel()) {
+    const Shard& shard = shards_[shard_];
+    part = NextOf(shard);
+    const bool is_exported = shard.kind == kWeight || shard.kind == kState;
+    if (is_exported) {
+      digest_of_shard_.Add(part);
+    }
+    if (element_ == shard.data->numel()) {
+      if (is_exported && element_ > 0) {
+        shard_digests_[shard_] = std::exchange(digest_of_shard_, platform::Xxh3()).Get();
+      }
       ++shard_;
       element_ = 0;
     }

@@ -35,6 +35,9 @@ class ShardsFile {
   // Of the parts so far.
   int64_t bytes() const { return bytes_; }
   std::string digest() const { return digest_.Get(); }
+  // By shard, of the elements of weights and states, which an export reads without the rest of the file;
+  // empty for moments and for empty shards. Once the file is at its end.
+  const std::vector<std::string>& shard_digests() const { return shard_digests_; }
 
  private:
   ShardsFile(const std::vector<Shard>& shards, std::string beginning);
@@ -47,6 +50,8 @@ class ShardsFile {
   int64_t element_ = 0;                  // of it, the next
   std::unique_ptr<at::Tensor> staging_;  // bytes; null until it is needed
   platform::Xxh3 digest_;
+  platform::Xxh3 digest_of_shard_;  // of its parts so far
+  std::vector<std::string> shard_digests_;
   int64_t bytes_ = 0;
 };
 

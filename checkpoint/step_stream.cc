@@ -6,22 +6,59 @@
 #include <future>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <utility>
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "checkpoint/safetensors.h"
-#include "checkpoint/verified_file.h"
+#include "checkpoint/verified_bytes.h"
 #include "platform/bounded_queue.h"
 #include "platform/status_macros.h"
 
 namespace tandem::checkpoint {
 namespace {
 
-struct FilePart {
+// What is read of a step, in this order.
+struct Stretch {
   size_t file = 0;
+  int64_t begin = 0;  // bytes of the file
+  VerifiedBytes bytes;
+};
+
+struct StretchPart {
+  size_t stretch = 0;
   std::string bytes;
 };
+
+// Pieces of the wanted arrays by file, if each has a digest of its own; else all files.
+std::deque<Stretch> StretchesOf(platform::Files& files, const SavedStep& step,
+                                const std::vector<const ManifestArray*>& wanted) {
+  std::vector<std::pair<size_t, DigestedBytes>> pieces;
+  bool all_have_digests = true;
+  for (const ManifestArray* const array : wanted) {
+    for (const ManifestPiece& piece : array == nullptr ? std::vector<ManifestPiece>() : array->pieces) {
+      pieces.emplace_back(static_cast<size_t>(piece.file), step.BytesOf(*array, piece));
+      all_have_digests &= !piece.digest.empty();
+    }
+  }
+  if (pieces.empty() || !all_have_digests) {
+    pieces.clear();
+    for (size_t i = 0; i < step.manifest().files.size(); ++i) {
+      pieces.emplace_back(i, AllOf(step.manifest().files[i]));
+    }
+  }
+  std::sort(pieces.begin(), pieces.end(), [](const auto& a, const auto& b) {
+    return std::tie(a.first, a.second.begin) < std::tie(b.first, b.second.begin);
+  });
+  std::deque<Stretch> stretches;
+  for (auto& [file, bytes] : pieces) {
+    const int64_t begin = bytes.begin;
+    stretches.push_back(
+        {.file = file, .begin = begin, .bytes = VerifiedBytes(files, step.path(), std::move(bytes))});
+  }
+  return stretches;
+}
 
 // What is wanted of one file, found in its parts as they come.
 class WantedOfFile {
@@ -37,6 +74,9 @@ class WantedOfFile {
     }
     std::sort(runs_.begin(), runs_.end(), [](const Run& a, const Run& b) { return a.begin < b.begin; });
   }
+
+  // The next part begins at that byte, not behind the one before it.
+  void SkipTo(int64_t place) { place_ = place; }
 
   absl::Status Take(std::string_view part) {
     TANDEM_RETURN_IF_ERROR(CheckBeginning(part));
@@ -126,12 +166,12 @@ class WantedOfFile {
 
 // On the thread that StreamStep is called on: what it allocates there, the next part has again, while memory
 // of another thread's would go back to the system and be zeroed for each part.
-absl::Status ReadAll(std::deque<VerifiedFile>& contents, platform::BoundedQueue<FilePart>& parts) {
+absl::Status ReadAll(std::deque<Stretch>& stretches, platform::BoundedQueue<StretchPart>& parts) {
   const absl::Cleanup end = [&] { parts.End(); };
-  for (size_t i = 0; i < contents.size(); ++i) {
-    while (!contents[i].read_all()) {
-      TANDEM_ASSIGN_OR_RETURN(std::string bytes, contents[i].Read());
-      if (!parts.Push({.file = i, .bytes = std::move(bytes)})) {
+  for (size_t i = 0; i < stretches.size(); ++i) {
+    while (!stretches[i].bytes.read_all()) {
+      TANDEM_ASSIGN_OR_RETURN(std::string bytes, stretches[i].bytes.Read());
+      if (!parts.Push({.stretch = i, .bytes = std::move(bytes)})) {
         return absl::OkStatus();  // what was read is wrong, or not wanted any more
       }
     }
@@ -143,26 +183,27 @@ absl::Status ReadAll(std::deque<VerifiedFile>& contents, platform::BoundedQueue<
 
 absl::Status StreamStep(platform::Files& files, const SavedStep& step,
                         const std::vector<const ManifestArray*>& wanted, const TakeElements& take) {
-  std::deque<VerifiedFile> contents;
-  for (const ManifestFile& file : step.manifest().files) {
-    contents.emplace_back(files, step.path(), file);
-  }
-  platform::BoundedQueue<FilePart> parts(/*most=*/2);
+  std::deque<Stretch> stretches = StretchesOf(files, step, wanted);
+  platform::BoundedQueue<StretchPart> parts(/*most=*/2);
   std::future<absl::Status> user = std::async(std::launch::async, [&]() -> absl::Status {
     const absl::Cleanup abandon = [&] { parts.Abandon(); };
-    std::optional<WantedOfFile> current;
-    size_t current_file = contents.size();
-    while (const std::optional<FilePart> part = parts.Pop()) {
-      if (part->file != current_file) {
-        current_file = part->file;
-        current.emplace(step, current_file, wanted, take);
+    std::optional<WantedOfFile> file;
+    size_t current = stretches.size();
+    while (const std::optional<StretchPart> part = parts.Pop()) {
+      Stretch& stretch = stretches[part->stretch];
+      if (part->stretch != current) {
+        if (!file.has_value() || stretches[current].file != stretch.file) {
+          file.emplace(step, stretch.file, wanted, take);
+        }
+        file->SkipTo(stretch.begin);
+        current = part->stretch;
       }
-      TANDEM_RETURN_IF_ERROR(contents[current_file].Verify(part->bytes));
-      TANDEM_RETURN_IF_ERROR(current->Take(part->bytes));
+      TANDEM_RETURN_IF_ERROR(stretch.bytes.Verify(part->bytes));
+      TANDEM_RETURN_IF_ERROR(file->Take(part->bytes));
     }
     return absl::OkStatus();
   });
-  const absl::Status read = ReadAll(contents, parts);
+  const absl::Status read = ReadAll(stretches, parts);
   TANDEM_RETURN_IF_ERROR(user.get());
   return read;
 }

@@ -19,10 +19,11 @@ namespace tandem::checkpoint {
 using TakeElements = std::function<absl::Status(size_t wanted, int64_t first, std::string_view bytes)>;
 
 // Reads every file of a step once, from its beginning to its end, and compares its digest with the
-// manifest's. It reads ahead of `take`: four parts of platform::kFilePartBytes are in memory. `take` gets the
-// elements of the wanted arrays (of SavedStep::Find; null: none) each once, in the order of the files, before
-// it is known whether their file is whole. Returns its error; that of a file as VerifiedFile has it;
-// Unavailable where a file is not what SavedStep::Open read.
+// manifest's; if the manifest has a digest of each piece of the wanted arrays (of SavedStep::Find; null:
+// none), and there are such, it reads and compares these alone. It reads ahead of `take`: four parts of
+// platform::kFilePartBytes are in memory. `take` gets the elements of the wanted arrays each once, in the
+// order of the files, before it is known whether what was read is whole. Returns its error; that of a file as
+// VerifiedBytes has it; Unavailable where a file is not what SavedStep::Open read.
 absl::Status StreamStep(platform::Files& files, const SavedStep& step,
                         const std::vector<const ManifestArray*>& wanted, const TakeElements& take);
 

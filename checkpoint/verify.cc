@@ -10,7 +10,7 @@
 #include "checkpoint/exchange.h"
 #include "checkpoint/folder.h"
 #include "checkpoint/manifest.h"
-#include "checkpoint/verified_file.h"
+#include "checkpoint/verified_bytes.h"
 #include "comm/communicator.h"
 #include "platform/status_macros.h"
 
@@ -37,7 +37,7 @@ class Share final : public Reading {
     const int64_t until = bytes_ + most_bytes;
     while (sized_ == end_ && !done() && bytes_ < until) {
       if (!file_.has_value()) {
-        file_.emplace(files_, path_, all_[static_cast<size_t>(next_)]);
+        file_.emplace(files_, path_, AllOf(all_[static_cast<size_t>(next_)]));
       }
       TANDEM_RETURN_IF_ERROR(Judge(next_, file_->Next(part_)));
       bytes_ += static_cast<int64_t>(part_.size());
@@ -70,7 +70,7 @@ class Share final : public Reading {
   int64_t sized_;  // the file whose size is looked at next
   int64_t next_;   // the file that is being read
   const int64_t end_;
-  std::optional<VerifiedFile> file_;
+  std::optional<VerifiedBytes> file_;
   std::string part_;
   int64_t bytes_ = 0;
   int64_t total_ = 0;

@@ -14,6 +14,8 @@
 #include <vector>
 
 #include "checkpoint/folder.h"
+#include "checkpoint/safetensors.h"
+#include "platform/xxh3.h"
 #include "tests/checkpoint/checkpoint_folder.h"
 #include "tests/checkpoint/faulty_files.h"
 #include "tests/comm/run_thread_ranks.h"
@@ -46,6 +48,26 @@ TEST_F(CheckpointTest, AnyNumberOfRanksLoadsWhatAnyNumberSaved) {
   }
   EXPECT_EQ(Newest().path, Path(40));
   EXPECT_EQ(Newest().info.step, 40);
+}
+
+TEST_F(CheckpointTest, EachPieceOfAWeightHasTheDigestOfItsBytes) {
+  const Manifest manifest =
+      *ReadFolderManifest(files_, SaveOn(files_, directory_, /*ranks=*/3, /*step=*/10).path);
+  int pieces = 0;
+  for (const ManifestArray& array : manifest.arrays) {
+    for (const ManifestPiece& piece : array.pieces) {
+      ++pieces;
+      const std::string content =
+          ReadAll(Path(10) + "/" + manifest.files[static_cast<size_t>(piece.file)].name);
+      const auto header = ReadSafetensorsHeader(content, static_cast<int64_t>(content.size()));
+      const TensorPlace& place = header->tensors.at(TensorName(array.name, array.kind));
+      EXPECT_EQ(piece.digest,
+                platform::Xxh3Of(std::string_view(content).substr(
+                    static_cast<size_t>(place.begin), static_cast<size_t>(place.end - place.begin))))
+          << array.name;
+    }
+  }
+  EXPECT_GT(pieces, 3);
 }
 
 TEST_F(CheckpointTest, NoDirectoryAndAnEmptyOneHaveNoNewest) {

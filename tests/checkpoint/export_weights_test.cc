@@ -31,8 +31,8 @@ using testing::HasSubstr;
 // A step of a checkpoint whose arrays lie in two files, as two ranks save them, and a folder beside it.
 class ExportWeightsTest : public testing::Test {
  protected:
-  // values: of each array, by name.
-  SavedStep StepWith(const std::map<std::string, std::vector<float>>& values) {
+  // values: of each array, by name. with_digests: of each piece, as this build saves weights.
+  SavedStep StepWith(const std::map<std::string, std::vector<float>>& values, bool with_digests = false) {
     Manifest manifest;
     manifest.info.step = 7;
     std::vector<MadeTensor> halves[2];
@@ -45,7 +45,10 @@ class ExportWeightsTest : public testing::Test {
       for (int file = 0; file < 2; ++file) {
         const auto size = static_cast<int64_t>(parts[file].size());
         if (size > 0) {
-          array.pieces.push_back({.file = file, .begin = begin, .elements = size});
+          array.pieces.push_back({.file = file,
+                                  .begin = begin,
+                                  .elements = size,
+                                  .digest = with_digests ? platform::Xxh3Of(FloatBytes(parts[file])) : ""});
           halves[file].push_back({name, "F32", {size}, FloatBytes(parts[file])});
         }
         begin += size;
@@ -157,6 +160,32 @@ TEST_F(ExportWeightsTest, EveryFileOfTheStepIsReadOnce) {
   EXPECT_EQ(files.read(), sizes);
 }
 
+TEST_F(ExportWeightsTest, PiecesThatHaveDigestsAreReadWithoutTheRestOfTheirFiles) {
+  const std::map<std::string, std::vector<float>> values = {
+      {"model.a", {1, 2, 3, 4, 5, 6}}, {"model.a/exp_avg", {5, 6, 7, 8, 9, 10}}, {"model.b", {7, 8, 9}}};
+  const std::vector<ExportedTensor> tensors = {{.name = "model.b", .shape = {3}},
+                                               {.name = "model.a", .shape = {2, 3}},
+                                               {.name = "model.none", .shape = {1}, .may_be_zeros = true}};
+  const SavedStep step = StepWith(values, /*with_digests=*/true);
+  WatchedFiles files;
+  ASSERT_TRUE(Export(step, tensors, {}, files).ok());
+  EXPECT_EQ(files.read(),
+            (std::map<std::string, int64_t>{{step.path() + "/rank-0.safetensors", 4 * (2 + 1)},
+                                            {step.path() + "/rank-1.safetensors", 4 * (4 + 2)}}));
+  EXPECT_THAT(Words("model.a"), ElementsAre(0x3F80, 0x4000, 0x4040, 0x4080, 0x40A0, 0x40C0));
+  EXPECT_THAT(Words("model.b"), ElementsAre(0x40E0, 0x4100, 0x4110));
+}
+
+TEST_F(ExportWeightsTest, DamageOfAPieceThatHasADigestIsFound) {
+  const SavedStep step = StepWith({{"model.a", {1, 2, 3}}, {"model.b", {4, 5, 6}}}, /*with_digests=*/true);
+  Damage("rank-1.safetensors");  // in model.b
+  EXPECT_EQ(Export(step, {{.name = "model.b", .shape = {3}}}, {}).status().message(),
+            "rank-1.safetensors: the digest of model.b does not match the manifest");
+  EXPECT_FALSE(OutLoads());
+  EXPECT_THAT(std::string(step.Verify().message()),
+              HasSubstr("rank-1.safetensors: its digest does not match the manifest"));
+}
+
 // What is exported of a file that is longer than a part, and whose arrays begin where no element of theirs
 // can.
 TEST_F(ExportWeightsTest, ElementsThatLieInTwoPartsAreWhole) {
@@ -224,6 +253,16 @@ TEST_F(ExportWeightsTest, AHeaderThatIsNotWhatItWasAtFirstEndsIt) {
   ASSERT_TRUE(step.ok()) << step.status();
   EXPECT_EQ(Export(*step, {{.name = "model.a", .shape = {3}}}, {}).status().message(),
             "rank-0.safetensors changed while it was read");
+  EXPECT_FALSE(OutLoads());
+}
+
+TEST_F(ExportWeightsTest, AHeaderThatIsNotWhatItWasAtFirstDoesNotSwapPiecesThatHaveDigests) {
+  StepWith({{"model.a", {1, 2, 3}}, {"model.b", {4, 5, 6}}}, /*with_digests=*/true);
+  MisreadHeaders misread;
+  const auto step = SavedStep::Open(misread, folder_.path() + "/step-7");
+  ASSERT_TRUE(step.ok()) << step.status();
+  EXPECT_EQ(Export(*step, {{.name = "model.a", .shape = {3}}}, {}).status().message(),
+            "rank-0.safetensors: the digest of model.a does not match the manifest");
   EXPECT_FALSE(OutLoads());
 }
 

@@ -50,6 +50,16 @@ TEST(ManifestTest, AStepWithoutAPendingReportHasNone) {
   EXPECT_EQ(ReadManifest(WriteManifest(WholeManifest()).text)->info.pending_report, "");
 }
 
+TEST(ManifestTest, APieceMayHaveADigest) {
+  Manifest manifest = WholeManifest();
+  manifest.arrays[0].pieces[0].digest = "of its bytes";
+  const absl::StatusOr<Manifest> read = ReadManifest(WriteManifest(manifest).text);
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(read->arrays[0].pieces[0].digest, "") << "sorted, this is the other one";
+  EXPECT_EQ(read->arrays[0].pieces[1].digest, "of its bytes");
+  EXPECT_EQ(ContentsOf(ContentsText(manifest)).arrays[0].pieces[0].digest, "of its bytes");
+}
+
 TEST(CheckCoverageTest, PiecesComeInAnyOrderAndAreSorted) {
   Manifest manifest = WholeManifest();
   ASSERT_TRUE(CheckCoverage(manifest).ok());

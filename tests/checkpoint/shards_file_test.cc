@@ -63,6 +63,24 @@ TEST(ShardsFileTest, PartsOfALargeArrayAreThatArray) {
             std::string(static_cast<const char*>(large.const_data_ptr()), large.nbytes()));
 }
 
+TEST(ShardsFileTest, WeightsAndStatesHaveDigestsOfTheirOwn) {
+  const at::Tensor large = at::arange(5 * platform::kFilePartBytes / 8 + 3, at::kFloat);
+  const at::Tensor small = at::arange(5, at::kFloat);
+  const at::Tensor nothing = at::empty({0}, at::kFloat);
+  const std::vector<Shard> shards = {{.name = "a", .shape = {large.numel()}, .data = &large},
+                                     {.name = "a", .kind = kExpAvg, .shape = {5}, .data = &small},
+                                     {.name = "none", .shape = {5}, .begin = 5, .data = &nothing},
+                                     {.name = "b", .kind = kState, .shape = {5}, .data = &small}};
+  absl::StatusOr<ShardsFile> file = ShardsFile::Make(shards);
+  ASSERT_TRUE(file.ok()) << file.status();
+  while (!file->Next().empty()) {
+  }
+  const auto digest_of = [](const at::Tensor& data) {
+    return platform::Xxh3Of({static_cast<const char*>(data.const_data_ptr()), data.nbytes()});
+  };
+  EXPECT_EQ(file->shard_digests(), (std::vector<std::string>{digest_of(large), "", "", digest_of(small)}));
+}
+
 TEST(ShardsFileTest, AShardThatIsNoContiguousPartIsRefusedByName) {
   const at::Tensor strided = at::zeros({8}).slice(0, 0, 8, 2);
   const at::Tensor rows = at::zeros({2, 2});
