@@ -21,7 +21,6 @@ namespace {
 
 using IndexJson = nlohmann::json;  // of many names: it must not compare each with all others
 
-constexpr int64_t kMostConfigBytes = int64_t{1} << 20;
 constexpr int64_t kMostIndexBytes = int64_t{256} << 20;
 constexpr size_t kMostProblems = 20;
 constexpr std::string_view kLfsPointer = "version https://git-lfs";
@@ -49,7 +48,9 @@ class FolderReader {
     CheckDownloads();
     TANDEM_ASSIGN_OR_RETURN(const std::optional<std::string> config, ReadText(kConfigName, kMostConfigBytes));
     digest_.Add(config.value_or(""));
-    ReadConfig(config.value_or(""));
+    if (config.has_value()) {
+      ReadConfig(*config);
+    }
     TANDEM_RETURN_IF_ERROR(ListFiles());
     for (size_t i = 0; i < folder_.files.size(); ++i) {
       TANDEM_RETURN_IF_ERROR(ReadFile(static_cast<int>(i)));
@@ -151,13 +152,17 @@ class FolderReader {
 
   // jobspec reads the rest of it.
   void ReadConfig(const std::string& text) {
-    const IndexJson config = IndexJson::parse(
-        text, [](int depth, IndexJson::parse_event_t, IndexJson&) { return depth < 32; },
-        /*allow_exceptions=*/false);
+    const absl::StatusOr<IndexJson> config = ParseConfig<IndexJson>(text);
+    if (!config.ok()) {
+      Problem(absl::StrCat(kConfigName, ": ", config.status().message()));
+      return;
+    }
     for (const char* const key : {"num_mtp_layers", "num_nextn_predict_layers"}) {
-      const auto found = config.is_object() ? config.find(key) : config.end();
-      if (found != config.end() && found->is_number_unsigned() && *found <= 1'000'000) {
-        folder_.predicting_layers = found->get<int64_t>();
+      const IndexJson layers = config->value(key, IndexJson());
+      if (layers.is_number_unsigned() && layers <= 1'000'000) {
+        folder_.predicting_layers = layers.get<int64_t>();
+      } else if (!layers.is_null()) {
+        Problem(absl::StrCat(kConfigName, ": ", key, " is no number of layers"));
       }
     }
   }

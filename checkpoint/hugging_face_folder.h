@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "checkpoint/config_json.h"
 #include "checkpoint/safetensors.h"
 #include "platform/files.h"
 
@@ -15,7 +16,6 @@ namespace tandem::checkpoint {
 // A folder of a Hugging Face model, as a download or `save_pretrained` leaves it: config.json, and the
 // weights in model.safetensors, or in model-00001-of-0000N.safetensors with model.safetensors.index.json.
 
-inline constexpr char kConfigName[] = "config.json";
 inline constexpr char kWeightsName[] = "model.safetensors";
 inline constexpr char kWeightsIndexName[] = "model.safetensors.index.json";
 

@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
+#include "checkpoint/config_json.h"
 #include "google/protobuf/message.h"
 #include "jobspec/hugging_face_families.h"
 #include "jobspec/hugging_face_mixers.h"
@@ -31,7 +32,6 @@ namespace {
 using google::protobuf::FieldDescriptor;
 using Json = nlohmann::json;
 
-constexpr int64_t kMaxConfigBytes = 1 << 20;
 constexpr char kHuggingFace[] = "model.hugging_face";
 constexpr char kGroupLimited[] = "group_limited_greedy";  // a topk_method
 
@@ -280,8 +280,8 @@ class HuggingFaceReader {
   bool Load(const std::string& file) {
     platform::Files& files = platform::SystemFiles();
     const absl::StatusOr<int64_t> bytes = files.Size(file);
-    if (bytes.ok() && *bytes > kMaxConfigBytes) {
-      Refuse(file, absl::StrCat("a config.json of at most ", kMaxConfigBytes, " bytes"),
+    if (bytes.ok() && *bytes > checkpoint::kMostConfigBytes) {
+      Refuse(file, absl::StrCat("a config.json of at most ", checkpoint::kMostConfigBytes, " bytes"),
              "is this the right file?");
       return false;
     }
@@ -291,18 +291,13 @@ class HuggingFaceReader {
              std::string(absl::StripPrefix(text.status().message(), absl::StrCat("open ", file, ": "))));
       return false;
     }
-    try {
-      // The callback bounds the depth: the parser itself keeps a stack, but destroying a deep value recurses.
-      json_ = Json::parse(WithoutInfinities(*text),
-                          [](int depth, Json::parse_event_t, Json&) { return depth < 32; });
-    } catch (const Json::exception& e) {
-      Refuse(file, "a JSON file", platform::Shown(e.what(), 200));
+    absl::StatusOr<Json> config = checkpoint::ParseConfig<Json>(*text);
+    if (!config.ok()) {
+      Refuse(file, "a JSON object",
+             absl::StrCat("is this the config.json of a model? ", config.status().message()));
       return false;
     }
-    if (!json_.is_object()) {
-      Refuse(file, "a JSON object", "is this the config.json of a model?");
-      return false;
-    }
+    json_ = *std::move(config);
     return true;
   }
 

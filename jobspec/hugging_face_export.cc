@@ -6,6 +6,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "checkpoint/config_json.h"
 #include "data/dataset.h"
 #include "jobspec/hugging_face_families.h"
 #include "jobspec/hugging_face_mixers.h"
@@ -179,13 +180,12 @@ absl::StatusOr<std::string> ExportedConfig(const std::string& source, bool is_or
                                            int64_t trained_length) {
   ConfigJson config = ConfigJson::object();
   if (!source.empty()) {
-    config = ConfigJson::parse(
-        WithoutInfinities(source),
-        [](int depth, ConfigJson::parse_event_t, ConfigJson&) { return depth < 32; },
-        /*allow_exceptions=*/false);
-    if (!config.is_object()) {
-      return absl::InvalidArgumentError("config.json is not a JSON object");
+    absl::StatusOr<ConfigJson> parsed = checkpoint::ParseConfig<ConfigJson>(source);
+    if (!parsed.ok()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(checkpoint::kConfigName, ": ", parsed.status().message()));
     }
+    config = *std::move(parsed);
     const ConfigJson type = config.value("model_type", ConfigJson());
     if (!is_origin || (!type.is_null() && type != resolved.model_type())) {
       config =

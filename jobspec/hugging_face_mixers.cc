@@ -21,29 +21,6 @@ constexpr std::pair<std::string_view, char> kLayerNames[] = {
 
 }  // namespace
 
-std::string WithoutInfinities(const std::string& text) {
-  constexpr std::string_view kInfinity = "Infinity";
-  std::string without;
-  bool in_text = false;
-  for (size_t i = 0; i < text.size(); ++i) {
-    if (!in_text && text.compare(i, kInfinity.size(), kInfinity) == 0) {
-      without += R"({"__float__": "Infinity"})";
-      i += kInfinity.size() - 1;
-      continue;
-    }
-    if (in_text && text[i] == '\\') {
-      without += text[i++];
-      if (i == text.size()) {
-        break;
-      }
-    } else if (text[i] == '"') {
-      in_text = !in_text;
-    }
-    without += text[i];
-  }
-  return without;
-}
-
 std::string ReadMixerPattern(const MixerJson& config, v1::Model& model) {
   if (model.has_hybrid_pattern()) {
     return "";

@@ -11,9 +11,6 @@ namespace tandem::jobspec {
 
 // The keys of a config.json whose layers a pattern lists: of mamba2, nemotron_h, and Tandem's own hybrid.
 
-// Python writes infinite numbers as no JSON has them; here as transformers 5 does: {"__float__": "Infinity"}.
-std::string WithoutInfinities(const std::string& text);
-
 // Sets model.hybrid_pattern, unless the job has one, from a text of letters or a list of kinds of layers.
 // Returns what is neither, or nothing.
 std::string ReadMixerPattern(const nlohmann::json& config, v1::Model& model);

@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "checkpoint/config_json.h"
 #include "data/dataset.h"
 #include "platform/sha256.h"
 
@@ -19,9 +20,8 @@ constexpr char kBytes[] = "bytes";  // in place of a digest, where tokens are by
 
 // eos_token_id of a config.json: one id, or several.
 std::vector<int64_t> EndsOfText(const std::string& config) {
-  const nlohmann::json json = nlohmann::json::parse(config, nullptr, /*allow_exceptions=*/false);
-  const nlohmann::json ids =
-      json.is_object() ? json.value("eos_token_id", nlohmann::json()) : nlohmann::json();
+  const absl::StatusOr<nlohmann::json> json = checkpoint::ParseConfig<nlohmann::json>(config);
+  const nlohmann::json ids = json.ok() ? json->value("eos_token_id", nlohmann::json()) : nlohmann::json();
   std::vector<int64_t> ends;
   for (const nlohmann::json& id : ids.is_array() ? ids : nlohmann::json::array({ids})) {
     if (id.is_number_integer()) {

@@ -8,6 +8,8 @@
 #include <iostream>
 #include <random>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "tests/checkpoint/weights_folder.h"
 
 namespace tandem::checkpoint {
@@ -55,6 +57,33 @@ TEST_F(HuggingFaceFolderTest, ShardsAreReadByTheirIndex) {
   EXPECT_EQ(read->files.size(), 2u);
   EXPECT_EQ(read->tensors.at("model.a").file, 0);
   EXPECT_EQ(read->tensors.at("lm_head.weight").file, 1);
+}
+
+TEST_F(HuggingFaceFolderTest, LayersThatPredictFurtherTokensAreThoseOfTheConfig) {
+  folder_.Write("model.safetensors", WeightsFileOf({Counting("model.a", {2, 3})}));
+  const auto layers_of = [&](const std::string& config) {
+    folder_.Write("config.json", config);
+    const auto read = Read();
+    EXPECT_TRUE(read.ok()) << read.status();
+    return read.ok() ? read->predicting_layers : -1;
+  };
+  EXPECT_EQ(layers_of("{}"), 1);
+  EXPECT_EQ(layers_of(R"({"num_nextn_predict_layers": null})"), 1);
+  EXPECT_EQ(layers_of(R"({"num_nextn_predict_layers": 3})"), 3);
+  EXPECT_EQ(layers_of(R"({"num_mtp_layers": 0})"), 0);
+  EXPECT_EQ(layers_of(R"({"time_step_limit": [0.0, Infinity], "num_nextn_predict_layers": 3})"), 3);
+}
+
+TEST_F(HuggingFaceFolderTest, AConfigThatDoesNotSayHowManyLayersPredictIsNamed) {
+  folder_.Write("model.safetensors", WeightsFileOf({Counting("model.a", {2, 3})}));
+  for (const char* const layers : {"-1", "1.5", "\"3\"", "true", "[]", "1000001"}) {
+    folder_.Write("config.json", absl::StrCat("{\"num_nextn_predict_layers\": ", layers, "}"));
+    EXPECT_EQ(Problem(), "config.json: num_nextn_predict_layers is no number of layers") << layers;
+  }
+  folder_.Write("config.json", "[]");
+  EXPECT_EQ(Problem(), "config.json: it is no JSON object");
+  folder_.Write("config.json", "{");
+  EXPECT_THAT(Problem(), HasSubstr("config.json: [json.exception.parse_error"));
 }
 
 TEST_F(HuggingFaceFolderTest, ModelsWithoutAHeadGetThePrefix) {
@@ -142,6 +171,20 @@ TEST_F(HuggingFaceFolderTest, IndexAndFilesMustAgree) {
                                  "model-00002-of-00002.safetensors by model.safetensors.index.json"));
   EXPECT_THAT(problem, HasSubstr("tensor model.c is not in model-00001-of-00002.safetensors"));
   EXPECT_THAT(problem, HasSubstr("tensor lm_head.weight of model-00002-of-00002.safetensors is not in"));
+}
+
+// Many published ones are wrong.
+TEST_F(HuggingFaceFolderTest, WhatAnIndexSaysOfTheSizeOfAllIsNotBelieved) {
+  WriteShards();
+  const std::string index = *platform::SystemFiles().Read(folder_.path() + "/model.safetensors.index.json");
+  for (const char* const size : {"-1", "0", "4611686018427387904", "1e300", "\"all\"", "null", "[]"}) {
+    folder_.Write(
+        "model.safetensors.index.json",
+        absl::StrReplaceAll(index, {{"\"total_size\": 1", absl::StrCat("\"total_size\": ", size)}}));
+    const auto read = Read();
+    ASSERT_TRUE(read.ok()) << size << ": " << read.status();
+    EXPECT_EQ(read->tensors.size(), 3u);
+  }
 }
 
 TEST_F(HuggingFaceFolderTest, FilesOutsideTheFolderAreRefused) {

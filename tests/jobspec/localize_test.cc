@@ -444,10 +444,10 @@ TEST_F(LocalizeTest, AllThatIsWrongWithAFileIsSaidAtOnce) {
 }
 
 TEST_F(LocalizeTest, FilesThatAreNoConfigAreRefused) {
-  EXPECT_THAT(Errors("{"), HasSubstr("allowed: a JSON file"));
+  EXPECT_THAT(Errors("{"), HasSubstr("allowed: a JSON object"));
   EXPECT_THAT(Errors("[]"), HasSubstr("allowed: a JSON object"));
   EXPECT_THAT(Errors(std::string(2 << 20, ' ')), HasSubstr("at most 1048576 bytes"));
-  EXPECT_THAT(Errors(std::string(1 << 19, '[')), HasSubstr("allowed: a JSON file"));
+  EXPECT_THAT(Errors(std::string(1 << 19, '[')), HasSubstr("allowed: a JSON object"));
   v1::JobSpec spec = Spec(kConfig);
   spec.mutable_model()->set_hugging_face("/no/such");
   EXPECT_EQ(ToText(Localize(spec)),
