@@ -24,7 +24,7 @@ class WindowReader {
     const WindowJson use = Of("use_sliding_window");
     const WindowJson window = Of("sliding_window");
     if (!use.is_null() && !use.is_boolean()) {
-      return Refuse("use_sliding_window", use, "true, false");
+      return Refuse("use_sliding_window", use, switched ? "true, false" : "false");
     }
     if (!switched && use == true) {
       return Refuse("use_sliding_window", use, "false");

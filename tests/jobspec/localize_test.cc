@@ -443,6 +443,28 @@ TEST_F(LocalizeTest, AllThatIsWrongWithAFileIsSaidAtOnce) {
             "2 mlp_bias true\n2 hidden_size \"big\"\n2 num_hidden_layers 1e+20\n2 vocab_size 1.5\n3 0\n");
 }
 
+// Nor is a number true or false.
+TEST_F(LocalizeTest, ASwitchThatIsANumberIsRefusedOnceWithTheValuesOfItsFamily) {
+  const auto expect = [&](const std::string& config, const std::string& key, const std::string& allowed) {
+    for (const char* const number : {"1", "0"}) {
+      const std::string value = absl::StrCat(key, " ", number);
+      const std::string errors =
+          Errors(absl::StrCat(config.substr(0, config.rfind('}')), ", \"", key, "\": ", number, "}"));
+      EXPECT_THAT(errors, HasSubstr(absl::StrCat(value, " is not allowed; allowed: ", allowed, ";")));
+      EXPECT_EQ(errors.find(value), errors.rfind(value)) << errors;
+    }
+  };
+  const std::string llama = absl::StrReplaceAll(kConfig, {{"\"attention_bias\": false, ", ""}});
+  expect(llama, "attention_bias", "true, false");
+  expect(llama, "use_sliding_window", "false");
+  expect(llama, "mlp_bias", "false");
+  expect(R"({"model_type": "qwen2"})", "use_sliding_window", "true, false");
+  expect(R"({"model_type": "qwen2"})", "tie_word_embeddings", "true, false");
+  expect(R"({"model_type": "mistral"})", "attention_bias", "false");
+  expect(R"({"model_type": "qwen3_moe"})", "norm_topk_prob", "true, false");
+  expect(R"({"model_type": "deepseek_v2"})", "norm_topk_prob", "false");
+}
+
 TEST_F(LocalizeTest, FilesThatAreNoConfigAreRefused) {
   EXPECT_THAT(Errors("{"), HasSubstr("allowed: a JSON object"));
   EXPECT_THAT(Errors("[]"), HasSubstr("allowed: a JSON object"));
