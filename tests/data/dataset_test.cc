@@ -45,6 +45,8 @@ TEST(DatasetTest, WhatIsWrongIsNamedWithWhatIsAllowed) {
       {"1000", "1.5", "tokenizer.vocabulary must be an integer from 1 to 16777216"},
       {"\"eos\": 3", "\"eos\": 1000", "tokenizer.eos must be an integer from 0 to 999"},
       {"tokens-0", "../tokens-0", "shards[0].name must be the name of a file in this folder"},
+      {"tokens-0", "/tokens-0", "shards[0].name must be the name of a file in this folder"},
+      {"tokens-0", "in/tokens-0", "shards[0].name must be the name of a file in this folder"},
       {"tokens-0", "", "shards[0].name must be the name of a file in this folder"},
       {"tokens-0", "tokens-1", "shards[1].name must be another one than tokens-1"},
       {"\"tokens\": 4", "\"tokens\": 5", "tokens must be the sum over the shards, 7, and is 6"},

@@ -47,13 +47,13 @@ def check_older(tmp_path, tokens, logits):
     ("mixtral", 1, "fp32", 1, True, {"fused": True, "spelling": "newer"}),
     ("mixtral", 2, "bf16", 2, False, {"tokenizer": "sentencepiece"}),
     ("mixtral", 2, "fp32", 2, True, {"fused": True}),
-    ("qwen3-moe", 1, "bf16", 1, True, {"fused": True, "spelling": "newer"}), ("qwen3-moe", 2, "fp32", 2, False, {}),
+    ("qwen3-moe", 1, "bf16", 1, True, {"fused": True, "spelling": "newer"}), ("qwen3-moe", 2, "fp32", 2, False, {"tokenizer": "sentencepiece"}),
     ("qwen3-moe", 4, "fp32", 2, True, {}),
     ("deepseek-v3", 1, "fp32", 1, True, {}), ("deepseek-v3", 2, "bf16", 2, False, {}),
     ("deepseek-v3", 2, "fp32", 1, True, {"fused": True, "spelling": "newer", "tokenizer": "sentencepiece"}),
     ("deepseek-v3-yarn", 2, "fp32", 2, True, {}),
     ("deepseek-v2", 2, "fp32", 2, True, {}), ("deepseek-v2", 1, "bf16", 1, False, {"fused": True, "spelling": "newer"}),
-    ("deepseek-v2-plain", 2, "fp32", 2, False, {}), ("deepseek-v2-groups", 2, "fp32", 2, True, {}),
+    ("deepseek-v2-plain", 2, "fp32", 2, False, {"tokenizer": "sentencepiece"}), ("deepseek-v2-groups", 2, "fp32", 2, True, {}),
     ("deepseek-v2-groups", 1, "bf16", 1, False, {"fused": True, "spelling": "newer"}),
     ("llama-biased", 1, "fp32", 1, True, {}), ("qwen3-biased", 2, "fp32", 1, False, {"spelling": "newer"}),
     ("qwen3-moe-biased", 2, "fp32", 2, True, {}), ("olmo2-biased", 2, "bf16", 1, False, {}),
@@ -64,9 +64,9 @@ def check_older(tmp_path, tokens, logits):
     ("qwen3-moe-window", 2, "fp32", 2, False, {}),
     ("mistral", 2, "fp32", 1, True, {"tokenizer": "sentencepiece"}), ("mistral", 1, "bf16", 1, False, {"spelling": "newer"}),
     ("mistral-whole", 4, "fp32", 1, True, {}),
-    ("olmo2", 1, "fp32", 1, False, {}), ("olmo2", 4, "bf16", 1, True, {"spelling": "newer"}), ("olmo2", 2, "fp32", 1, True, {}),
-    ("mamba2", 1, "fp32", 1, False, {}), ("mamba2-tied", 2, "bf16", 1, False, {"spelling": "newer"}),
-    ("nemotron-h", 2, "fp32", 1, False, {}), ("nemotron-h", 1, "bf16", 1, False, {"spelling": "newer"}),
+    ("olmo2", 1, "fp32", 1, False, {"tokenizer": "sentencepiece"}), ("olmo2", 4, "bf16", 1, True, {"spelling": "newer"}), ("olmo2", 2, "fp32", 1, True, {}),
+    ("mamba2", 1, "fp32", 1, False, {"tokenizer": "sentencepiece"}), ("mamba2-tied", 2, "bf16", 1, False, {"spelling": "newer"}),
+    ("nemotron-h", 2, "fp32", 1, False, {"tokenizer": "sentencepiece"}), ("nemotron-h", 1, "bf16", 1, False, {"spelling": "newer"}),
 ])
 def test_a_model_goes_in_and_out(start, tmp_path, name, ranks, dtype, expert, packed, made):
     source = tmp_path / "model"

@@ -17,7 +17,7 @@ import time
 
 import pytest
 import zstandard
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
+from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 import tandem
 from tandem.data import processes
@@ -118,6 +118,30 @@ def test_tokens_are_those_of_the_library_alone(tmp_path, tokenizer):
     of = description["tokenizer"]
     assert (of["vocabulary"], of["eos"], of["bos"], of["adds_eos"], of["adds_bos"]) == (library.get_vocab_size(), 0, 1, True, False)
     assert of["sha256"] == hashlib.sha256((tokenizer / "tokenizer.json").read_bytes()).hexdigest()
+
+
+def test_pieces_with_bytes_for_what_is_none_are_those_of_the_library_alone(tmp_path):
+    """A BPE in the style of SentencePiece, as Llama 2 has it: spaces are letters, and a document begins with one."""
+    bpe = Tokenizer(models.BPE())
+    bpe.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
+    bpe.train_from_iterator(["the weights of a model, and the text of a model"] * 20, trainers.BpeTrainer(vocab_size=58, show_progress=False))
+    learnt = json.loads(bpe.to_str())
+    pieces = ["<unk>", "<s>", "</s>", *(f"<0x{byte:02X}>" for byte in range(256)), *sorted(learnt["model"]["vocab"])]
+    learnt["model"].update(vocab={piece: number for number, piece in enumerate(pieces)}, unk_token="<unk>", fuse_unk=True, byte_fallback=True)
+    library = Tokenizer.from_str(json.dumps(learnt))
+    library.decoder = decoders.Sequence([decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)])
+    library.add_special_tokens(["<unk>", "<s>", "</s>"])
+    library.post_processor = processors.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 1)])
+    (tmp_path / "pieces").mkdir()
+    library.save(str(tmp_path / "pieces" / "tokenizer.json"))
+    (tmp_path / "pieces" / "tokenizer_config.json").write_text(json.dumps({"eos_token": "</s>", "bos_token": "<s>"}))
+    texts = ["the text", "of  a model\n", "☃ is no piece, nor is\tthis", "</s> is text here"]
+    write(tmp_path, {"a.jsonl": lines(texts)})
+    documents, description = documents_of(run(tmp_path, tmp_path / "pieces"))
+    library.encode_special_tokens = True
+    assert documents == [library.encode(text, add_special_tokens=False).ids + [2] for text in texts]
+    assert [library.decode(document) for document in documents] == texts
+    assert description["tokenizer"]["vocabulary"] == library.get_vocab_size() and description["tokenizer"]["eos"] == 2
 
 
 def test_bytes_are_tokens_and_256_ends_a_document(tmp_path):
