@@ -89,6 +89,16 @@ void CheckSchedule(FieldChecker& check) {
     check.Refuse("parallelism.dispatch.separate_weight_gradients", "true", "false with schedule: overlap",
                  "the overlap has other work for that time: omit the key, or use schedule: sequential");
   }
+  const v1::Dispatch& dispatch = parallelism.dispatch();
+  if (check.Usable({"parallelism.dispatch.most_rows"}) && dispatch.most_rows() > 0) {
+    if (dispatch.most_rows() < 1) {
+      check.Refuse("parallelism.dispatch.most_rows", absl::StrCat(dispatch.most_rows()), "0, or 1 to 1024",
+                   "a balanced router sends 1 times the expected rows: use a larger number, or omit the key");
+    } else if (dispatch.chunks() == v1::CHUNKS_FIXED) {
+      check.Refuse("parallelism.dispatch.chunks", "fixed", "auto, exact with most_rows",
+                   "a fixed chunk has room for all tokens of a rank: omit one of the two keys");
+    }
+  }
 }
 
 // The rank grid, as parallel/ judges it. Where a size is refused already, only the names in the order mean

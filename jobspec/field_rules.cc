@@ -182,6 +182,7 @@ const std::vector<NumberRule>& NumberRules() {
       {"training.schedule.min_learning_rate", 0, 1, false, false},
       {"training.clip_grad_norm", 0, 1e9, false, false},
       {"parallelism.dispatch.rows_at_a_time", 1, 1024, false, false},
+      {"parallelism.dispatch.most_rows", 0, 1024, false, false},
   };
   return rules;
 }

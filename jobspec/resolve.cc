@@ -241,6 +241,7 @@ void ResolveParallelism(bool pads, v1::Parallelism& parallelism) {
     if (!pads) {  // padded rows are computed all at once
       TANDEM_DEFAULT(dispatch, rows_at_a_time, 1.5);
     }
+    TANDEM_DEFAULT(dispatch, most_rows, 0);
     TANDEM_DEFAULT(dispatch, separate_weight_gradients, false);
   }
 }

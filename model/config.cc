@@ -2,6 +2,7 @@
 #include "model/config.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "model/decoder_shapes.h"
@@ -125,6 +126,12 @@ double ExpectedFill(const MixtureOfExperts& moe) {
     none *= std::max(0.0, elsewhere - drawn) / (experts - drawn);
   }
   return 1 - none;
+}
+
+int64_t RowsOfRoom(const MixtureOfExperts& moe, double multiple, int64_t tokens) {
+  const double expected = ExpectedFill(moe) * static_cast<double>(moe.ranks * tokens);
+  // A product that is a whole number but for its rounding is that number.
+  return static_cast<int64_t>(std::ceil(multiple * expected * (1 - 1e-12)));
 }
 
 DecoderConfig WithAllExperts(DecoderConfig config) {

@@ -53,6 +53,9 @@ struct MixtureOfExperts {
   int64_t rank = 0;
   // Ranks send each other only the rows there are, and not a chunk for all tokens.
   bool exact_chunks = false;
+  // Rows that a rank has room for of those that ranks send it, as a multiple of what a balanced router sends;
+  // a pass that would receive more fails (rows_beyond_room.h). Needs exact chunks. 0: room for all there are.
+  double most_rows = 0;
   // Rows of the experts of a rank that are computed at a time, as a multiple of what is expected.
   double rows_at_a_time = 1.5;
 };
@@ -200,6 +203,9 @@ double AttendedLength(int64_t sequence_length, int64_t window);
 
 // The part of a rank's tokens of which some expert is on one certain rank, where the router is balanced.
 double ExpectedFill(const MixtureOfExperts& moe);
+
+// Rows that are `multiple` times those that a rank receives of ranks with so many tokens each.
+int64_t RowsOfRoom(const MixtureOfExperts& moe, double multiple, int64_t tokens);
 
 // The decoder as one rank would have it, with all experts.
 DecoderConfig WithAllExperts(DecoderConfig config);

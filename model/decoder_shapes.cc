@@ -6,6 +6,11 @@
 
 namespace tandem::model {
 
+int64_t DecoderShapes::MostReceived(const MixtureOfExperts& moe, int64_t tokens) {
+  const int64_t all = moe.ranks * tokens;
+  return moe.most_rows > 0 ? std::min(all, RowsOfRoom(moe, moe.most_rows, tokens)) : all;
+}
+
 int64_t DecoderShapes::RowsAtATime(double multiple, int64_t expected, int64_t most) {
   return std::min(most, static_cast<int64_t>(std::ceil(multiple * static_cast<double>(expected))));
 }

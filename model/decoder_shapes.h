@@ -80,8 +80,8 @@ struct DecoderShapes {
   int64_t expert_ranks = config.moe.ranks;                 // P: ranks that share the experts
   int64_t local_experts = router.experts / expert_ranks;   // of one of them
   int64_t first_expert = config.moe.rank * local_experts;  // the number of the first of these
-  // Tokens that the experts of a rank may see: all of every rank's that chose one of them, each once.
-  int64_t seen = expert_ranks * tokens;
+  // Rows that the experts of a rank may receive: a token of each rank that chose some of them is one.
+  int64_t seen = MostReceived(config.moe, tokens);
   bool exact_chunks = config.moe.exact_chunks;                // of these only those there are travel
   double fill = exact_chunks ? ExpectedFill(config.moe) : 1;  // what is expected of the chunks that travel
   int64_t slots = std::min(chosen, local_experts);            // experts of a rank that one token may have
@@ -129,6 +129,18 @@ struct DecoderShapes {
     return {heads, latent.content_head_dim, latent.rotary_head_dim, latent.value_head_dim};
   }
 
+  // Rows that ranks send each other, if each token goes to every rank.
+  int64_t all_rows() const { return expert_ranks * tokens; }
+  // Those that a rank may send.
+  int64_t sent_rows() const {
+    return config.moe.most_rows > 0 ? tokens * std::min(expert_ranks, chosen) : all_rows();
+  }
+  // What is expected to be used of memory for so many rows that travel.
+  double FillOf(int64_t rows) const {
+    return rows == all_rows()
+               ? fill
+               : std::min(1.0, fill * static_cast<double>(all_rows()) / static_cast<double>(rows));
+  }
   int64_t chunk_rows() const { return exact_chunks ? 0 : tokens; }  // of PlanSends
 
   // Elements of T rows.
@@ -142,6 +154,7 @@ struct DecoderShapes {
   }
 
  private:
+  static int64_t MostReceived(const MixtureOfExperts& moe, int64_t tokens);
   static int64_t RowsOfChunk(int64_t rows, int64_t row_bytes, int64_t most_bytes);
   static int64_t RowsAtATime(double multiple, int64_t expected, int64_t most);
 };

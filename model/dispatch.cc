@@ -9,17 +9,18 @@ namespace {
 // Communication only: the rows of permute.cc to the ranks that have their experts. What is received lies in
 // the order of the ranks that it came from.
 NodeDeclaration DeclareDispatch(const DecoderShapes& s) {
-  const TensorSpec tokens{"sent", {s.seen, s.hidden}, ElementType::kHidden};
-  const TensorSpec slots{"sent_slots", {s.seen, s.slots}, ElementType::kInt64};
-  const TensorSpec probabilities{"sent_probabilities", {s.seen, s.slots}, ElementType::kStatistics};
+  const TensorSpec tokens{"sent", {s.sent_rows(), s.hidden}, ElementType::kHidden};
+  const TensorSpec slots{"sent_slots", {s.sent_rows(), s.slots}, ElementType::kInt64};
+  const TensorSpec probabilities{"sent_probabilities", {s.sent_rows(), s.slots}, ElementType::kStatistics};
   const auto received = [&s](TensorSpec spec, const char* name, bool gradient) {
     spec.name = name;
+    spec.shape[0] = s.seen;
     return OutputSpec{.tensor = std::move(spec),
                       .gradient = gradient,
                       .kind = schedules::ValueKind::kAllToAll,
-                      .fill = s.fill};
+                      .fill = s.FillOf(s.seen)};
   };
-  const double rows = s.fill * static_cast<double>(s.seen);
+  const double rows = s.fill * static_cast<double>(s.all_rows());
   const double gradient_bytes =
       rows * static_cast<double>(s.hidden * s.compute_bytes + s.slots * s.statistics_bytes);
   NodeDeclaration declaration{
@@ -69,14 +70,14 @@ NodeDeclaration DeclareSizes(const DecoderShapes& s) {
 // Communication only: what a rank's experts made of each row goes back to where the row came from, and lies
 // there as it was sent.
 NodeDeclaration DeclareCombine(const DecoderShapes& s) {
-  const double bytes = s.fill * static_cast<double>(s.seen * s.hidden * s.compute_bytes);
+  const double bytes = s.fill * static_cast<double>(s.all_rows() * s.hidden * s.compute_bytes);
   NodeDeclaration declaration{
       .place = schedules::Place::kCombine,
       .inputs = {{.tensor = {"made", {s.seen, s.hidden}, ElementType::kHidden}, .from = "made"}},
-      .outputs = {{.tensor = {"returned", {s.seen, s.hidden}, ElementType::kHidden},
+      .outputs = {{.tensor = {"returned", {s.sent_rows(), s.hidden}, ElementType::kHidden},
                    .gradient = true,
                    .kind = schedules::ValueKind::kAllToAll,
-                   .fill = s.fill}},
+                   .fill = s.FillOf(s.sent_rows())}},
       .stream = kDispatchStream,
       .group = kExpertGroup,
       .purpose = kDispatchPurpose,

@@ -8,6 +8,7 @@
 #include "model/bound_arrays.h"
 #include "model/decoder_nodes.h"
 #include "model/node_kinds.h"
+#include "model/rows_beyond_room.h"
 #include "ops/tensors.h"
 
 namespace tandem::model {
@@ -22,6 +23,9 @@ class RowExchange {
       : communicator_(in.Communicator()), counts_(shapes.exact_chunks ? in.Value("counts") : ops::Array()) {}
 
   bool exact() const { return counts_.defined(); }
+  absl::Span<const int64_t> counts() const {
+    return {static_cast<const int64_t*>(counts_.begin), static_cast<size_t>(counts_.rows * counts_.columns)};
+  }
 
   void Move(const at::Tensor& from, at::Tensor& to, bool back) const {
     if (!exact()) {
@@ -66,6 +70,11 @@ class DispatchNode final : public DeclaredNode {
     const ops::Array received_slots = in.Value("received_slots");
     const RowExchange rows(in, s_);
     ops::Calls calls;
+    if (s_.seen < s_.all_rows()) {
+      calls.Add([moe = s_.config.moe, tokens = s_.tokens, room = s_.seen, counts = rows.counts()] {
+        CheckRoom(moe, tokens, room, counts);
+      });
+    }
     calls.Add(There(rows, in.Value("sent"), in.Value("received")));
     if (rows.exact()) {
       calls.Add(ops_.Fill(0xFF, received_slots));  // -1 behind what is received

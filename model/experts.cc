@@ -46,7 +46,7 @@ NodeDeclaration DeclareExperts(const DecoderShapes& s) {
   const auto inner = static_cast<double>(s.expert_inner);
   const double flops = 2.0 * expected * hidden * 3 * inner;
   const double gathered = 2 * expected * hidden;  // rows, sorted by their experts
-  const double moved = gathered + (expected + s.fill * static_cast<double>(s.seen)) * hidden;  // and back
+  const double moved = gathered + (expected + s.fill * static_cast<double>(s.all_rows())) * hidden;  // and back
   PartSpec part{.name = "experts"};
   for (int64_t expert = s.first_expert; expert < s.first_expert + s.local_experts; ++expert) {
     for (const char* name : {"gate.", "up."}) {
@@ -92,7 +92,7 @@ NodeDeclaration DeclareExperts(const DecoderShapes& s) {
                    .kind = s.expert_ranks > 1 ? schedules::ValueKind::kAllToAll
                                               : schedules::ValueKind::kActivation,
                    .computed_from = {"gate_up"},
-                   .fill = s.fill},
+                   .fill = s.FillOf(s.seen)},
                   {.tensor = gate_up}},
       .parts = {std::move(part)},
       .forward = {.reads = {"normed", "chosen", "probabilities"},

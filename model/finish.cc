@@ -10,7 +10,7 @@ NodeDeclaration DeclareFinish(const DecoderShapes& s) {
   NodeDeclaration declaration{
       .place = schedules::Place::kAfter,
       .inputs = {HiddenState("x", s),
-                 {.tensor = {"made", {s.seen, s.hidden}, ElementType::kHidden},
+                 {.tensor = {"made", {s.sent_rows(), s.hidden}, ElementType::kHidden},
                   .from = s.expert_ranks > 1 ? "returned" : "made"}},
       .outputs = {{.tensor = {"hidden", {s.tokens, s.hidden}, ElementType::kHidden}, .gradient = true}},
       .forward = {.reads = {"x", "made"}, .writes = {"hidden"}},

@@ -13,12 +13,12 @@ NodeDeclaration DeclarePermute(const DecoderShapes& s) {
                  ChosenExperts(s),
                  {.tensor = {"probabilities", {s.tokens, s.chosen}, ElementType::kStatistics},
                   .from = "probabilities"}},
-      .outputs = {{.tensor = {"sent", {s.seen, s.hidden}, ElementType::kHidden},
+      .outputs = {{.tensor = {"sent", {s.sent_rows(), s.hidden}, ElementType::kHidden},
                    .gradient = true,
                    .kind = schedules::ValueKind::kAllToAll},
-                  {.tensor = {"sent_slots", {s.seen, s.slots}, ElementType::kInt64},
+                  {.tensor = {"sent_slots", {s.sent_rows(), s.slots}, ElementType::kInt64},
                    .kind = schedules::ValueKind::kAllToAll},
-                  {.tensor = {"sent_probabilities", {s.seen, s.slots}, ElementType::kStatistics},
+                  {.tensor = {"sent_probabilities", {s.sent_rows(), s.slots}, ElementType::kStatistics},
                    .gradient = true,
                    .kind = schedules::ValueKind::kAllToAll}},
       .forward = {.reads = {"normed", "chosen", "probabilities"},
@@ -30,7 +30,7 @@ NodeDeclaration DeclarePermute(const DecoderShapes& s) {
                          .scratch = SendsScratch(s)},
   };
   for (OutputSpec& output : declaration.outputs) {
-    output.fill = s.fill;
+    output.fill = s.FillOf(s.sent_rows());
   }
   if (s.exact_chunks) {
     declaration.outputs.push_back({.tensor = {"sent_counts", {s.expert_ranks}, ElementType::kInt64}});

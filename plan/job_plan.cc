@@ -79,11 +79,12 @@ schedules::Schedule ScheduleOf(const v1::Parallelism& spec) {
 }
 
 // Chunks for every token need no sizes; where most of them would stay empty, they cost more than they save.
+// Where there is not room for every token, sizes say whether there is enough.
 bool HasExactChunks(const v1::Dispatch& spec, const model::MixtureOfExperts& moe) {
   constexpr double kLeastFill = 0.6;
   switch (spec.chunks()) {
     case v1::CHUNKS_AUTO:
-      return ExpectedFill(moe) < kLeastFill;
+      return moe.most_rows > 0 || ExpectedFill(moe) < kLeastFill;
     case v1::CHUNKS_FIXED:
       return false;
     case v1::CHUNKS_EXACT:
@@ -403,6 +404,7 @@ JobPlan MakeUndigestedPlan(const v1::JobSpec& resolved) {
   plan.model.moe.data_ranks = plan.topology.counting_ranks();
   if (plan.model.moe.ranks > 1) {
     const v1::Dispatch& dispatch = resolved.parallelism().dispatch();
+    plan.model.moe.most_rows = dispatch.most_rows();
     plan.model.moe.exact_chunks = HasExactChunks(dispatch, plan.model.moe);
     if (dispatch.has_rows_at_a_time()) {
       plan.model.moe.rows_at_a_time = dispatch.rows_at_a_time();

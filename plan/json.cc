@@ -26,6 +26,7 @@ json ModelJson(const JobPlan& plan) {
                {"first_k_dense_replace", model.moe.first_k_dense_replace},
                {"capacity_factor", model.moe.capacity.factor},
                {"pad_to_capacity", model.moe.capacity.pads},
+               {"most_rows", model.moe.most_rows},
                {"shared_intermediate_size", model.moe.shared_intermediate_size}};
   }
   return {{"parameters", model::NumParameters(model)},

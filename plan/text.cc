@@ -34,6 +34,14 @@ std::string CapacityText(const JobPlan& plan) {
       capacity.pads ? absl::StrCat("; padded to ", GroupedText(shapes.rows), " rows a rank") : std::string());
 }
 
+// "1.5 times the expected: 4,096 of at most 16,384 that a rank may be sent of a microbatch".
+std::string RoomText(const JobPlan& plan) {
+  const model::DecoderShapes shapes(plan.model, plan.batch, plan.precision.common.compute, plan.device);
+  return absl::StrCat(plan.model.moe.most_rows, " times the expected: ", GroupedText(shapes.seen),
+                      " of at most ", GroupedText(shapes.all_rows()),
+                      " that a rank may be sent of a microbatch");
+}
+
 // The kinds of layers of a pattern, each with its nodes and the layers that are such.
 void AppendPattern(const JobPlan& plan, std::string& text) {
   const std::vector<std::vector<model::LayerSymbol>>& pattern = plan.model.pattern;
@@ -94,6 +102,9 @@ void AppendModel(const JobPlan& plan, std::string& text) {
                            router.deals ? "; dealt evenly, for measurements of speed" : ""));
     if (model.moe.capacity.factor > 0) {
       AppendRow(text, "capacity", CapacityText(plan));
+    }
+    if (model.moe.most_rows > 0) {
+      AppendRow(text, "room for rows", RoomText(plan));
     }
     if (model.moe.shared_intermediate_size > 0) {
       AppendRow(text, "shared experts", absl::StrCat("of ", model.moe.shared_intermediate_size, " together"));

@@ -11,6 +11,7 @@
 #include "data/token_source.h"
 #include "device/device.h"
 #include "link/exit_code.h"
+#include "model/rows_beyond_room.h"
 #include "proto/reasons.h"
 
 namespace tandem::trainer {
@@ -71,6 +72,8 @@ Failure Describe(const std::exception_ptr& error) {
     Failure failure = Make(v1::FAILURE_CLASS_NUMERIC, e.reason, e.what(), link::ExitCode::kNumeric);
     failure.cause.set_step(e.step);
     return failure;
+  } catch (const model::RowsBeyondRoom& e) {
+    return Make(v1::FAILURE_CLASS_USER, proto::reason::kInvalidJob, e.what(), link::ExitCode::kUserError);
   } catch (const data::DataError& e) {
     return Make(v1::FAILURE_CLASS_USER, proto::reason::kInvalidData, e.what(), link::ExitCode::kUserError);
   } catch (const comm::AddressError& e) {

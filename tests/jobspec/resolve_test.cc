@@ -82,6 +82,8 @@ TEST(ResolveTest, RanksThatShareExpertsExchangeTheirTokensInAWayOfTheirOwn) {
   const v1::Dispatch dispatch = Resolved("parallelism: {ranks: 2, expert: 2}").parallelism().dispatch();
   EXPECT_EQ(dispatch.chunks(), v1::CHUNKS_AUTO);
   EXPECT_EQ(dispatch.rows_at_a_time(), 1.5);
+  EXPECT_TRUE(dispatch.has_most_rows());
+  EXPECT_EQ(dispatch.most_rows(), 0);
   EXPECT_TRUE(dispatch.has_separate_weight_gradients());
   EXPECT_FALSE(dispatch.separate_weight_gradients());
 }

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cstdint>
+#include <exception>
 #include <fstream>
 #include <memory>
 #include <numeric>
@@ -17,6 +19,7 @@
 #include "tests/parity/job.h"
 #include "tests/parity/run.h"
 #include "trainer/bound_program.h"
+#include "trainer/failure.h"
 
 namespace tandem::parity {
 namespace {
@@ -116,6 +119,30 @@ TEST(ExpertParallelJobTest, ExactChunksHaveTheBitsOfFixedOnesAndOnlyTheRowsThere
   EXPECT_GT(rows(exact, "AllToAllRows"), 0);
   EXPECT_LT(rows(exact, "AllToAllRows"), rows(fixed, "AllToAll"));
   EXPECT_EQ(rows(exact, "AllToAll"), 0);
+}
+
+TEST(ExpertParallelJobTest, RoomThatSufficesChangesNoBitAndTakesLessMemory) {
+  JobOptions options = OnFourRanks();
+  options.expert_parallel = 4;
+  options.num_experts = 16;
+  options.validate_every_steps = 2;
+  for (const bool pads : {false, true}) {
+    SCOPED_TRACE(pads ? "padded" : "as many rows as there are");
+    options.capacity_factor = pads ? 1.5 : 0;
+    options.pad_to_capacity = pads;
+    options.most_rows = 0;
+    options.chunks = "exact";
+    const plan::JobPlan whole = MakeJob(options);
+    options.chunks = "";  // exact follows
+    options.most_rows = 2;
+    const plan::JobPlan bounded = MakeJob(options);
+    EXPECT_TRUE(bounded.model.moe.exact_chunks);
+    EXPECT_LT(bounded.stage.arena_bytes, whole.stage.arena_bytes);
+    EXPECT_EQ(FirstDifference(RunJob(whole), RunJob(bounded, {.fill_with_nan = true})), "");
+    if (!pads) {
+      ExpectSameBitsOfSchedules(options);
+    }
+  }
 }
 
 // On a GPU the thread that issues the exchanges must know their sizes, and of those alone.
@@ -299,6 +326,38 @@ TEST_F(SkewTest, NineTenthsOfTheTokensGoToOneExpertAtFirstTheJobGoesOnAndReports
       EXPECT_EQ(step.scalars().at("moe_further_passes"), 0);
     }
   }
+}
+
+// Every token is the same: two of four ranks are sent all 16 tokens of each rank, twice what is expected.
+TEST_F(SkewTest, AStepThatSendsARankMoreRowsThanItHasRoomForEndsTheJobByName) {
+  JobOptions options = Options(/*expert_parallel=*/4, /*experts=*/4);
+  options.text = folder_.path() + "/one";
+  options.most_rows = 1.5;
+  const plan::JobPlan plan = MakeJob(options);
+  std::exception_ptr found;
+  // All ranks throw it, unless a rank that did so before has ended its exchange; so the first error may be of
+  // either kind.
+  for (int i = 0; i < 20 && found == nullptr; ++i) {
+    try {
+      RunJob(plan);
+      FAIL() << "the job went on";
+    } catch (const trainer::InstructionError& error) {
+      if (trainer::Describe(std::current_exception()).cause.class_() == v1::FAILURE_CLASS_USER) {
+        found = std::current_exception();
+      }
+    }
+  }
+  ASSERT_NE(found, nullptr);
+  const v1::Cause cause = trainer::Describe(found).cause;
+  EXPECT_EQ(cause.reason(), "InvalidJob");
+  EXPECT_EQ(cause.step(), 1);
+  EXPECT_THAT(cause.instruction(), testing::HasSubstr("layers.0.dispatch"));
+  EXPECT_THAT(cause.message(), testing::MatchesRegex(
+                                   "rank [0-3] of the 4 that share experts is sent 64 rows, and has room for "
+                                   "48 .parallelism.dispatch.most_rows: 1.5.; the step is not applied; "
+                                   "give 2 or more, or omit the key.*"));
+  options.most_rows = 2;
+  EXPECT_EQ(RunJob(MakeJob(options)).steps.size(), 4u);
 }
 
 // Every token is the same: two of four ranks have its experts, and the others' compute nothing.

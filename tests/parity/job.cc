@@ -238,6 +238,7 @@ plan::JobPlan MakeJob(const JobOptions& options) {
     if (options.rows_at_a_time > 0) {
       dispatch.set_rows_at_a_time(options.rows_at_a_time);
     }
+    dispatch.set_most_rows(options.most_rows);
     dispatch.set_separate_weight_gradients(options.separate_weight_gradients);
   }
   if (options.replicas > 1) {

@@ -19,6 +19,7 @@ struct JobOptions {
   int expert_parallel = 1;
   std::string chunks;                      // "fixed", "exact"; empty: what is expected of the router decides
   double rows_at_a_time = 0;               // as in the spec; 0: the default
+  double most_rows = 0;                    // as in the spec
   bool separate_weight_gradients = false;  // of a sequential schedule
   int microbatches_per_rank = 1;
   int64_t steps = 3;

@@ -64,6 +64,18 @@ TEST(PlanTextTest, SaysThatTokensAreDealt) {
               ContainsRegex("experts .* a token; .* active; dealt evenly, for measurements of speed\n"));
 }
 
+TEST(PlanTextTest, SaysHowManyRowsARankHasRoomForIfThatIsNotAll) {
+  v1::JobSpec spec = SparseJob("sequential", "exact");
+  EXPECT_THAT(PlanToText(MakeJobPlan(spec), {}), Not(HasSubstr("room for rows")));
+  const int64_t arena = MakeJobPlan(spec).stage.arena_bytes;
+  spec.mutable_parallelism()->mutable_dispatch()->set_most_rows(1.25);
+  const JobPlan plan = MakeJobPlan(spec);
+  EXPECT_THAT(PlanToText(plan, {}),
+              ContainsRegex("room for rows +1\\.25 times the expected: [0-9,]+ of at most [0-9,]+ that"));
+  EXPECT_EQ(PlanToJson(plan)["model"]["moe"]["most_rows"], 1.25);
+  EXPECT_LT(plan.stage.arena_bytes, arena);
+}
+
 TEST(PlanTextTest, SaysWhatAJobThatSavesCopiesToTheHost) {
   v1::JobSpec spec = TestJob();
   EXPECT_THAT(PlanToText(MakeJobPlan(spec), {}), Not(HasSubstr("host, copies to save")));

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <stdexcept>
+
+#include "absl/types/span.h"
+#include "model/config.h"
+
+namespace tandem::model {
+
+// A router sends a rank more rows than parallelism.dispatch.most_rows gives it room for; what() says which
+// rank, how many, and the smallest multiple that would do. All ranks that share the experts throw the same.
+class RowsBeyondRoom : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+// Throws RowsBeyondRoom if some rank receives more than `room` rows of a microbatch of `tokens` tokens a
+// rank. counts: [moe.ranks, moe.ranks], the rows from each rank (row) to each rank (column).
+void CheckRoom(const MixtureOfExperts& moe, int64_t tokens, int64_t room, absl::Span<const int64_t> counts);
+
+}  // namespace tandem::model
