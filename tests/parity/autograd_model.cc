@@ -20,31 +20,22 @@ std::vector<double> ToVector(const Tensor& tensor) {
 
 class AutogradModel::Impl {
  public:
-  Impl(const plan::JobPlan& plan, const std::map<std::string, std::vector<double>>& weights, int experts)
+  Impl(const plan::JobPlan& plan, const std::map<std::string, std::vector<double>>& weights)
       : model_(plan.model), batch_(plan.batch), clip_(plan.train.optimizer.clip_grad_norm) {
     std::vector<Tensor> decaying;
     std::vector<Tensor> constant;
-    std::vector<std::map<std::string, Tensor>> of_expert(experts);
-    const auto add = [&](const fsdp::Parameter& item, const std::string& name) {
-      const Tensor weight =
-          torch::from_blob(const_cast<double*>(weights.at(name).data()), item.shape, torch::kDouble)
-              .clone()
-              .requires_grad_(true);
-      parameters_[name] = weight;
-      (item.decays ? decaying : constant).push_back(weight);
-      return weight;
-    };
-    for (size_t unit = 0; unit < plan.layouts.size(); ++unit) {
-      for (const fsdp::Parameter& item : plan.layouts[unit][0].parameters) {
-        Tensor weight = IsOfOneExpert(plan, unit) ? Tensor() : add(item, item.name);
-        for (int e = 0; e < experts; ++e) {
-          of_expert[e][item.name] = IsOfOneExpert(plan, unit) ? add(item, OfExpert(item.name, e)) : weight;
-        }
+    for (const fsdp::ClassLayouts& layouts : plan.layouts) {
+      for (const fsdp::Parameter& item : layouts[0].parameters) {
+        const Tensor weight =
+            torch::from_blob(const_cast<double*>(weights.at(item.name).data()), item.shape, torch::kDouble)
+                .clone()
+                .requires_grad_(true);
+        parameters_[item.name] = weight;
+        (item.decays ? decaying : constant).push_back(weight);
       }
     }
-    for (const std::map<std::string, Tensor>& parameters : of_expert) {
-      decoders_.emplace_back(plan.model, parameters, plan.batch.packs_documents, plan.batch.has_targets);
-    }
+    decoder_ = std::make_unique<model::test::AutogradDecoder>(
+        plan.model, parameters_, plan.batch.packs_documents, plan.batch.has_targets);
     const auto& o = plan.train.optimizer;
     const auto group = [&](const std::vector<Tensor>& parameters, double weight_decay) {
       auto options = std::make_unique<torch::optim::AdamWOptions>(o.schedule.peak);
@@ -72,7 +63,7 @@ class AutogradModel::Impl {
       if (i % model_.moe.data_ranks == 0 && model_.moe.balance_scope == model::BalanceScope::kGlobal) {
         CountRound(microbatches, i);
       }
-      const model::test::AutogradDecoder& decoder = decoders_[i % decoders_.size()];
+      const model::test::AutogradDecoder& decoder = *decoder_;
       const Tensor ids = Ids(microbatches[i]);
       mean = mean + decoder.Loss(ids) / divisor;
       own = own + decoder.RouterLosses() / divisor;
@@ -118,7 +109,7 @@ class AutogradModel::Impl {
   // begins with `first`.
   void CountRound(const std::vector<std::vector<int64_t>>& microbatches, size_t first) {
     const torch::NoGradGuard no_gradients;
-    model::test::AutogradDecoder& decoder = decoders_.front();
+    model::test::AutogradDecoder& decoder = *decoder_;
     if (first == 0) {
       seen_.clear();
     }
@@ -142,9 +133,7 @@ class AutogradModel::Impl {
     for (const auto& [layer, counted] : tokens) {
       Tensor& bias = biases_.try_emplace(layer, torch::zeros_like(counted)).first->second;
       bias = bias + model_.moe.router_bias_update_rate * torch::sign(counted.mean() - counted);
-      for (model::test::AutogradDecoder& decoder : decoders_) {
-        decoder.SetBias(layer, bias);
-      }
+      decoder_->SetBias(layer, bias);
     }
   }
 
@@ -154,17 +143,13 @@ class AutogradModel::Impl {
   std::map<int, Tensor> biases_;  // by layer
   std::map<int, Tensor> seen_;    // tokens of each expert in the step's microbatches so far, by layer
   std::map<std::string, Tensor> parameters_;
-  std::vector<model::test::AutogradDecoder> decoders_;  // one for each expert; they share the parameters
+  std::unique_ptr<model::test::AutogradDecoder> decoder_;  // of these parameters
   std::unique_ptr<torch::optim::AdamW> optimizer_;
 };
 
-std::string OfExpert(const std::string& parameter, int expert) {
-  return parameter + " of expert " + std::to_string(expert);
-}
-
 AutogradModel::AutogradModel(const plan::JobPlan& plan,
-                             const std::map<std::string, std::vector<double>>& weights, int experts)
-    : impl_(std::make_unique<Impl>(plan, weights, experts)) {}
+                             const std::map<std::string, std::vector<double>>& weights)
+    : impl_(std::make_unique<Impl>(plan, weights)) {}
 
 AutogradModel::~AutogradModel() = default;
 

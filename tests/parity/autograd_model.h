@@ -11,18 +11,12 @@
 
 namespace tandem::parity {
 
-// The name of an expert's parameter.
-std::string OfExpert(const std::string& parameter, int expert);
-
 // The same model written once more, in the plainest way, on LibTorch's autograd, its AdamW and its clipping:
 // what Tandem's hand-written passes are measured against. fp64, one process, no sharding.
 class AutogradModel {
  public:
-  // Weights by Hugging Face name, row-major doubles. A layer that the plan places in the expert group is
-  // `experts` layers: microbatch i goes through number i % experts, whose parameters are named "NAME of
-  // expert NUMBER".
-  AutogradModel(const plan::JobPlan& plan, const std::map<std::string, std::vector<double>>& weights,
-                int experts = 1);
+  // weights: by Hugging Face name, row-major doubles.
+  AutogradModel(const plan::JobPlan& plan, const std::map<std::string, std::vector<double>>& weights);
   ~AutogradModel();
 
   struct Step {

@@ -25,43 +25,25 @@ namespace {
 
 using Tensors = std::map<std::string, std::vector<double>>;
 
-// Of a unit's parameter, one for each expert that has it.
-std::vector<std::string> NamesOf(const plan::JobPlan& plan, size_t unit, const std::string& parameter,
-                                 int experts) {
-  if (!IsOfOneExpert(plan, unit)) {
-    return {parameter};
-  }
-  std::vector<std::string> names;
-  for (int expert = 0; expert < experts; ++expert) {
-    names.push_back(OfExpert(parameter, expert));
-  }
-  return names;
-}
-
 // The parameters of the arrays "<unit><suffix>", by Hugging Face name.
-Tensors ByName(const plan::JobPlan& plan, const JobRun& run, const std::string& suffix, int experts) {
+Tensors ByName(const plan::JobPlan& plan, const JobRun& run, const std::string& suffix) {
   Tensors tensors;
   for (size_t unit = 0; unit < plan.units.size(); ++unit) {
     for (const fsdp::Parameter& item : plan.layouts[unit][0].parameters) {
-      const std::vector<std::string> names = NamesOf(plan, unit, item.name, experts);
-      for (size_t i = 0; i < names.size(); ++i) {
-        const std::string array = plan.units[unit].name + (names.size() > 1 ? ExpertSuffix(i) : "") + suffix;
-        std::vector<double>& tensor = tensors[names[i]];
-        tensor.resize(item.range.size());
-        std::memcpy(tensor.data(), run.arrays.at(array).data() + item.range.begin * sizeof(double),
-                    tensor.size() * sizeof(double));
-      }
+      std::vector<double>& tensor = tensors[item.name];
+      tensor.resize(item.range.size());
+      std::memcpy(tensor.data(),
+                  run.arrays.at(plan.units[unit].name + suffix).data() + item.range.begin * sizeof(double),
+                  tensor.size() * sizeof(double));
     }
   }
   return tensors;
 }
 
-double Norm(const Tensors& tensors, const std::vector<std::string>& names) {
+double Norm(const std::vector<double>& tensor) {
   double squares = 0;
-  for (const std::string& name : names) {
-    for (const double element : tensors.at(name)) {
-      squares += element * element;
-    }
+  for (const double element : tensor) {
+    squares += element * element;
   }
   return std::sqrt(squares);
 }
@@ -98,10 +80,10 @@ void CompareWithAutograd(JobOptions options) {
   plan.train.optimizer.schedule.decay = plan::Decay::kConstant;
   const int rounds = plan.train.microbatches_per_rank * plan.topology.world;
   const auto by_name = [&](const JobRun& run, const std::string& suffix) {
-    return ByName(plan, run, suffix, options.experts);
+    return ByName(plan, run, suffix);
   };
 
-  AutogradModel reference(plan, by_name(RunFirst(plan, 0), "/weights"), options.experts);
+  AutogradModel reference(plan, by_name(RunFirst(plan, 0), "/weights"));
   data::TextOptions text{.train = {{"data.train", plan.train.data.train[0].path}},
                          .validation_fraction = plan.train.data.validation_fraction,
                          .sequence_length = plan.batch.sequence_length};
@@ -133,24 +115,21 @@ void CompareWithAutograd(JobOptions options) {
     size_t item = 0;
     for (size_t unit = 0; unit < plan.layouts.size(); ++unit) {
       for (const fsdp::Parameter& named : plan.layouts[unit][0].parameters) {
-        const std::vector<std::string> names = NamesOf(plan, unit, named.name, options.experts);
-        const double gradient = Norm(expected.gradients, names);
+        const double gradient = Norm(expected.gradients.at(named.name));
         EXPECT_NEAR(step.norms().gradient(item), gradient, 1e-11 * gradient)
             << "gradient norm of " << named.name;
-        const double weight = Norm(expected_weights, names);
+        const double weight = Norm(expected_weights.at(named.name));
         EXPECT_NEAR(step.norms().weight(item), weight, 1e-11 * weight) << "weight norm of " << named.name;
-        if (names.size() == 1) {
-          EXPECT_NEAR(step.norms().rms(item), weight / std::sqrt(named.range.size()), 1e-11 * weight);
-          const auto largest = [&](const Tensors& tensors) {
-            double most = 0;
-            for (const double element : tensors.at(names[0])) {
-              most = std::max(most, std::abs(element));
-            }
-            return most;
-          };
-          EXPECT_NEAR(step.norms().max_abs(item), largest(expected_weights), 1e-11 * weight);
-          EXPECT_NEAR(step.norms().gradient_max_abs(item), largest(expected.gradients), 1e-11 * gradient);
-        }
+        EXPECT_NEAR(step.norms().rms(item), weight / std::sqrt(named.range.size()), 1e-11 * weight);
+        const auto largest = [&](const Tensors& tensors) {
+          double most = 0;
+          for (const double element : tensors.at(named.name)) {
+            most = std::max(most, std::abs(element));
+          }
+          return most;
+        };
+        EXPECT_NEAR(step.norms().max_abs(item), largest(expected_weights), 1e-11 * weight);
+        EXPECT_NEAR(step.norms().gradient_max_abs(item), largest(expected.gradients), 1e-11 * gradient);
         ++item;
       }
     }
@@ -239,7 +218,7 @@ TEST(AutogradTest, OtherDenseFamiliesMatch) {
 TEST(AutogradTest, BiasesBeginAsZerosWithoutASign) {
   plan::JobPlan plan = MakeJob({.model_type = "qwen2", .fp64 = true});
   int biases = 0;
-  for (const auto& [name, values] : ByName(plan, RunFirst(plan, 0), "/weights", 1)) {
+  for (const auto& [name, values] : ByName(plan, RunFirst(plan, 0), "/weights")) {
     if (name.ends_with(".bias")) {
       ++biases;
       EXPECT_TRUE(std::all_of(values.begin(), values.end(), [](double value) {
@@ -303,24 +282,6 @@ TEST(AutogradTest, OddSizesMatch) {
                        .micro_batch_size = 1,
                        .prefetch = 2});
 }
-
-// Experts are divided by all microbatches, not by those that they saw, and are in one norm with the rest,
-// once.
-class ExpertGroupAutogradTest : public testing::TestWithParam<std::string> {};
-
-TEST_P(ExpertGroupAutogradTest, UnitsInTheExpertGroupMatch) {
-  CompareWithAutograd({.strategy = GetParam(),
-                       .ranks = GetParam()[0] == 'h' ? 8 : 4,
-                       .replicas = ReplicasOf(GetParam()),
-                       .experts = 2,
-                       .microbatches_per_rank = 2,
-                       .steps = 3,
-                       .clip = 0.05});
-}
-
-INSTANTIATE_TEST_SUITE_P(All, ExpertGroupAutogradTest,
-                         testing::Values("replicate", "zero1", "zero2", "zero3", "hsdp", "hfsdp"),
-                         [](const auto& info) { return info.param; });
 
 TEST(AutogradTest, ClippedGradientsMatch) {
   CompareWithAutograd({.ranks = 2, .microbatches_per_rank = 1, .steps = 3, .clip = 0.05});

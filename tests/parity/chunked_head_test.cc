@@ -77,23 +77,6 @@ TEST(ChunkedHeadTest, InReducedPrecisionLogitsInChunksAreAsExactAsThoseThatAreWh
   }
 }
 
-TEST(ChunkedHeadTest, OneTwoThreeAndFourRanksGiveTheSameBits) {
-  for (const char* precision : {"", "compute: COMPUTE_TYPE_BF16"}) {
-    for (const bool tied : {false, true}) {
-      const JobOptions options{.steps = 3,
-                               .tied = tied,
-                               .most_logit_bytes = kFewLogits,
-                               .precision = precision,
-                               .validate_every_steps = 2};
-      const JobRun one = RunOn(1, options);
-      for (const int ranks : {2, 3, 4}) {
-        SCOPED_TRACE(testing::Message() << ranks << " ranks, " << precision << (tied ? ", tied" : ""));
-        ExpectSameBits(one, RunOn(ranks, options));
-      }
-    }
-  }
-}
-
 TEST(ChunkedHeadTest, SchedulesAndRecomputedLayersGiveTheSameBits) {
   for (const char* precision : {"", "compute: COMPUTE_TYPE_BF16"}) {
     JobOptions options{.ranks = 2, .microbatches_per_rank = 3, .steps = 3, .precision = precision};

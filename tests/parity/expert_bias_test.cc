@@ -35,14 +35,6 @@ std::vector<float> BiasesOf(const JobRun& run, const std::string& layer = "layer
   return biases;
 }
 
-TEST(ExpertBiasTest, OneTwoThreeAndFourRanksGiveTheSameBits) {
-  const JobRun one = RunOn(1, Biased(6));
-  for (const int ranks : {2, 3, 4}) {
-    SCOPED_TRACE(ranks);
-    ExpectSameBits(one, RunOn(ranks, Biased(6)));
-  }
-}
-
 // Each step moves each bias by the rate, towards those experts that got less than the mean.
 TEST(ExpertBiasTest, BiasesFollowTheLoadThatReportsShow) {
   JobOptions options = Biased(5);

@@ -215,6 +215,40 @@ TEST(ExpertParallelJobTest, ATokenTravelsOncePerRank) {
   EXPECT_EQ(elements, (std::vector<int64_t>{tokens, slots, slots, tokens, tokens, slots, tokens}));
 }
 
+// On communicators of their own: nothing of an expert goes over a dense group, and nothing else over theirs.
+TEST(ExpertParallelJobTest, ExpertsAreGatheredAndReducedOverTheirOwnGroups) {
+  for (const char* strategy : {"replicate", "zero1", "zero2", "zero3", "hsdp", "hfsdp"}) {
+    SCOPED_TRACE(strategy);
+    JobOptions options = OnFourRanks();
+    options.strategy = strategy;
+    options.replicas = ReplicasOf(strategy);
+    options.ranks *= options.replicas;
+    const plan::JobPlan plan = MakeJob(options);
+    const schedules::MeshAxes& expert = plan.options.expert;
+    const schedules::MeshAxes& dense = plan.options.dense;
+    ASSERT_EQ(expert.inner * expert.outer * options.expert_parallel, dense.inner * dense.outer);
+    const JobRun run = RunJob(plan);
+    const auto of = [&](const std::string& group, bool all_gather) {
+      const auto found = run.collectives.find(group);
+      return found == run.collectives.end()
+                 ? 0
+                 : std::count_if(found->second.begin(), found->second.end(), [&](const Collective& made) {
+                     return (made.operation == "AllGather") == all_gather;
+                   });
+    };
+    // Two layers have a unit of experts each; embedding, head and what else is in the layers are dense.
+    EXPECT_GT(of(expert.inner_group, false), 0);
+    EXPECT_EQ(of(dense.inner_group, false), 2 * of(expert.inner_group, false));
+    EXPECT_EQ(of(expert.outer_group, false) > 0, options.replicas > 1);
+    EXPECT_EQ(of(dense.outer_group, false), 2 * of(expert.outer_group, false));
+    EXPECT_EQ(of(expert.gather_group, false), 0);
+    EXPECT_EQ(of(expert.gather_group, true) > 0, strategy != std::string("replicate"));
+    // In a microbatch embedding and head are used once, layers twice.
+    const bool gathers_per_use = plan.options.strategy.inner.parameters == schedules::Placement::kShard;
+    EXPECT_EQ(of(dense.gather_group, true) * 2, (gathers_per_use ? 3 : 4) * of(expert.gather_group, true));
+  }
+}
+
 // Layer 0 of microbatch 1 forward over layer 1 of microbatch 0 backward, as an executor issued it.
 TEST(ExpertParallelJobTest, ALayerPairIsIssuedInTheOrderOfTheTable) {
   JobOptions options = OnFourRanks();

@@ -35,17 +35,6 @@ void AddUnusedUnit(plan::JobPlan& plan) {
   plan::BuildPrograms(plan);
 }
 
-// Places layer 1 in the expert group: the ranks of an EP group have a layer of their own each, and those of
-// an expert data-parallel group share one. No token is exchanged: a rank's microbatches go through its own.
-// What the layer is made of is dense; what it has of an expert is its groups, its gathers and reductions on
-// them, its divisor and its part in the norm.
-void AddExperts(const JobOptions& options, plan::JobPlan& plan) {
-  plan.grid.expert = options.experts;
-  plan::BuildStage(plan.options.strategy.name, options.prefetch, plan);
-  plan.outline.units.at(2).group = schedules::UnitGroup::kExpert;
-  plan::BuildPrograms(plan);
-}
-
 // Groups of experts, shared experts, narrow queries, and values that are shorter than keys.
 void SetDeepseek(const JobOptions& options, v1::Model& model) {
   v1::MixtureOfExperts& moe = *model.mutable_moe();
@@ -277,9 +266,6 @@ plan::JobPlan MakeJob(const JobOptions& options) {
     plan.model.most_logit_bytes = options.most_logit_bytes;
     plan::BuildOutline(plan);
     plan::BuildPrograms(plan);
-  }
-  if (options.experts > 1) {
-    AddExperts(options, plan);
   }
   if (options.unused_unit) {
     AddUnusedUnit(plan);

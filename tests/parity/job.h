@@ -15,7 +15,6 @@ struct JobOptions {
   std::string strategy = "zero3";
   int ranks = 1;
   int replicas = 1;
-  int experts = 1;  // more: layer 1 is in the expert group, as many layers as that (see AddExperts)
   int expert_parallel = 1;
   std::string chunks;                      // "fixed", "exact"; empty: what is expected of the router decides
   double rows_at_a_time = 0;               // as in the spec; 0: the default

@@ -24,15 +24,6 @@ TEST(SameNumbersTest, OneTwoThreeAndFourRanksGiveTheSameBits) {
   }
 }
 
-TEST(SameNumbersTest, TiedEmbeddingsGiveTheSameBitsOnAnyRanks) {
-  const JobOptions options{.steps = 5, .tied = true};
-  const JobRun one = RunOn(1, options);
-  for (const int ranks : {2, 4}) {
-    SCOPED_TRACE(ranks);
-    ExpectSameBits(one, RunOn(ranks, options));
-  }
-}
-
 // Windows go over the files' ends; one file is shorter than a sequence, one empty, and whole files are held
 // out.
 TEST(SameNumbersTest, SeveralFilesGiveTheSameBitsOnAnyRanks) {
@@ -51,20 +42,6 @@ TEST(SameNumbersTest, SeveralFilesGiveTheSameBitsOnAnyRanks) {
     SCOPED_TRACE(ranks);
     ExpectSameBits(one, RunOn(ranks, options));
   }
-}
-
-TEST(SameNumbersTest, PackedDocumentsGiveTheSameBitsOnAnyRanksAndAreNotAStream) {
-  JobOptions options{.steps = 5, .validate_every_steps = 5, .end_of_document = ' '};
-  const JobRun one = RunOn(1, options);
-  for (const int ranks : {2, 4}) {
-    SCOPED_TRACE(ranks);
-    ExpectSameBits(one, RunOn(ranks, options));
-  }
-  options.end_of_document = -1;
-  const JobRun stream = RunOn(1, options);
-  EXPECT_NE(one.steps.front().loss(), stream.steps.front().loss());
-  EXPECT_NE(one.steps.back().scalars().at("validation_loss"),
-            stream.steps.back().scalars().at("validation_loss"));
 }
 
 // More ranks than the embedding has rows for: some shards hold padding only.

@@ -202,22 +202,7 @@ bool Counts(const schedules::Outline& outline, int state) {
                      [&](const schedules::NodeState& other) { return other.counter == state; });
 }
 
-// A rank's place in its EP group.
-size_t ExpertOf(const std::vector<comm::Membership>& memberships) {
-  const auto ep = std::find_if(memberships.begin(), memberships.end(),
-                               [](const comm::Membership& membership) { return membership.group == "ep"; });
-  return static_cast<size_t>(ep->rank);
-}
-
 }  // namespace
-
-bool IsOfOneExpert(const plan::JobPlan& plan, size_t unit) {
-  return plan.model.moe.ranks == 1 && plan.outline.units[unit].group == schedules::UnitGroup::kExpert &&
-         std::any_of(plan.groups.begin(), plan.groups.end(),
-                     [](const parallel::Group& group) { return group.name == "ep"; });
-}
-
-std::string ExpertSuffix(size_t expert) { return absl::StrCat("/expert ", expert); }
 
 std::optional<double> ValidationLossOf(const v1::StepReport& step) {
   const auto found = step.scalars().find("validation_loss");
@@ -318,9 +303,7 @@ JobRun RunStages(absl::Span<const plan::JobPlan> stages, const RunOptions& optio
       for (size_t c = 0; c < states.size(); ++c) {
         const fsdp::ClassShard& of_class = unit.classes()[c];
         const fsdp::Layout& layout = whole[u].at(c);
-        const std::string name =
-            absl::StrCat(unit.name(), c > 0 ? absl::StrCat("/class ", c) : "",
-                         IsOfOneExpert(plan, u) ? ExpertSuffix(ExpertOf(memberships)) : "");
+        const std::string name = absl::StrCat(unit.name(), c > 0 ? absl::StrCat("/class ", c) : "");
         const at::ScalarType main = model::ScalarTypeOf(plan.precision.common.main);
         const auto put = [&](const char* what, device::Memory memory, at::ScalarType type) {
           if (memory.begin == nullptr) {

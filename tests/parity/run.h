@@ -43,9 +43,7 @@ struct JobRun {
   std::optional<v1::StepReport> start;  // step 0: the validation before the first update
   std::vector<v1::StepReport> steps;
   // "<unit>/weights", "<unit>/published", "<unit>/exp_avg", "<unit>/exp_avg_sq": the bytes of the whole
-  // arrays, with all experts, in the main type; of further classes of types "<unit>/class 1/weights". Where
-  // ranks have units of their own of one name, they are
-  // "<unit>/expert 0/weights".
+  // arrays, with all experts, in the main type; of further classes of types "<unit>/class 1/weights".
   std::map<std::string, std::string> arrays;
   std::map<std::string, std::vector<bool>> known;  // their elements that some rank holds
   std::set<std::string> unequal_replicas;          // arrays that two ranks hold differently
@@ -65,12 +63,6 @@ struct JobRun {
   std::string resumed_from;
   bool stopped = false;  // on request
 };
-
-// In the names of arrays of units in the expert group.
-std::string ExpertSuffix(size_t expert);
-
-// Whether each rank of an EP group has parameters of its own under the unit's names.
-bool IsOfOneExpert(const plan::JobPlan& plan, size_t unit);
 
 // None where no validation followed the step.
 std::optional<double> ValidationLossOf(const v1::StepReport& step);

@@ -133,21 +133,6 @@ TEST_P(StrategyTest, EveryUnitIsGatheredAndReducedAsOftenAsThePlacementSays) {
   }
 }
 
-TEST_P(StrategyTest, KeptUnitsAreGatheredLessOftenAndChangeNoBit) {
-  JobOptions options = Job(GetParam());
-  if (!GivesUp(GetParam())) {
-    return;
-  }
-  const JobRun given_up = RunJob(MakeJob(options));
-  options.keep_gathered = "all";
-  const JobRun kept = RunJob(MakeJob(options), {.fill_with_nan = true});
-  ExpectSameBits(given_up, kept);
-  const plan::JobPlan plan = MakeJob(options);
-  const size_t layers = plan.units.size() - 2;
-  EXPECT_EQ(given_up.collectives.at("dp_cp_ag").size() - kept.collectives.at("dp_cp_ag").size(),
-            layers * kRounds * kSteps);
-}
-
 TEST_P(StrategyTest, EveryOrderThatTheProgramAllowsGivesTheSameBits) {
   JobOptions options = Job(GetParam());
   options.steps = 2;
