@@ -36,39 +36,11 @@ def reasons(cluster, name):
     return [event.get("reason") for event in cluster.events(name)]
 
 
-def test_the_directory_of_a_live_job_is_refused_to_a_job_of_another_controller(start, tmp_path):
-    directory = tmp_path / "run"
-    first, second = start(folder="a"), start(folder="b")
-    first.submit(directory_job("first", directory))
-    wait_for("a checkpoint", lambda: saved_steps(directory))
-    second.submit(directory_job("second", directory, resume="newest"))
-    cause = second.wait_state("second", "FAILED")["cause"]
-    assert cause["reason"] == "CheckpointDirectoryInUse"
-    for text in (str(directory), "(first)", "which is alive", "(second)", "checkpoint.directory of its own"):
-        assert text in cause["message"]
-    before = first.step("first")
-    wait_for("the first goes on", lambda: first.step("first") > before + 20)
-    assert first.state("first") == "RUNNING"
-
-    first.cli("cancel", "first")
-    first.wait_state("first", "CANCELLED")
-    assert not (directory / ".owner").exists(), "the next job need not wait"
-    newest = saved_steps(directory)[-1]
-    second.submit(directory_job("third", directory, resume="newest"))
-    wait_for("the third goes on from there", lambda: second.step("third") > newest + 10)
-    assert second.reports("third")[0]["step"] == newest + 1
-
-
-@pytest.mark.parametrize("dead_owner", [False, True])
-def test_of_two_identical_runs_at_the_same_instant_one_trains_and_the_other_says_why_it_does_not(
-        bin_dir, tmp_path, dead_owner):
+def test_of_two_identical_runs_at_the_same_instant_one_trains_and_the_other_says_why_it_does_not(bin_dir, tmp_path):
     directory = tmp_path / "run"
     steps = 400
     path = tmp_path / "job.json"
-    path.write_text(json.dumps(directory_job("twin", directory, steps=steps, resume="newest" if dead_owner else None)))
-    if dead_owner:
-        directory.mkdir()
-        (directory / ".owner").write_text('{"job": "dead", "name": "x", "attempt": 1, "host": "gone"}')
+    path.write_text(json.dumps(directory_job("twin", directory, steps=steps)))
     runs = []
     try:
         for index in range(2):
@@ -89,38 +61,8 @@ def test_of_two_identical_runs_at_the_same_instant_one_trains_and_the_other_says
     assert not (directory / ".owner").exists()
 
 
-def damage(checkpoint):
-    with open(checkpoint / "rank-00001.safetensors", "r+b") as file:
-        file.seek(-1, os.SEEK_END)
-        byte = file.read(1)
-        file.seek(-1, os.SEEK_END)
-        file.write(bytes([byte[0] ^ 1]))
-
-
-def test_a_resume_where_no_checkpoint_verifies_ends_with_the_way_out_and_changes_nothing(start, tmp_path):
-    directory = tmp_path / "run"
-    cluster = start()
-    cluster.submit(directory_job("whole", directory, steps=30))
-    cluster.wait_state("whole", "SUCCEEDED")
-    for step in (20, 30):
-        damage(directory / f"step-{step}")
-    before = (directory / "metrics.jsonl").read_text()
-    cluster.submit(directory_job("again", directory, steps=40, resume="newest"))
-    cause = cluster.wait_state("again", "FAILED")["cause"]
-    assert cause["reason"] == "NoValidCheckpoint"
-    assert cause["class"] == "USER"
-    for text in ("holds 2 checkpoints, and none verifies", "step-30", "rank-00001.safetensors", "resume: none"):
-        assert text in cause["message"]
-    assert "resume: none" in cluster.cli("describe", "again").stdout
-    assert (directory / "metrics.jsonl").read_text() == before
-    cluster.submit(directory_job("anew", directory, steps=40, resume="none"))
-    cluster.wait_state("anew", "SUCCEEDED")
-    assert [line["step"] for line in lines(directory)] == list(range(1, 41))
-
-
-@pytest.mark.parametrize("name", ["manifest.json", "rank-00001.safetensors"])
-def test_a_fifo_in_the_newest_checkpoint_is_passed_over_and_everybody_is_shown_that(start, tmp_path, name):
-    directory = tmp_path / "run"
+def test_a_fifo_in_the_newest_checkpoint_is_passed_over_and_everybody_is_shown_that(start, tmp_path):
+    directory, name = tmp_path / "run", "rank-00001.safetensors"
     cluster = start()
     cluster.submit(directory_job("whole", directory, steps=30))
     cluster.wait_state("whole", "SUCCEEDED")
@@ -159,10 +101,7 @@ def test_a_resume_with_another_seed_or_other_text_says_so_and_one_with_the_same_
     (data,) = resumed("other-text", 40, seed=8)
     assert "the text is not what it was up to step 30" in data
     assert "ResumedWithOtherData" in reasons(cluster, "other-text")
-    (rate,) = resumed("other-rate", 50, seed=8, optimizer={"name": "adamw", "learning_rate": 2e-3})
-    assert "training.optimizer.learning_rate is 0.002, and was 0.001" in rate, rate
-    assert "ResumedWithOtherTraining" in reasons(cluster, "other-rate")
-    assert reasons(cluster, "other-rate").count("DataRead") == 1 and cluster.job("other-rate")["data"]
+    assert reasons(cluster, "other-text").count("DataRead") == 1 and cluster.job("other-text")["data"]
 
 
 def test_a_fifo_in_place_of_metrics_or_text_ends_the_job_with_its_name(start, tmp_path):
@@ -348,17 +287,6 @@ def test_a_checkpoint_on_request_is_saved_while_the_job_goes_on_and_one_more_end
     cluster.wait_state("again", "SUCCEEDED")
     wait_for("every step is reported", lambda: cluster.step("again") >= last + 2)
     assert [report["step"] for report in cluster.reports("again")] == [last + 1, last + 2]
-
-
-def test_a_checkpoint_is_not_promised_where_there_is_nowhere_to_save(start):
-    cluster = start()
-    cluster.submit(tiny_job("nowhere", steps=ENDLESS))
-    wait_for("steps", lambda: cluster.step("nowhere") > 1)
-    for words in (("checkpoint", "now", "nowhere"), ("cancel", "nowhere", "--checkpoint")):
-        refused = cluster.cli(*words, check=False)
-        assert refused.returncode == 1 and "checkpoint.directory" in refused.stderr
-    assert cluster.state("nowhere") == "RUNNING"
-    cluster.cli("cancel", "nowhere")
 
 
 def test_saved_steps_are_listed_checked_compared_and_deleted(start, tmp_path):

@@ -1,18 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Programs that are not ours: a Python gRPC client that knows only reflection, and Prometheus."""
+"""Programs that are not ours: a Python gRPC client that knows only reflection."""
 import json
 import pathlib
 import random
-import shutil
 import socket
-import subprocess
-import time
-import urllib.parse
-import urllib.request
 
 import grpc
 
-from cluster import free_port, tiny_job, wait_for
+from cluster import tiny_job
 from grpc_client import Client
 
 
@@ -104,56 +99,3 @@ def test_messages_that_are_too_large_or_no_messages_are_refused_and_the_controll
     assert cluster.cli("get", "jobs", "-o", "json").stdout == "[]\n"
     assert cluster.controller.poll() is None
     assert resident() < before + (64 << 10)  # kB: a message over the limit is gone when it is refused
-
-
-def test_a_bad_spec_is_refused_by_the_server_with_the_text_of_validate(start, tmp_path):
-    cluster = start(workers=0)
-    spec = tiny_job("bad", steps=12)
-    spec["training"]["global_batch_size"] = 7
-    spec["training"]["steps"] = 0
-    path = tmp_path / "bad.json"
-    path.write_text(json.dumps(spec))
-    offline = cluster.cli("validate", "-f", path, check=False)
-    assert offline.returncode == 4
-    try:
-        Client(cluster.address).call("tandem.v1.Jobs", "Submit", {"spec": enums(spec)})
-        raise AssertionError("accepted")
-    except grpc.RpcError as error:
-        assert error.code() == grpc.StatusCode.INVALID_ARGUMENT
-        texts = [line.split(": ", 1)[1] for line in (offline.stdout + offline.stderr).splitlines() if "training." in line]
-        assert len(texts) >= 2
-        for text in texts:
-            assert text in error.details()
-
-
-def test_prometheus_scrapes_the_controller_and_its_own_parser_accepts_the_scrape(start, tmp_path):
-    target, web = free_port(), free_port()
-    cluster = start(metrics=f"127.0.0.1:{target}")
-    cluster.submit(tiny_job("scraped", steps=1_000_000))
-    wait_for("steps", lambda: cluster.step("scraped") > 3)
-    text = urllib.request.urlopen(f"http://127.0.0.1:{target}/metrics", timeout=30).read()
-    lint = subprocess.run(["promtool", "check", "metrics"], input=text, capture_output=True, check=False)
-    assert lint.returncode == 0, lint.stderr.decode()
-    assert b'tandem_train_loss{job_name="scraped"}' in text
-    assert b"{parameter" not in text
-
-    config = tmp_path / "prometheus.yml"
-    config.write_text("global: {scrape_interval: 1s}\nscrape_configs:\n- job_name: tandem\n"
-                      f"  static_configs: [{{targets: ['127.0.0.1:{target}']}}]\n")
-    prometheus = subprocess.Popen([shutil.which("prometheus"), f"--config.file={config}", f"--storage.tsdb.path={tmp_path}/tsdb",
-                                   f"--web.listen-address=127.0.0.1:{web}"], stderr=subprocess.DEVNULL)
-    try:
-        def value():
-            query = urllib.parse.urlencode({"query": 'tandem_train_step{job_name="scraped"}'})
-            try:
-                answer = json.load(urllib.request.urlopen(f"http://127.0.0.1:{web}/api/v1/query?{query}", timeout=5))
-            except OSError:
-                return None
-            return answer["data"]["result"]
-
-        series = wait_for("Prometheus has the series", value)
-        assert float(series[0]["value"][1]) > 3
-    finally:
-        prometheus.terminate()
-        prometheus.wait()
-    cluster.cli("cancel", "scraped")

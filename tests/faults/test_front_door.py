@@ -113,7 +113,8 @@ def wait_closed(sockets, count):
     wait_for(f"{count} are closed", found, 240)
 
 
-@pytest.mark.parametrize("kind", ["idle", "half a hello", "a hello", "empty HEADERS"])
+@pytest.mark.parametrize("kind", [pytest.param("idle", marks=pytest.mark.full), "half a hello",
+                                  pytest.param("a hello", marks=pytest.mark.full), "empty HEADERS"])
 def test_strangers_cost_little_and_keep_nobody_out(cluster, kind):
     says = {"idle": b"", "half a hello": client_hello(cluster.client())[:100], "a hello": client_hello(cluster.client()),
             "empty HEADERS": EMPTY_HEADERS}[kind]
@@ -156,7 +157,7 @@ def test_headers_before_a_certificate_reach_nobody(cluster):
             each.close()
 
 
-@pytest.mark.parametrize("at_once", [1, 8])
+@pytest.mark.parametrize("at_once", [1, pytest.param(8, marks=pytest.mark.full)])
 def test_a_users_huge_messages_are_bounded_and_end_no_session(cluster, at_once):
     before, clients = cluster.memory(), []
     try:
