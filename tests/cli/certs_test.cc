@@ -79,7 +79,7 @@ TEST_F(CertsTest, NothingIsOverwritten) {
   EXPECT_EQ(*platform::SystemFiles().Read(dir_ + "/user-alice.key"), key);
 }
 
-TEST_F(CertsTest, WhatADiskHadNoRoomForDoesNotKeepTheNextTryFromIt) {
+TEST_F(CertsTest, AFullDiskDoesNotBlockTheNextTry) {
   rlimit before = {};
   ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
   const auto former = std::signal(SIGXFSZ, SIG_IGN);  // a write beyond the limit fails, as on a full disk

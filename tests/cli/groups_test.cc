@@ -91,7 +91,7 @@ TEST_F(GroupsTest, OfAJobThatCannotRunYetAreShown) {
   EXPECT_EQ(groups["ep"][1], (std::vector<int>{2, 3}));
 }
 
-TEST_F(GroupsTest, WhatIsWrongIsSaidInTheWordsOfTheFlagOrOfTheFile) {
+TEST_F(GroupsTest, ErrorsNameTheFlagOrTheField) {
   EXPECT_EQ(Groups({"--world-size", "9", "--tensor", "2", "--order", "tp-tp"}), kUsage);
   EXPECT_EQ(
       console_.err,

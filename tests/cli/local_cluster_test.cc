@@ -185,7 +185,7 @@ TEST_F(LocalClusterTest, AnInterruptWhileARunStartsIsAcknowledged) {
 }
 
 // The second comes before the first is looked at, and ends everything all the same.
-TEST_F(LocalClusterTest, TwoInterruptsAtOnceKillARunWithTheExitCodeOfTwoApart) {
+TEST_F(LocalClusterTest, TwoInterruptsAtOnceKillARun) {
   Script("tandem-controller",
          "ln -s " + folder_ + "/controller \"${4#unix:}\"; exec sleep 100\n");  // --listen
   Script("tandem-worker", "exec sleep 100\n");

@@ -48,7 +48,7 @@ TEST_F(PlanTest, DrawsStreamsMemoryAndWhatLimitsTheStep) {
   EXPECT_EQ(console_.err, "");
 }
 
-TEST_F(PlanTest, ChartsAreAsWideAsTheTerminalAndAHundredColumnsInAPipe) {
+TEST_F(PlanTest, ChartsHaveTheTerminalsWidthOrAHundredColumns) {
   const auto widest_chart_line = [this] {
     int widest = 0;
     for (const std::string& line : Lines()) {

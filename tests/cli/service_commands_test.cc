@@ -215,7 +215,7 @@ TEST_F(ServiceCommandTest, CancelWithACheckpointAsksForOneFirst) {
   EXPECT_FALSE(server_->cancelled[1].checkpoint());
 }
 
-TEST_F(ServiceCommandTest, CancelWithACheckpointSaysWhatItWaitsForWhenItsTimeIsOver) {
+TEST_F(ServiceCommandTest, CancelWithACheckpointTimesOutWithTheReason) {
   v1::Progress& progress = *server_->jobs[0].mutable_progress();
   progress.set_rank(1);
   progress.set_worker("b");

@@ -48,7 +48,7 @@ TEST_F(CommandTest, ANameThatTheFlagGivesIsRefusedAsTheFlags) {
   EXPECT_EQ(console_.err.rfind("--name: Bad Name is not allowed; allowed: ", 0), 0u) << console_.err;
 }
 
-TEST_F(CommandTest, ResumeOfTheFlagOverridesTheFilesAndIsRefusedAsTheFlags) {
+TEST_F(CommandTest, TheResumeFlagOverridesTheFile) {
   server_->jobs = {SampleJob(v1::JOB_STATE_QUEUED, 1)};
   const std::string file = GoodJobFile();
   std::ofstream(file, std::ios::app) << "checkpoint: {directory: " << folder_ << "/run, resume: none}\n";
@@ -75,7 +75,7 @@ TEST_F(CommandTest, SubmitPrintsTheIdAndNothingElse) {
 }
 
 // Exit code 1 alone would have a script submit, and train, twice.
-TEST_F(CommandTest, ASubmitThatCannotPrintItsIdSaysThatTheJobIsThere) {
+TEST_F(CommandTest, AnUnprintableIdSaysTheJobExists) {
   server_->jobs = {SampleJob(v1::JOB_STATE_QUEUED, 1)};
   console_.out_closed = true;
   Tandem({"submit", "-f", GoodJobFile()});
@@ -84,7 +84,7 @@ TEST_F(CommandTest, ASubmitThatCannotPrintItsIdSaysThatTheJobIsThere) {
       "tandem: job headers (3f2a91c07be4) is submitted all the same; `tandem cancel headers` ends it\n");
 }
 
-TEST_F(CommandTest, ASubmitThatGotNoAnswerSaysThatTheJobMayBeThere) {
+TEST_F(CommandTest, AnUnansweredSubmitSaysTheJobMayExist) {
   const std::string remedy =
       "the job may be there all the same: look at `tandem get jobs` before you submit it again\n";
   server_->submit_status = {grpc::StatusCode::DEADLINE_EXCEEDED, "no answer in time"};
@@ -102,7 +102,7 @@ TEST_F(CommandTest, ASubmitThatGotNoAnswerSaysThatTheJobMayBeThere) {
                               " answered; " + remedy);
 }
 
-TEST_F(CommandTest, AJobThatIsTooLargeForTheWorkersIsSubmittedWithAWarning) {
+TEST_F(CommandTest, ATooLargeJobIsSubmittedWithAWarning) {
   server_->jobs = {SampleJob(v1::JOB_STATE_QUEUED, 1)};
   for (const bool connected : {true, false}) {
     v1::Worker& worker = server_->workers.emplace_back();

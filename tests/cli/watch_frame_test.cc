@@ -78,7 +78,7 @@ v1::WatchResponse Standstill(double age, bool stopped, bool stalled) {
   return response;
 }
 
-TEST(WatchFrameTest, AStalledJobNamesTheRankThatIsBehindAndPromisesNoEnd) {
+TEST(WatchFrameTest, AStalledJobNamesTheRankBehind) {
   WatchState state = RunningState();
   EXPECT_FALSE(Apply(Standstill(4, true, false), Moment(138), true, state).stalled);
   EXPECT_NE(Frame(state, 100, Moment(138)).find("ETA"), std::string::npos) << "a step may take this long";

@@ -50,7 +50,7 @@ class FlagsTest : public testing::Test {
   std::string printed_;
 };
 
-TEST_F(FlagsTest, AnEmptyValueIsNotTakenForAFlagThatIsNotThere) {
+TEST_F(FlagsTest, AnEmptyValueIsNoAbsentFlag) {
   EXPECT_EQ(Parse("slots: 4\n", {"--state", "", "--listen", "a", "--listen", ""}), 2);
   EXPECT_THAT(printed_, HasSubstr("daemon: --state: its value is empty; give one, or omit it\n"));
   EXPECT_THAT(printed_, HasSubstr("daemon: --listen: its value is empty"));

@@ -41,7 +41,7 @@ TEST(AbsenceTest, AWorkerThatStaysAwayLosesTheJob) {
   EXPECT_TRUE(WhyNotSchedulable(driver.state, driver.state.workers.at("a")).empty());
 }
 
-TEST(AbsenceTest, AWorkerIsNotLostForTheTimeInWhichTheControllerItselfStoodStill) {
+TEST(AbsenceTest, AStandstillOfTheControllerLosesNoWorker) {
   Driver driver;
   driver.Run(v1::JOB_STATE_RUNNING);
   driver.Wait(absl::Seconds(1));
@@ -148,7 +148,7 @@ TEST(AbsenceTest, AnAttemptThatIsNotAcceptedInTimeFails) {
   EXPECT_EQ(driver.Job().reason(), "StartTimeout");
 }
 
-TEST(AbsenceTest, ARankThatIsNotReadyInTimeIsNamedWithWhatItDoes) {
+TEST(AbsenceTest, ALateRankIsNamedWithItsPhase) {
   Driver driver;
   driver.Run(v1::JOB_STATE_STARTING);
   driver.SayAll("a", "id-job", v1::RANK_PHASE_READY);
@@ -184,7 +184,7 @@ TEST(AbsenceTest, RanksThatReadACheckpointHaveTimeAsLongAsTheyMove) {
   EXPECT_EQ(driver.Job().reason(), "StartTimeout") << "they no longer do";
 }
 
-TEST(AbsenceTest, ARankThatBeginsToLoadHasTheTimeOfAStartOnceMore) {
+TEST(AbsenceTest, LoadingRestartsTheStartTimeout) {
   Driver driver;
   driver.Run(v1::JOB_STATE_STARTING);
   const absl::Duration timeout = driver.state.limits.start_timeout;

@@ -80,7 +80,7 @@ TEST(AssignmentsTest, AStoredJobWhoseGridDoesNotFitIsAssignedWithoutGroups) {
   EXPECT_EQ(wanted.all(0).ranks(0).groups_size(), 0);
 }
 
-TEST(AssignmentsTest, AStoppingAttemptIsListedWhereItIsKnownAndForgottenWhenItEnded) {
+TEST(AssignmentsTest, AStoppingAttemptIsListedUntilItEnds) {
   Driver driver;
   driver.Run(v1::JOB_STATE_RUNNING);
   driver.Feed(Cancel{.job = "job", .reason = "CancelledByUser", .actor = "local"});
@@ -97,7 +97,7 @@ TEST(AssignmentsTest, AStoppingAttemptIsListedWhereItIsKnownAndForgottenWhenItEn
   EXPECT_EQ(AssignmentsFor(driver.state, "a").forget_size(), 0);
 }
 
-TEST(RendezvousTest, GetIsAnsweredWhenTheKeyIsSetAndTheFirstValueStays) {
+TEST(RendezvousTest, AGetIsAnsweredWithTheFirstValue) {
   Rendezvous rendezvous;
   v1::KvGet get;
   get.mutable_id()->set_job_id("j");
@@ -191,7 +191,7 @@ class FilledRendezvousTest : public ::testing::Test {
   }
 };
 
-TEST_F(FilledRendezvousTest, AWorkerWaitsForSoManyKeysAndOthersDoNotPayForIt) {
+TEST_F(FilledRendezvousTest, WaitingKeysAreBoundedForEachWorker) {
   EXPECT_EQ(NumWaited(0), 63);
   EXPECT_TRUE(Wait("w", 0).ok()) << "it waits for that already";
   EXPECT_TRUE(Wait("other", 63).ok());

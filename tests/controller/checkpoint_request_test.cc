@@ -86,7 +86,7 @@ TEST_F(CheckpointRequestTest, TwoThatComeTogetherAreOne) {
   EXPECT_GT(driver_.Job().checkpoints().requested(), request);
 }
 
-TEST_F(CheckpointRequestTest, WhatTheRanksCouldNotDoIsKeptAndTheJobGoesOn) {
+TEST_F(CheckpointRequestTest, AFailedRequestIsKeptAndTheJobGoesOn) {
   RunJob();
   Ask();
   Answer("a", static_cast<uint64_t>(driver_.Job().checkpoints().requested()), "No space left on device");
@@ -141,7 +141,7 @@ TEST_F(CheckpointRequestTest, ASecondCancelDoesNotWaitForIt) {
   EXPECT_EQ(AssignmentOf("a").desired(), v1::DESIRED_STOP_NOW);
 }
 
-TEST_F(CheckpointRequestTest, ACancelWithOneOfAJobThatHasNotTrainedIsACancel) {
+TEST_F(CheckpointRequestTest, WithoutTrainedStepsItIsAPlainCancel) {
   driver_.Feed(SubmitOf("job", 2));
   ASSERT_TRUE(CancelAfterCheckpoint().status.ok());
   EXPECT_EQ(driver_.Job().state(), v1::JOB_STATE_CANCELLED);

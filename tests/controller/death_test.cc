@@ -68,7 +68,7 @@ TEST(DeathTest, ALaterCauseThatIsNearerReplacesAConsequence) {
 }
 
 // A dead rank's connections break before it can be reaped.
-TEST(DeathTest, ALostPeerWaitsForTheLastReportsOfTheOthersSoTheRootCauseIsNamed) {
+TEST(DeathTest, ALostPeerWaitsForTheRootCause) {
   Driver driver;
   driver.Run(v1::JOB_STATE_RUNNING);
   driver.Say("a", Failed(0, CauseOf(v1::FAILURE_CLASS_PEER_LOST, "PeerLost", 0, 1)));
@@ -81,7 +81,7 @@ TEST(DeathTest, ALostPeerWaitsForTheLastReportsOfTheOthersSoTheRootCauseIsNamed)
   }
 }
 
-TEST(DeathTest, ALostPeerIsTheCauseAtOnceWhenEveryRankHasSpoken) {
+TEST(DeathTest, ALostPeerIsTheCauseOnceAllHaveReported) {
   Driver driver;
   driver.Run(v1::JOB_STATE_RUNNING);
   driver.Say("a", Failed(0, CauseOf(v1::FAILURE_CLASS_PEER_LOST, "PeerLost", 0, 1), /*exited=*/false));
@@ -91,7 +91,7 @@ TEST(DeathTest, ALostPeerIsTheCauseAtOnceWhenEveryRankHasSpoken) {
 }
 
 // The peers of a worker that ends feel it before the worker has said why.
-TEST(DeathTest, AWorkerThatWasAskedToEndIsNamedThoughItsPeersReportFirst) {
+TEST(DeathTest, ADrainedWorkerIsNamedBeforeItsPeers) {
   Driver driver;
   driver.Run(v1::JOB_STATE_RUNNING);
   driver.Say("a", Failed(0, CauseOf(v1::FAILURE_CLASS_PEER_LOST, "PeerLost", 0, 1)));
@@ -107,7 +107,7 @@ TEST(DeathTest, AWorkerThatWasAskedToEndIsNamedThoughItsPeersReportFirst) {
 }
 
 // The worker's clock is an hour ahead, and the controller hears of the end five minutes late.
-TEST(DeathTest, EventsHaveTheTimeWhenItHappenedAndNotWhenItWasReported) {
+TEST(DeathTest, EventsHaveTheTimeOfTheirCause) {
   const auto at = [](double second) {
     return proto::ToProto(kStart + absl::Hours(1) + absl::Seconds(second));
   };
@@ -163,7 +163,7 @@ TEST(DeathTest, ACheckpointThatIsReportedLateKeepsItsTime) {
   EXPECT_EQ(proto::FromProto(driver.events.back().time()), kStart + absl::Seconds(7));
 }
 
-TEST(DeathTest, ACheckpointThatAnInventoryReportsWithTheEndOfItsAttemptIsNotLost) {
+TEST(DeathTest, ACheckpointInAnInventoryIsNotLost) {
   Driver driver;
   driver.Run(v1::JOB_STATE_RUNNING);
   driver.SayAll("b", "id-job", v1::RANK_PHASE_EXITED);
@@ -199,7 +199,7 @@ TEST(DeathTest, ASignalThatTheDaemonSentIsNoCause) {
 }
 
 // The peer feels the loss within milliseconds, so the stop may reach the daemon before its rank's death does.
-TEST(DeathTest, ARankKilledByOthersWhileItsDaemonWasAskedToStopItIsTheFirstCause) {
+TEST(DeathTest, AKillDuringARequestedStopIsTheFirstCause) {
   Driver driver;
   driver.Run(v1::JOB_STATE_RUNNING);
   driver.Say("a", Failed(0, CauseOf(v1::FAILURE_CLASS_PEER_LOST, "PeerLost", 0, 1)));

@@ -173,7 +173,7 @@ TEST(DecideTest, AReportThatRepeatsThePhasesIsNoNews) {
   EXPECT_TRUE(MayChangeAssignments(driver.state, {.worker = "a", .status = other}));
 }
 
-TEST(DecideTest, AWorkerThatIsAskedToEndGetsNoRanksUntilItIsStartedAgain) {
+TEST(DecideTest, ADrainingWorkerGetsNoRanks) {
   Driver driver;
   driver.Connect("a", 2);
   driver.Feed(WorkerDraining{.worker = "a"});

@@ -40,7 +40,7 @@ absl::Status Submitted(Engine& engine, const std::string& name) {
 
 // Nothing looks at the files here but the commit itself. A daemon looks at times as well
 // (exhaustion_test.cc).
-TEST(EngineTest, AfterItsStoreWasDeletedTheNextSubmitIsRefusedWithTheReason) {
+TEST(EngineTest, ADeletedStoreRefusesTheNextSubmit) {
   platform::TemporaryFolder folder;
   platform::SeededRandom random(1);
   const platform::FakeClock clock;

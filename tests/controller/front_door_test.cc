@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Users and workers at two addresses of one controller.
-#include <gmock/gmock.h>
-
 #include <string>
 
 #include "tests/controller/secure_service.h"
@@ -10,7 +8,6 @@
 namespace tandem::controller {
 namespace {
 
-using ::testing::HasSubstr;
 using tls::Role;
 
 class TwoDoorsTest : public ::testing::Test {
@@ -56,38 +53,6 @@ TEST_F(TwoDoorsTest, EachLetsInItsOwnRolesAlone) {
   EXPECT_EQ(Ask(users(), Of(Role::kWorker, "w")).error_code(), grpc::StatusCode::UNAVAILABLE);
   EXPECT_EQ(Ask(workers(), Of(Role::kUser, "alice")).error_code(), grpc::StatusCode::UNAVAILABLE);
   EXPECT_EQ(Ask(workers(), Of(Role::kAdmin, "root")).error_code(), grpc::StatusCode::UNAVAILABLE);
-}
-
-TEST_F(TwoDoorsTest, AUsersTooLargeMessagesEndNoSessionOfAWorker) {
-  SimulatedWorker worker("w", workers(), {.hold = true, .credentials = Of(Role::kWorker, "w")});
-  JobClient alice(users(), Of(Role::kUser, "alice"));
-  v1::Job job;
-  ASSERT_TRUE(alice.Submit(JobClient::SpecOf("held", 1), "", job).ok());
-  JobClient::Until([&] { return worker.num_attempts() == 1; });
-  v1::JobSpec huge = JobClient::SpecOf("huge", 1);
-  huge.mutable_data()->set_train(std::string(5 << 20, 'x'));
-  const grpc::Status refused = JobClient(users(), Of(Role::kUser, "eve")).Submit(huge, "", job);
-  EXPECT_EQ(refused.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED) << refused.error_message();
-  // More than all users' memory; gRPC ends the call while it comes.
-  huge.mutable_data()->set_train(std::string(400 << 20, 'x'));
-  const grpc::Status ended = JobClient(users(), Of(Role::kUser, "eve")).Submit(huge, "", job);
-  EXPECT_FALSE(ended.ok());
-  worker.Release();
-  ASSERT_TRUE(alice.Follow("held", job).ok());
-  EXPECT_EQ(job.state(), v1::JOB_STATE_SUCCEEDED) << job.message();
-  EXPECT_EQ(job.attempt(), 1) << "the worker was never away";
-}
-
-TEST(WorkerListenTest, WithoutTlsOtherMachinesAreNotListenedTo) {
-  platform::TemporaryFolder folder;
-  ServerOptions options;
-  options.state_directory = folder.path();
-  options.worker_listen = {"0.0.0.0:0"};
-  options.metrics_listen = "off";
-  const absl::Status status =
-      Server::Start(options, platform::SteadyClock(), platform::SystemRandom()).status();
-  EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
-  EXPECT_THAT(std::string(status.message()), HasSubstr("--worker-listen 0.0.0.0:0: without TLS"));
 }
 
 }  // namespace

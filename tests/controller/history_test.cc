@@ -84,7 +84,7 @@ TEST_F(HistoryTest, PointsWithNormsAreSpreadOverTheStepsThatHaveThem) {
 }
 
 // A job that goes on from a checkpoint has no reports of the steps before it.
-TEST_F(HistoryTest, PointsOfAResumedJobAreSpreadOverTheStepsThatThereAre) {
+TEST_F(HistoryTest, PointsOfAResumedJobSpreadOverItsSteps) {
   std::unique_ptr<History> history = Open();
   ASSERT_TRUE(history->Add(BatchOf("j", 1, 100'001, 100'500), kNow, [](const absl::Status&) {}).ok());
   const auto reports = history->Spread("j", 0, 0, 100);
@@ -127,7 +127,7 @@ TEST_F(HistoryTest, WhatWouldGoToADeletedFileIsNotAcknowledged) {
   EXPECT_FALSE(committed.ok());
 }
 
-TEST_F(HistoryTest, TheLastStepIsADurableOneSoThatAKillTakesNoneOfItBack) {
+TEST_F(HistoryTest, TheLastStepIsADurableOne) {
   std::unique_ptr<History> history = Open();
   const auto add = [&](int64_t first, int64_t last) {
     ASSERT_TRUE(history->Add(BatchOf("j", 1, first, last), kNow, [](const absl::Status&) {}).ok());

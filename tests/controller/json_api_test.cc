@@ -104,7 +104,7 @@ TEST_F(SiteTest, TheJsonIsThatOfTheService) {
             events.size() - 3);
 }
 
-TEST_F(SiteTest, ThePageReadsBesideTlsTooAndNobodyElseIsTakenForIt) {
+TEST_F(SiteTest, OnlyThePageReadsWithoutACertificate) {
   const tls::Certificates certificates;
   Start("127.0.0.1:0", PageMode::kAuto, certificates.Files("controller", certificates.OfServer()));
   EXPECT_THAT(Get("/api/ListJobs"), StartsWith("HTTP/1.1 200 "));
@@ -200,7 +200,7 @@ TEST_F(SiteTest, AnotherSitesPageMayNotAsk) {
   EXPECT_THAT(connection.Read(), StartsWith("HTTP/1.1 403 "));
 }
 
-TEST_F(SiteTest, PointsOfALargeModelThatDoNotFitAreRefusedAndOnesParameterIsSentAlone) {
+TEST_F(SiteTest, OversizedNormsAreRefusedUnlessOneParameterIsAsked) {
   Start();
   SimulatedWorker worker("a", server_->addresses().at(0), {});
   JobClient client(server_->addresses().at(0));

@@ -24,7 +24,7 @@ v1::AttemptStatus Preempted(int rank) {
   return Failed(rank, CauseOf(v1::FAILURE_CLASS_PREEMPTED, "Preempted"));
 }
 
-TEST(LeavingTest, AWorkerThatWasAskedToEndAndHasEndedIsGoneAndAnEventSaysSo) {
+TEST(LeavingTest, AWorkerThatEndsOnRequestLeavesWithAnEvent) {
   Driver driver;
   driver.Connect("a", 2);
   driver.Feed(WorkerDraining{.worker = "a"});
@@ -36,7 +36,7 @@ TEST(LeavingTest, AWorkerThatWasAskedToEndAndHasEndedIsGoneAndAnEventSaysSo) {
   EXPECT_FALSE(driver.state.workers.contains("a"));
 }
 
-TEST(LeavingTest, AWorkerSaysSoInItsHelloTooWhereItWasAskedWhileItWasAway) {
+TEST(LeavingTest, AHelloSaysThatTheWorkerWillEnd) {
   Driver driver;
   v1::Hello hello = HelloOf("a", 2);
   hello.mutable_inventory()->set_draining(true);
@@ -107,7 +107,7 @@ TEST(LeavingTest, AWorkerWhoseRanksDidNotEndBeforeItWentStaysListed) {
   EXPECT_TRUE(driver.state.workers.contains("b")) << "nobody knows whether its ranks run still";
 }
 
-TEST(LeavingTest, AWorkerThatIsStartedAgainIsListedAndMayVanishLikeAnyOther) {
+TEST(LeavingTest, ARestartedWorkerIsListedAgain) {
   Driver driver;
   driver.Connect("a", 2);
   driver.Feed(WorkerDraining{.worker = "a"});
@@ -120,7 +120,7 @@ TEST(LeavingTest, AWorkerThatIsStartedAgainIsListedAndMayVanishLikeAnyOther) {
 }
 
 // It keeps the record of an end until it is told to forget it, which may not have reached it.
-TEST(LeavingTest, AWorkerThatReturnsWithTheRecordOfAnEndThatIsKnownChangesNothing) {
+TEST(LeavingTest, AKnownEndThatIsReportedAgainChangesNothing) {
   Driver driver;
   driver.Run(v1::JOB_STATE_RUNNING);
   for (const char* const worker : {"a", "b"}) {

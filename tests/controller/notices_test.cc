@@ -181,7 +181,7 @@ TEST(NoticesTest, EverySaveThatFailsIsAnEventAndCounted) {
   EXPECT_EQ(proto::FromProto(driver.Job().checkpoints().last_saved()), driver.now);
 }
 
-TEST(NoticesTest, WhatIsWrongWithAResumeStaysWithTheJobAndIsBounded) {
+TEST(NoticesTest, WarningsOfAResumeStayAndAreBounded) {
   Driver driver;
   driver.Run(v1::JOB_STATE_STARTING);
   for (uint64_t number = 1; number <= 12; ++number) {

@@ -95,7 +95,7 @@ class PageSignInTest : public ::testing::Test {
   std::unique_ptr<JobClient> alice_;
 };
 
-TEST_F(PageSignInTest, EveryCallThatChangesSomethingIsAllowedToThoseWhoMayAndRefusedToAllOthers) {
+TEST_F(PageSignInTest, ChangesNeedASessionThatMayMakeThem) {
   Start();
   const std::string unused = CodeOf(certificates_.Of({Role::kUser, "alice"}));
   const std::string over = SessionOf(Role::kUser, "alice");
@@ -256,7 +256,7 @@ TEST_F(PageSignInTest, WhereNobodyCanSignInTheReasonIsGiven) {
   EXPECT_THAT(response.page(), StartsWith("127.0.0.1:"));
 }
 
-TEST_F(PageSignInTest, TheAuditLogSaysWhoDidWhatByWayOfThePageAndHasNoSecret) {
+TEST_F(PageSignInTest, TheAuditLogNamesCallersOfThePageWithoutSecrets) {
   Start();
   testing::internal::CaptureStderr();
   const std::string code = CodeOf(certificates_.Of({Role::kUser, "alice"}));

@@ -64,7 +64,7 @@ TEST(PlacementTest, LoopbackAddressesOfTwoMachinesAreNotMixedEither) {
   EXPECT_THAT(WorkersOf(driver.Job()), ElementsAre("b", "c"));
 }
 
-TEST(PlacementTest, AJobThatFitsOnWorkersThatReachEachOtherPassesTheOthersOver) {
+TEST(PlacementTest, UnreachableWorkersArePassedOver) {
   Driver driver;
   driver.Connect(HelloFrom("a", "one", "127.0.0.1"));
   driver.Connect(HelloFrom("b", "two", "10.0.0.7"));
@@ -99,7 +99,7 @@ TEST(PlacementTest, RanksAreNotPlacedOnWorkersOfTwoBuilds) {
   EXPECT_EQ(driver.Job().state(), v1::JOB_STATE_ADMITTED) << "the worker was replaced as it says";
 }
 
-TEST(PlacementTest, AJobThatFitsOnWorkersOfOneBuildPassesTheOthersOver) {
+TEST(PlacementTest, WorkersOfAnotherBuildArePassedOver) {
   Driver driver;
   driver.Connect(HelloOfBuild("a", "new"));
   driver.Connect(HelloOfBuild("b", "old"));
@@ -111,7 +111,7 @@ TEST(PlacementTest, AJobThatFitsOnWorkersOfOneBuildPassesTheOthersOver) {
   EXPECT_THAT(WorkersOf(driver.Job("id-alone")), ElementsAre("b")) << "one worker needs no other";
 }
 
-TEST(PlacementTest, WorkersThatAreApartAndOfTwoBuildsAreFirstSaidToBeApart) {
+TEST(PlacementTest, ApartIsSaidBeforeBuilds) {
   Driver driver;
   v1::Hello loopback = HelloFrom("a", "one", "127.0.0.1");
   loopback.set_build("old");

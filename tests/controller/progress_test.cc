@@ -55,7 +55,7 @@ class ProgressTest : public ::testing::Test {
   Driver driver_;
 };
 
-TEST_F(ProgressTest, TheRankThatIsBehindIsTheStoppedOneThenTheEarlierOneThenTheOlderOne) {
+TEST_F(ProgressTest, StoppedThenEarlierThenOlderRanksAreBehind) {
   EXPECT_EQ(Behind({.age = 20}, {.age = 0.1, .stopped = true}), 1);
   EXPECT_EQ(Behind({.step = 8, .age = 20}, {.step = 7, .age = 0.1}), 1);
   EXPECT_EQ(Behind({.collectives = 41, .age = 20}, {.collectives = 40, .age = 0.1}), 1);

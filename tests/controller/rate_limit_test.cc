@@ -8,7 +8,7 @@
 namespace tandem::controller {
 namespace {
 
-TEST(RateLimitTest, ABurstPassesThenAsManyASecondAsAllowedEachForHimself) {
+TEST(RateLimitTest, EachCallerHasABurstAndARate) {
   platform::FakeClock clock;
   RateLimit limit(/*per_second=*/10, /*burst=*/3, clock);
   for (int i = 0; i < 3; ++i) {

@@ -50,7 +50,7 @@ TEST_F(ServiceTest, LogsAreRelayedFromTheWorkers) {
 }
 
 // Or whoever follows a log takes the death of its worker for the end of the job.
-TEST_F(ServiceTest, AFollowedLogWhoseWorkerDiesEndsWithThatAndOneThatIsWholeDoesNot) {
+TEST_F(ServiceTest, AFollowedLogEndsWithTheDeathOfItsWorker) {
   grpc::ClientContext session_context;
   const auto workers = v1::Workers::NewStub(client_->channel());
   const std::unique_ptr<WorkerSession> session = Welcomed(*workers, session_context, HelloOf("w", 1));
@@ -136,7 +136,7 @@ TEST_F(ProfileTest, TimelinesOfAllRanksAreRelayedWithTheirRanks) {
 }
 
 // The page's trace is held as a whole: 256 ranks would make gigabytes of 16 steps.
-TEST_F(ProfileTest, ATraceThatIsTooLargeForThePageIsRefusedBeforeItIsRecorded) {
+TEST_F(ProfileTest, AnOversizedTraceIsRefusedBeforeRecording) {
   const SimulatedWorker a("a", address(), {.slots = 256, .hold = true, .timelines = 16});
   v1::JobSpec spec = JobClient::SpecOf("wide", 256);
   spec.mutable_training()->set_global_batch_size(256);

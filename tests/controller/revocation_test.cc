@@ -120,7 +120,7 @@ bool IsKeptOut(const JobClient& client) {
   return code == grpc::StatusCode::UNAUTHENTICATED || code == grpc::StatusCode::UNAVAILABLE;
 }
 
-TEST_F(RevocationTest, ARevokedCertificateLosesItsOpenStreamsAndGetsInNoMoreWhileTheOwnersNewOneDoes) {
+TEST_F(RevocationTest, RevocationEndsOpenStreamsButNotTheOwnersNewCertificate) {
   const Credential lost = certificates_->Of({Role::kUser, "bob"});
   JobClient thief(address(), CredentialsOf(lost));
   JobClient bob(address(), CredentialsOf(certificates_->Of({Role::kUser, "bob"})));
@@ -204,7 +204,7 @@ TEST_F(RevocationTest, AnIdleConnectionIsServedNoCallAfterARevocation) {
   EXPECT_TRUE(IsKeptOut(bob));
 }
 
-TEST_F(RevocationTest, TheListIsTakenWhileTheCertificateOrItsKeyCannotBeUsed) {
+TEST_F(RevocationTest, RevocationsAreTakenDespiteABadCertificate) {
   JobClient bob(address(), CredentialsOf(certificates_->Of({Role::kUser, "bob"})));
   v1::Job job;
   ASSERT_TRUE(bob.Submit(JobClient::SpecOf("queued", 1), "", job).ok());

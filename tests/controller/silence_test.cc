@@ -177,7 +177,7 @@ TEST_F(HeldIdTest, AProcessWhoseIdStaysTakenIsTurnedAwayForGood) {
 }
 
 // A service manager starts the process whose id is taken again and again.
-TEST_F(HeldIdTest, AfterManyOtherProcessesOfAnIdTheNextIsTurnedAwayForGoodToo) {
+TEST_F(HeldIdTest, AnIdHeldThroughManyAttemptsIsRefusedForGood) {
   const Holder holder(client_->channel(), /*draining=*/false);
   constexpr uint64_t kMany = 20;
   for (uint64_t incarnation = 2; incarnation < 2 + kMany; ++incarnation) {
@@ -189,7 +189,7 @@ TEST_F(HeldIdTest, AfterManyOtherProcessesOfAnIdTheNextIsTurnedAwayForGoodToo) {
   });
 }
 
-TEST_F(HeldIdTest, WhileTheHolderOfAnIdIsSilentNobodyIsTurnedAwayForGood) {
+TEST_F(HeldIdTest, ASilentHolderKeepsNoProcessOutForGood) {
   Holder holder(client_->channel(), /*draining=*/false);
   EXPECT_FALSE(AnswerTo(2).refused().final());
   for (int i = 0; i < 8; ++i) {
@@ -209,7 +209,7 @@ TEST_F(HeldIdTest, WhileTheHolderOfAnIdIsSilentNobodyIsTurnedAwayForGood) {
   });
 }
 
-TEST_F(HeldIdTest, AProcessThatFollowsOneWhichIsAskedToEndTriesAgainUntilThen) {
+TEST_F(HeldIdTest, ASuccessorRetriesUntilTheDrainingProcessEnds) {
   {
     const Holder holder(client_->channel(), /*draining=*/true);
     for (int i = 0; i < 12; ++i) {  // longer than the other test takes
@@ -222,7 +222,7 @@ TEST_F(HeldIdTest, AProcessThatFollowsOneWhichIsAskedToEndTriesAgainUntilThen) {
   JobClient::Until([&] { return AnswerTo(2).has_welcome(); });
 }
 
-TEST_F(HeldIdTest, AWorkerThatHasLeftAsItWasAskedToIsNotListed) {
+TEST_F(HeldIdTest, AWorkerThatLeftOnRequestIsNotListed) {
   const auto listed = [&] {
     grpc::ClientContext context;
     v1::ListWorkersResponse response;
@@ -242,7 +242,7 @@ TEST_F(HeldIdTest, AWorkerThatHasLeftAsItWasAskedToIsNotListed) {
 }
 
 // Somebody is to look for its ranks.
-TEST_F(HeldIdTest, AWorkerThatGoesWhileItsRanksEndHasNotLeftAsItWasAskedTo) {
+TEST_F(HeldIdTest, AWorkerThatGoesBeforeItsRanksHasNotLeft) {
   testing::internal::CaptureStderr();
   {
     grpc::ClientContext context;

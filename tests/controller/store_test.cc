@@ -223,7 +223,7 @@ TEST_F(StoreTest, AFailedCommitLeavesNothing) {
   EXPECT_EQ(store->Events("", 0, 100)->size(), driver.events.size());
 }
 
-TEST_F(StoreTest, AFileThatIsNoStoreIsNamedAndLeftAsItIs) {
+TEST_F(StoreTest, AForeignFileIsNamedAndKept) {
   std::filesystem::create_directories(folder_.path());
   const std::string path = folder_.path() + "/controller.db";
   const std::string text(5000, 'x');

@@ -152,7 +152,7 @@ TEST_F(WatchTest, AllJobsAreWatchedWithoutAName) {
                                           "event WaitingForSlots", "changed QUEUED"));
 }
 
-TEST_F(WatchTest, AClientThatIsCutOffAnywhereGoesOnWithoutGapOrRepeat) {
+TEST_F(WatchTest, AReconnectedClientHasNoGapOrRepeat) {
   driver_.Connect("a", 1);
   driver_.Connect("b", 1);
   driver_.Feed(SubmitOf("job", 2));
@@ -205,7 +205,7 @@ TEST_F(WatchTest, ACursorOutlivesTheController) {
   EXPECT_THAT(Drain(*Open(request)), ElementsAre("changed STOPPING")) << "the same cursor, the same answer";
 }
 
-TEST_F(WatchTest, AResumedWatchOfAllJobsLetsGoOfThoseThatHaveEnded) {
+TEST_F(WatchTest, AResumedWatchDropsEndedJobs) {
   v1::WatchRequest request;
   request.set_reports(true);
   driver_.Run(v1::JOB_STATE_RUNNING);
@@ -292,7 +292,7 @@ TEST_F(WatchTest, NormsComeOnRequestAfterTheirTable) {
   EXPECT_THAT(Drain(*norms), ElementsAre("table", "report 1 norms", "report 2 norms"));
 }
 
-TEST_F(WatchTest, ReportsWithNormsAreReadOneAtATimeAndThoseOfAllJobsInTurns) {
+TEST_F(WatchTest, JobsTakeTurnsWithReportsThatHaveNorms) {
   driver_.Feed(SubmitOf("one", 1));
   driver_.Feed(SubmitOf("two", 1));
   Save();

@@ -108,7 +108,7 @@ TEST(FailedStoreTest, AWorkerThatConnectsThenHearsOfItAndGetsNoAssignments) {
 
 // Each costs it a line and the controller the value, so a worker that asks and does not read could cost the
 // controller its memory.
-TEST_F(ServiceTest, AValueThatAWorkerAsksForAgainBeforeItReadsIsOwedOnce) {
+TEST_F(ServiceTest, ARepeatedGetIsAnsweredOnce) {
   constexpr int kGets = 200;
   grpc::ClientContext context;
   const auto workers = v1::Workers::NewStub(client_->channel());
@@ -149,7 +149,7 @@ TEST_F(ServiceTest, AValueThatAWorkerAsksForAgainBeforeItReadsIsOwedOnce) {
   context.TryCancel();
 }
 
-TEST_F(ServiceTest, TheSessionOfAWorkerEndsThatWaitsForMoreKeysThanItsRanksCanNeed) {
+TEST_F(ServiceTest, WaitingForTooManyKeysEndsTheSession) {
   constexpr size_t kKeyBytes = 16'000;  // of a key, which may have 16 KiB
   grpc::ClientContext context;
   const auto workers = v1::Workers::NewStub(client_->channel());
@@ -210,7 +210,7 @@ TEST_F(ServiceTest, AWorkerThatListsTooMuchIsRefused) {
 }
 
 // As one that runs on an old copy of its state must not take workers back to the past.
-TEST_F(ServiceTest, AWorkerThatHasSeenALaterTermOfThisStoreIsTurnedAway) {
+TEST_F(ServiceTest, AWorkerOfALaterTermIsTurnedAway) {
   grpc::ClientContext info_context;
   v1::ServerInfo info;
   ASSERT_TRUE(client_->stub().GetServerInfo(&info_context, {}, &info).ok());

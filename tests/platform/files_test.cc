@@ -41,7 +41,7 @@ TEST_F(FilesTest, WhatIsWrittenIsRead) {
   EXPECT_EQ(*files_.Read(Path("a")), "");
 }
 
-TEST_F(FilesTest, APartIsReadFromWhereItBeginsToTheEndAtMost) {
+TEST_F(FilesTest, APartIsReadUpToTheEnd) {
   ASSERT_TRUE(files_.Write(Path("a"), "0123456789").ok());
   EXPECT_EQ(*files_.ReadRange(Path("a"), 0, 4), "0123");
   EXPECT_EQ(*files_.ReadRange(Path("a"), 7, 2), "78");
@@ -52,7 +52,7 @@ TEST_F(FilesTest, APartIsReadFromWhereItBeginsToTheEndAtMost) {
   EXPECT_TRUE(absl::IsNotFound(files_.ReadRange(Path("none"), 0, 1).status()));
 }
 
-TEST_F(FilesTest, PartsAreWrittenOneBehindTheOtherUntilThereIsNoneOrAnError) {
+TEST_F(FilesTest, PartsAreWrittenUntilTheEndOrAnError) {
   std::vector<absl::StatusOr<std::string_view>> parts = {"0123", "4", "56789", ""};
   size_t next = 0;
   const auto take = [&] { return parts.at(next++); };
@@ -76,7 +76,7 @@ TEST_F(FilesTest, ACreatedFileHasItsSizeAndZerosUntilTheyAreWritten) {
               HasSubstr("create " + Path("no/folder")));
 }
 
-TEST_F(FilesTest, AFileIsCreatedWhereTheFileSystemTakesNoRoomAtOnce) {
+TEST_F(FilesTest, FilesAreCreatedWithoutPreallocation) {
   const std::optional<bool> all_right = InChild([&] {
     if (!Refuse(SYS_fallocate, EOPNOTSUPP)) {
       return kNoSeccomp;
@@ -216,7 +216,7 @@ TEST_F(FilesTest, ALinkToItselfIsWrongForGood) {
   EXPECT_TRUE(absl::IsInvalidArgument(files_.List(Path("self")).status()));
 }
 
-TEST_F(FilesTest, FoldersAreMadeBelowTheWorkingFolderAndWithASlashAtTheEnd) {
+TEST_F(FilesTest, RelativeFoldersAreMade) {
   const std::filesystem::path before = std::filesystem::current_path();
   std::filesystem::current_path(folder_);
   const absl::Status below = files_.CreateFolders("x");
@@ -291,7 +291,7 @@ class SmallDisk final : public ForwardingFiles {
   const size_t room_;
 };
 
-TEST_F(FilesTest, ReplaceOnAFullDiskKeepsTheOldContentAndLeavesNoRest) {
+TEST_F(FilesTest, AFailedReplaceKeepsTheOldContent) {
   ASSERT_TRUE(ReplaceFile(files_, Path("a"), "old").ok());
   SmallDisk disk(2);
   EXPECT_TRUE(absl::IsResourceExhausted(ReplaceFile(disk, Path("a"), "newer")));

@@ -53,7 +53,7 @@ TEST_F(FilterLinesTest, AFileThatIsMuchLargerThanAPieceKeepsItsLines) {
   EXPECT_TRUE(Content() == wanted);
 }
 
-TEST_F(FilterLinesTest, ALineThatNoWriterOfOursHasWrittenIsDroppedWithoutBeingHeldInMemory) {
+TEST_F(FilterLinesTest, AnOverlongLineIsDroppedWithoutBeingHeldInMemory) {
   const pid_t child = fork();
   if (child == 0) {  // of memory enough for the program, but not for the line
     Write("a\n" + std::string(3 << 20, 'x') + "\nb\n");

@@ -32,7 +32,7 @@ class RegularFileTest : public testing::Test {
   const std::string& folder_ = temporary_.path();
 };
 
-TEST_F(RegularFileTest, AFileThatIsNotRegularIsNamedByEveryOperationAndNoneWaitsForIt) {
+TEST_F(RegularFileTest, EveryOperationRefusesFilesThatAreNotRegular) {
   Files& files = SystemFiles();
   for (const std::string kind : kIrregularKinds) {
     const std::string path = folder_ + "/" + kind.substr(2);
@@ -48,7 +48,7 @@ TEST_F(RegularFileTest, AFileThatIsNotRegularIsNamedByEveryOperationAndNoneWaits
 }
 
 // What a path leads to may change between the look at it and its opening.
-TEST_F(RegularFileTest, AFifoThatTakesThePlaceOfAFileMeanwhileIsNotOpened) {
+TEST_F(RegularFileTest, AFifoThatReplacesAFileIsNotOpened) {
   const std::string path = folder_ + "/path";
   const std::string other = folder_ + "/other";
   std::ofstream(path) << "text";
@@ -80,7 +80,7 @@ TEST_F(RegularFileTest, AFifoThatTakesThePlaceOfAFileMeanwhileIsNotOpened) {
   EXPECT_GT(opened, 0);
 }
 
-TEST_F(RegularFileTest, ATemporaryNameThatIsTakenByAFifoDoesNotStopAReplacement) {
+TEST_F(RegularFileTest, AFifoAtTheTemporaryNameStopsNoReplacement) {
   Files& files = SystemFiles();
   ASSERT_TRUE(ReplaceFile(files, folder_ + "/a", "old").ok());
   PutIrregularFile("a FIFO", folder_ + "/a.tmp");
@@ -88,7 +88,7 @@ TEST_F(RegularFileTest, ATemporaryNameThatIsTakenByAFifoDoesNotStopAReplacement)
   EXPECT_EQ(*files.Read(folder_ + "/a"), "old");
 }
 
-TEST_F(RegularFileTest, ALinkToAFileIsAFileAndADanglingLinkIsNotFound) {
+TEST_F(RegularFileTest, LinksAreWhatTheyLeadTo) {
   Files& files = SystemFiles();
   ASSERT_TRUE(files.Write(folder_ + "/a", "x").ok());
   std::filesystem::create_symlink("a", folder_ + "/link");

@@ -37,7 +37,7 @@ class UnixSocketTest : public testing::Test {
   sockaddr_un name_{.sun_family = AF_UNIX};
 };
 
-TEST_F(UnixSocketTest, OnlyOneThatAProcessHasOpenIsListeningAndNotTheFileThatItLeaves) {
+TEST_F(UnixSocketTest, OnlyAnOpenSocketIsListening) {
   EXPECT_FALSE(IsListening(path_).value());
   {
     const Descriptor listener = Listen(1);

@@ -101,7 +101,7 @@ TEST_F(TlsFilesTest, NothingWaitsForAFifo) {
   EXPECT_THAT(WhyNot(files), HasSubstr("FIFO"));
 }
 
-TEST_F(TlsFilesTest, AServerTakesNewFilesWhenTheyStandStillAndKeepsTheOldOnesWhereTheyAreBad) {
+TEST_F(TlsFilesTest, AServerTakesNewFilesUnlessTheyAreBad) {
   const auto server = OpenServer(certificates_.OfServer());
   const std::string first = Published(*server);
   const Credential next = certificates_.OfServer();
@@ -194,7 +194,7 @@ TEST_F(TlsFilesTest, ACertificateForTheOtherSideIsRefusedAtTheStart) {
               HasSubstr("controller.crt (CN=controller) is not a certificate for clients"));
 }
 
-TEST_F(TlsFilesTest, AListOfTheRevokedIsReadWithTheOthersAndAgainWhenItChanges) {
+TEST_F(TlsFilesTest, AChangedListOfRevocationsIsReadAgain) {
   TlsFiles files = certificates_.Files("controller", certificates_.OfServer());
   files.revoked = certificates_.folder() + "/revoked";
   EXPECT_THAT(std::string(ServerTls::Open(files, kDefaultDomain).status().message()),

@@ -205,7 +205,7 @@ TEST(AttemptTest, ARankThatCannotBeStartedFailsTheAttempt) {
   EXPECT_EQ(cause.message(), "rank 1 could not be started: fork: Resource temporarily unavailable");
 }
 
-TEST(AttemptTest, FilesThatDoNotFitRefuseItAsAUsersErrorWithTheSameText) {
+TEST(AttemptTest, UnfitFilesAreTheUsersError) {
   CoreHarness core;
   core.Connect({CoreHarness::Job("j", 2)});
   core.Feed(Checked{.attempt = kJob, .violations = "data.train: /none is not there"});
@@ -304,7 +304,7 @@ TEST(AttemptTest, StopNowUsesTheGraceAndReasonOfTheAssignment) {
   EXPECT_TRUE(status.ranks(0).stop_requested());
 }
 
-TEST(AttemptTest, AStopWhileItsFilesAreCheckedEndsItWithoutWaitingForTheCheck) {
+TEST(AttemptTest, AStopDuringChecksDoesNotWaitForThem) {
   CoreHarness core;
   core.Connect({CoreHarness::Job("j", 2)});
   core.Assign({});
@@ -321,7 +321,7 @@ TEST(AttemptTest, AStopWhileItsFilesAreCheckedEndsItWithoutWaitingForTheCheck) {
   EXPECT_THAT(core.Take<Spawn>(), IsEmpty());
 }
 
-TEST(AttemptTest, AStopWhileItsRanksAreRecordedSpawnsNothingAndIsRecordedBehindThem) {
+TEST(AttemptTest, AStopDuringRecordingSpawnsNothing) {
   CoreHarness core;
   core.Connect({CoreHarness::Job("j", 2)});
   core.Feed(Checked{.attempt = kJob});
@@ -334,7 +334,7 @@ TEST(AttemptTest, AStopWhileItsRanksAreRecordedSpawnsNothingAndIsRecordedBehindT
   EXPECT_FALSE(core.TakeStatus().has_refused()) << "the stop came first";
 }
 
-TEST(AttemptTest, APathThatDoesNotAnswerRefusesItByNameAndTheNextJobRuns) {
+TEST(AttemptTest, AHangingPathRefusesTheAttemptByName) {
   CoreHarness core;
   core.Connect({CoreHarness::Job("j", 2)});
   core.Feed(LookingAt{kJob, "data.train /dead"});
@@ -436,7 +436,7 @@ TEST(AttemptTest, AForgetOfARunningAttemptChangesNothing) {
   EXPECT_EQ(core.state().live.size(), 1u);
 }
 
-TEST(AttemptTest, AStopAfterTheNextCheckpointIsSentToOneRankAndARequestedEndOfAll) {
+TEST(AttemptTest, AStopAfterACheckpointGoesToOneRank) {
   CoreHarness core;
   core.StartJob(CoreHarness::Job("j", 2));
   v1::Assignment stop = CoreHarness::Job("j", 2);

@@ -28,7 +28,7 @@ struct Death {
 
 class DeathTest : public testing::TestWithParam<Death> {};
 
-TEST(CauseTest, ARankThatStoppedAfterACheckpointIsNotSaidToBeWritingOne) {
+TEST(CauseTest, AfterACheckpointNoRankIsWritingOne) {
   AttemptState attempt{.assignment = CoreHarness::Job("j", 2), .request_sent = 7};
   attempt.assignment.set_desired(v1::DESIRED_STOP_AFTER_CHECKPOINT);
   attempt.assignment.set_request(7);

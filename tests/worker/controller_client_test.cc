@@ -32,7 +32,7 @@ TEST(ControllerClientTest, MayEndAtAnyMomentOfItsBeginning) {
 }
 
 // Controllers end a session that says nothing for some seconds, and a name service may take longer.
-TEST_F(DaemonTest, TheAddressOfAMachineIsAskedForBeforeItsSessionIsOpened) {
+TEST_F(DaemonTest, ASessionBeginsWithTheMachinesAddress) {
   std::atomic<bool> early{false};
   Mailbox<std::string> said;
   const auto slow = [&](const std::string&) -> absl::StatusOr<std::string> {

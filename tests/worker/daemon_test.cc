@@ -249,7 +249,7 @@ TEST_F(DaemonTest, SigtermStopsTheRanksAndExitsWith0) {
   EXPECT_TRUE(controller_->WaitFor([](const Seen& seen) { return seen.leaving; })) << "and that it leaves";
 }
 
-TEST_F(DaemonTest, ARankWhoseLogCannotBeOpenedIsTheMachinesFaultAndItsPathAndTheRemedyAreNamed) {
+TEST_F(DaemonTest, AnUnopenableLogIsTheMachinesFault) {
   const std::string log = folder_ + "/state/logs/0123456789ab/attempt-1/rank-0.log";
   std::filesystem::create_directories(log);
   controller_->Want({Job("steps-50", 1)});
@@ -335,7 +335,7 @@ TEST_F(DaemonTest, WithoutDescriptorsAnAttemptIsRefusedAndTheNextOneRuns) {
   EXPECT_EQ(controller_->seen().hellos.size(), 1u) << "the session outlived it";
 }
 
-TEST_F(DaemonTest, AFolderThatIsRemovedUnderTheDaemonIsNoneOfItsRanks) {
+TEST_F(DaemonTest, ARemovedStateFolderEndsNoRank) {
   const std::filesystem::path before = std::filesystem::current_path();
   std::filesystem::create_directory(folder_ + "/start");
   std::filesystem::current_path(folder_ + "/start");

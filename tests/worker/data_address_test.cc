@@ -62,7 +62,7 @@ TEST(LocalAddressTowardTest, SaysWhatItCannotFindOut) {
   EXPECT_THAT(std::string(unknown.status().message()), HasSubstr("nowhere.invalid:7070"));
 }
 
-TEST_F(DaemonTest, ReportsTheAddressFromWhichItReachesTheControllerOrTheGivenOne) {
+TEST_F(DaemonTest, ReportsItsOwnOrTheGivenDataAddress) {
   StartWorker();
   ASSERT_TRUE(controller_->WaitFor([](const Seen& seen) { return seen.hellos.size() == 1; }));
   EXPECT_EQ(controller_->seen().hellos[0].inventory().data_address(), "127.0.0.1");
@@ -86,7 +86,7 @@ TEST(CheckDataAddressTest, RefusesThoseOfOtherMachinesAndOfNone) {
   }
 }
 
-TEST_F(DaemonTest, ADataAddressOnWhichNoRankCanListenIsRefusedAtOnce) {
+TEST_F(DaemonTest, AnUnusableDataAddressIsRefusedAtOnce) {
   WorkerProcess worker({.controller = "unix:" + folder_ + "/none",
                         .state_folder = folder_ + "/state",
                         .more = {"--data-address", "192.0.2.1"},

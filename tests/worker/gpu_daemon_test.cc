@@ -59,7 +59,7 @@ TEST_F(GpuDaemonTest, OnlyVisibleGpusAreOfferedAndRanksCountThemTheSameWay) {
               StartsWith("visible GPU-cc,GPU-aa\n"));
 }
 
-TEST_F(GpuDaemonTest, AListThatIsWrongOffersNoGpuAndSaysSoInOneLine) {
+TEST_F(GpuDaemonTest, AWrongListOffersNoGpu) {
   StartWorkerThatSees("0,7");
   EXPECT_EQ(Slots(), "cpu0=");
   EXPECT_THAT(ReadAll(folder_ + "/log"),

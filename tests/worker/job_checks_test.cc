@@ -103,7 +103,7 @@ TEST_F(CheckThreadsTest, OneThatHangsHoldsUpNoOther) {
   EXPECT_EQ(Next(), "b checked");
 }
 
-TEST_F(CheckThreadsTest, SoManyHangAtMostAndWhatIsDroppedMeanwhileIsNotCheckedLater) {
+TEST_F(CheckThreadsTest, HangingChecksAreBoundedAndDroppedOnesNotRun) {
   for (int i = 0; i < CheckThreads::kMost; ++i) {
     Start("a", "/dead/" + std::to_string(i));
     EXPECT_THAT(Next(), StartsWith("a looks at data.train /dead/"));
@@ -133,7 +133,7 @@ TEST_F(CheckThreadsTest, APathThatHangsIsNotLookedAtByTheNextAttempt) {
   EXPECT_THAT(Next(), StartsWith("c checked: data.train /dead/1 is not looked at, since a check of it"));
 }
 
-TEST_F(CheckThreadsTest, WhereNoThreadIsLeftTheFirstFailsAndALaterOneWaitsForAnother) {
+TEST_F(CheckThreadsTest, WithoutThreadsLaterChecksWait) {
   {
     const platform::NoThreads none;
     Start("a", "/there");
@@ -154,7 +154,7 @@ TEST_F(CheckThreadsTest, WhereNoThreadIsLeftTheFirstFailsAndALaterOneWaitsForAno
 }
 
 // Or it would be refused as one that waits for paths that hang, and the limit would not be looked at.
-TEST_F(CheckThreadsTest, WhereNoThreadIsLeftAndAllOthersHangACheckFailsWithTheReason) {
+TEST_F(CheckThreadsTest, WithoutThreadsACheckFailsWithTheReason) {
   Start("a", "/dead/1");
   EXPECT_EQ(Next(), "a looks at data.train /dead/1");
   clock_.Advance(kPathLimit);
@@ -172,7 +172,7 @@ TEST_F(CheckThreadsTest, TheEndWaitsForNoneAndHearsOfNone) {
 }
 
 // With a controller over real gRPC and fake trainers as processes.
-TEST_F(DaemonTest, AJobWhosePathHangsHoldsUpNoOtherAndEndsWhenItIsStopped) {
+TEST_F(DaemonTest, AHangingPathHoldsUpNoOtherJob) {
   const DeadMount mount;
   absl::StatusOr<std::unique_ptr<Daemon>> daemon = Daemon::Open(
       {.controller = {.target = controller_->address()},

@@ -71,7 +71,7 @@ TEST_F(LogLimitTest, ALogThatIsShortStaysAsItIs) {
   EXPECT_EQ(ReadAll(reader).size(), 500U << 10);
 }
 
-TEST_F(LogLimitTest, OfALongLogTheNewestLinesAreKeptAndALineSaysSo) {
+TEST_F(LogLimitTest, ALongLogKeepsItsNewestLines) {
   for (int i = 0; i < 20; ++i) {
     Print(1000);
     ASSERT_TRUE(TrimLog(path_, 2 * kMib).ok());

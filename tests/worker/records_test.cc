@@ -149,7 +149,7 @@ TEST_F(RecordsTest, AnEndIsReturnedByEveryDaemonUntilItIsForgotten) {
   EXPECT_THAT(*records.Recover("w1", kNow), IsEmpty());
 }
 
-TEST_F(RecordsTest, WhereARankWroteItsMetricsIsKnownUntilItsAttemptIsForgotten) {
+TEST_F(RecordsTest, MetricsPathsAreKnownUntilForgotten) {
   Records records = Open();
   ASSERT_TRUE(records
                   .WriteRanks(kSecondAttempt,

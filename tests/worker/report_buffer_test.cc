@@ -82,7 +82,7 @@ TEST(ReportBufferTest, ATableLargerThanABatchGoesAlone) {
   EXPECT_EQ(buffer.DueAt(), absl::InfiniteFuture());
 }
 
-TEST(ReportBufferTest, WhatIsNotAcknowledgedIsSentAgainOnTheNextStreamWithTheTable) {
+TEST(ReportBufferTest, UnacknowledgedBatchesAreResentWithTheTable) {
   ReportBuffer buffer = Buffer();
   v1::ParameterTable table;
   table.set_digest("t");

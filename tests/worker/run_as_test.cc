@@ -30,7 +30,7 @@ TEST(FindUserTest, AnUnknownUserIsRefusedByName) {
               HasSubstr("--user nobody-of-that-name: this machine has no such user"));
 }
 
-TEST_F(DaemonTest, RanksRunAsTheUserThatWasChosenAndDieWithTheDaemonAllTheSame) {
+TEST_F(DaemonTest, RanksOfAnotherUserDieWithTheDaemonToo) {
   if (geteuid() != 0) {
     GTEST_SKIP() << "only root may run jobs as another user";
   }
@@ -64,7 +64,7 @@ TEST_F(DaemonTest, RanksRunAsTheUserThatWasChosenAndDieWithTheDaemonAllTheSame) 
   EXPECT_TRUE(WaitUntilGone(pids)) << "they die with their daemon";
 }
 
-TEST_F(DaemonTest, AJobMayNotUseWhatLiesOutsideTheRootsOfItsWorker) {
+TEST_F(DaemonTest, PathsOutsideTheRootsAreRefused) {
   std::filesystem::create_directories(folder_ + "/data");
   controller_->Want({Job("endless", 1)});
   StartWorker({"--read-root", folder_ + "/data"});

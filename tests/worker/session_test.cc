@@ -77,7 +77,7 @@ TEST(SessionTest, MessagesAreCountedFrom1InEverySession) {
   EXPECT_GE(expected, 3u);
 }
 
-TEST(SessionTest, ASessionInWhichNothingIsHeardIsDroppedBeforeAndAfterTheWelcome) {
+TEST(SessionTest, ASilentSessionIsDropped) {
   CoreHarness core;
   core.Feed(Connected{});
   core.Advance(kLongestSilence);
@@ -101,7 +101,7 @@ TEST(SessionTest, ASessionInWhichNothingIsHeardIsDroppedBeforeAndAfterTheWelcome
   EXPECT_THAT(dropped[0].why, HasSubstr("has not been heard for 15s"));
 }
 
-TEST(SessionTest, AHeartbeatIsSentWhereNothingRunsAndTheStatusWhereSomethingDoes) {
+TEST(SessionTest, IdleWorkersSendHeartbeatsAndOthersStatus) {
   CoreHarness core;
   core.Connect();
   core.Take<SendToController>();
@@ -125,7 +125,7 @@ TEST(SessionTest, AHeartbeatIsSentWhereNothingRunsAndTheStatusWhereSomethingDoes
   EXPECT_THAT(rank.collective_seq(), ElementsAre(5, 6));
 }
 
-TEST(SessionTest, ARankThatDoesNotMoveGetsOlderAndItsPhasesCountAsProgress) {
+TEST(SessionTest, AgeCountsFromTheLastProgressOrPhase) {
   CoreHarness core;
   core.StartJob(CoreHarness::Job("j", 1));
   const auto look = [&](const PageSample& sample) {
@@ -246,7 +246,7 @@ TEST(RendezvousTest, AGetOfManyRanksIsAskedOnceAndAnsweredToAll) {
   EXPECT_THAT(core.TakeMessages(v1::WorkerMessage::kGet), IsEmpty());
 }
 
-TEST(RendezvousTest, AGetIsAnsweredByALaterSetOfALocalRankWithoutTheController) {
+TEST(RendezvousTest, ALocalSetAnswersAnEarlierGet) {
   CoreHarness core;
   core.StartJob(CoreHarness::Job("j", 2));
   core.Feed(Disconnected{});
@@ -304,7 +304,7 @@ TEST(SessionTest, ACheckpointIsSentOnceInAConnectionUntilItIsAcknowledged) {
   EXPECT_THAT(core.TakeMessages(v1::WorkerMessage::kCheckpoint), IsEmpty());
 }
 
-TEST(SessionTest, TheLastCheckpointOfAnEndedAttemptComesWithTheInventoryThatSaysItsEnd) {
+TEST(SessionTest, AnInventoryHasTheLastCheckpointOfAnEndedAttempt) {
   CoreHarness core;
   core.StartJob(CoreHarness::Job("j", 1));
   core.Feed(Disconnected{});
@@ -427,7 +427,7 @@ TEST(SessionTest, AControllerOfAnotherStoreIsNotObeyedWhileRanksRun) {
 }
 
 // Whoever starts a second controller at the address of the first takes nothing from it.
-TEST(SessionTest, AControllerOfAnotherStoreCannotTakeWhatAnIdleWorkerHasForItsOwn) {
+TEST(SessionTest, AnotherStoreCannotClaimAnIdleWorkersAttempts) {
   CoreHarness core;
   core.Connect({}, 1, "mine");
   core.StartJob(CoreHarness::Job("j", 1));

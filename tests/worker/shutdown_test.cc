@@ -53,7 +53,7 @@ TEST(ShutdownTest, TakesNoNewWork) {
   EXPECT_EQ(core.state().live.size(), 1u);
 }
 
-TEST(ShutdownTest, ADrainAsksOneRankOfEachJobToSaveAndEndsTheDaemonWhenTheyHave) {
+TEST(ShutdownTest, ADrainSavesEachJobBeforeTheDaemonEnds) {
   CoreHarness core;
   core.StartJob(CoreHarness::Job("j", 2));
   core.Feed(ShutdownAsked{absl::Seconds(30)});
@@ -129,7 +129,7 @@ TEST(ShutdownTest, AWorkerThatNoControllerHasWelcomedLeavesWithoutAWord) {
   EXPECT_THAT(idle.Take<ExitProcess>(), SizeIs(1));
 }
 
-TEST(ShutdownTest, ADrainingWorkerSaysSoOnceASessionAndRefusesWhatCameTooLate) {
+TEST(ShutdownTest, ADrainingWorkerRefusesLateAssignments) {
   CoreHarness core;
   core.StartJob(CoreHarness::Job("a", 1));
   core.Take<SendToController>();
