@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What strangers and users at the controller's ports cost it, while a job trains. -s prints the figures of docs/security.md."""
+"""What strangers and users at the controller's ports cost it, while a job trains. -s --full prints the figures of docs/security.md."""
 import contextlib
 import pathlib
 import resource
