@@ -33,12 +33,12 @@ class AddressError : public std::runtime_error {
 
 // A group of ranks that run collectives together, in the order of one stream.
 //
-// Every rank makes the same calls in the same order, but that a Send meets a Receive; from one thread (the
-// stream's). On the CPU a call
-// returns when the collective is done; on a GPU it is enqueued on the current stream. Tensors are contiguous,
-// any dtype (bytes are moved), and stay alive until it is done. A group of one rank is a communicator like
-// any other (lone_communicator.h). Throws CommError when a peer is lost or the deadline passes; what a GPU
-// notices later, CheckPending throws. Not thread-safe, except Abort, CheckPending and the two counts.
+// Every rank makes the same calls in the same order, except that a Send meets a Receive, and from one thread
+// (the stream's). On the CPU a call returns when the collective is done; on a GPU it is enqueued on the
+// current stream. Tensors are contiguous, any dtype (bytes are moved), and stay alive until it is done. A
+// group of one rank is a communicator like any other (lone_communicator.h). Throws CommError when a peer is
+// lost or the deadline passes; what a GPU notices later, CheckPending throws. Not thread-safe, except Abort,
+// CheckPending and the two counts.
 class Communicator {
  public:
   virtual ~Communicator() = default;
@@ -79,7 +79,7 @@ class Communicator {
   // No new call starts, and pending calls end, or the process exits. Callable from any thread.
   virtual void Abort() = 0;
 
-  // Throws CommError where a collective that was started has failed, or has not ended within the deadline. On
+  // Throws CommError if a collective that was started has failed, or has not ended within the deadline. On
   // the CPU the calls themselves throw.
   virtual void CheckPending() = 0;
 

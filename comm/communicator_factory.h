@@ -31,7 +31,7 @@ class Store {
   virtual std::string Get(const std::string& key, absl::Duration patience) = 0;
 };
 
-// What the creation of every group needs to know.
+// The inputs that the creation of every group needs.
 struct Rendezvous {
   std::shared_ptr<Store> store;
   std::string data_address;  // of this machine, for what goes over TCP
@@ -46,7 +46,7 @@ struct Membership {
   int size = 1;
   std::vector<int> ranks;          // job ranks in the group's order, for error messages; empty: 0 to size - 1
   parallel::GroupOptions options;  // of NCCL; Gloo has none, and specs that give some on CPUs are refused
-  std::string clone_of;  // a group with the same members in the same order, to be cloned live; empty: none
+  std::string clone_of;  // a group with the same members in the same order, to be cloned live; or empty
 };
 
 // Makes the communicators of one kind of device.
@@ -54,7 +54,7 @@ class CommunicatorFactory {
  public:
   virtual ~CommunicatorFactory() = default;
 
-  // Collective over the group. live: a communicator of the same members, made by this factory, to clone where
+  // Collective over the group. live: a communicator of the same members, made by this factory, to clone if
   // that saves something; or null. Throws CommError.
   virtual std::unique_ptr<Communicator> Make(const Membership& membership, Communicator* live) = 0;
 

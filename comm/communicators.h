@@ -32,10 +32,10 @@ class Communicators {
   size_t size() const { return communicators_.size(); }
   Communicator& operator[](size_t use) const { return *communicators_.at(use); }
 
-  // Throws std::invalid_argument where it is not among the uses.
+  // Throws std::invalid_argument if it is not among the uses.
   Communicator& Of(const std::string& group, const std::string& purpose) const;
 
-  // In the order of the uses.
+  // All of them, in the order of the uses.
   std::vector<Communicator*> all() const;
 
   // Collective: registers all of `region` with every communicator that needs a window. Returns a line with

@@ -32,8 +32,8 @@ std::unique_ptr<Communicator> MakeNcclCommunicator(const std::string& name, Stor
 std::unique_ptr<Communicator> CloneNcclCommunicator(const std::string& name, Communicator& parent,
                                                     const parallel::GroupOptions& options = {});
 
-// Groups on GPU `device`; clones where there is a live communicator. A link (parallel::IsLink) has moved its
-// first byte. A group of one rank is none of NCCL's
+// Groups on GPU `device`; clones if there is a live communicator. A link (parallel::IsLink) has moved its
+// first byte. A group of one rank does not use NCCL
 // (lone_communicator.h). Memory is ncclMemAlloc's, so that windows over it can be registered.
 std::unique_ptr<CommunicatorFactory> MakeNcclFactory(Rendezvous rendezvous, int device);
 

@@ -10,7 +10,7 @@ namespace tandem::comm {
 // Memory of a GPU that NCCL can register: ncclMemAlloc's.
 class NcclRegion final : public device::Region {
  public:
-  // On GPU `device`. Throws OutOfMemory.
+  // Allocates on GPU `device`. Throws OutOfMemory.
   NcclRegion(int device, int64_t bytes);
   ~NcclRegion() override;
 

@@ -66,14 +66,14 @@ class Engine {
 
   void Start();
 
-  // The store was found to have failed: as if its next commit had.
+  // Reports that the store was found to have failed, as if its next commit had.
   void Fail(absl::Status status) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // ResourceExhausted from a commit for which there was no room until there is room for most: tries are made
-  // (Store::CheckRoom), since a small commit may succeed before, and while nothing is committed. Else OK.
+  // Returns ResourceExhausted from a commit for which there was no room until there is room for most commits,
+  // otherwise OK. Store::CheckRoom tries that, since a small commit may succeed before, or none may come.
   absl::Status StoreRoom() const ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Does what was posted before, then ends the thread. What is posted later is answered with Unavailable.
+  // Processes what was posted before, then ends the thread. Later posts are answered with Unavailable.
   void Stop() ABSL_LOCKS_EXCLUDED(mu_);
 
   // `done` is called from the writer's thread when the consequences are durable.
@@ -116,7 +116,7 @@ class Engine {
   struct Answer {
     Decided decided;
     Reply reply;
-    std::string job_id;   // that the reply is about; empty: none, or one that ended long ago
+    std::string job_id;   // of the reply; empty if it is about none, or about one that ended long ago
     bool stores = false;  // it is true only once the batch is committed
   };
   // What a batch of items led to, and which calls wait for its commit.

@@ -8,16 +8,17 @@
 
 namespace tandem::link {
 
-// What a rank reports without a message: a memory page that trainer and daemon both map, no locks. The daemon
-// samples it each second, and after a death: it is how the phase of a dead or silent rank is known.
+// The progress that a rank reports without a message: a memory page that trainer and daemon both map, no
+// locks. The daemon samples it each second, and after a death: it is how the phase of a dead or silent rank
+// is known.
 struct SharedPage {
   static constexpr int kMaxCommunicators = 32;
 
   // Written by the trainer.
   std::atomic<int64_t> attempt{0};
   std::atomic<int32_t> phase{0};  // tandem.v1.RankPhase
-  // The one in progress, from 1; 0: none yet, or the validation before the first. It is the next one already
-  // while the optimizer applies a step: that is a part of the run that computes the next.
+  // The one in progress, from 1; 0 before the first, or in the validation before the first. It is the next
+  // one already while the optimizer applies a step: that is a part of the run that computes the next.
   std::atomic<int64_t> step{0};
   // The instruction that finished last, counted through all programs, and when (CLOCK_MONOTONIC).
   std::atomic<int64_t> instruction{-1};

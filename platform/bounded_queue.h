@@ -11,7 +11,7 @@
 
 namespace tandem::platform {
 
-// What one thread makes and another uses, in order; the first waits while there are `most`. Thread-safe.
+// Passes items from one thread to another in order; the first waits while `most` are queued. Thread-safe.
 template <typename T>
 class BoundedQueue {
  public:

@@ -5,7 +5,7 @@
 
 namespace tandem::platform {
 
-// What decisions take for "now". Thread-safe.
+// The source of "now" for decisions. Thread-safe.
 class Clock {
  public:
   virtual ~Clock() = default;

@@ -23,8 +23,8 @@ std::string OwnGroup(const std::string& root = "");
 // What the control groups (v1 and v2) of this process, and those above them, allow it, for example in a
 // container. `root` is put before /proc and /sys, for tests.
 struct GroupLimits {
-  double processors = 0;     // a quota, such as 2.5; 0: none
-  int64_t memory_bytes = 0;  // 0: none
+  double processors = 0;     // a quota, such as 2.5; 0: no limit
+  int64_t memory_bytes = 0;  // 0: no limit
 };
 GroupLimits ReadGroupLimits(const std::string& root = "");
 

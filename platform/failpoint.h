@@ -7,7 +7,7 @@
 
 namespace tandem::platform {
 
-// TANDEM_FAILPOINT("controller.after_commit") kills the process there (SIGKILL), as a power cut would, where
+// TANDEM_FAILPOINT("controller.after_commit") kills the process there (SIGKILL), as a power cut would, if
 // the flag --failpoint names it. Compiled to nothing, name and all, except in targets that link
 // tandem_failpoints: the variants of the daemons that tests kill (tests/failpoints). What users run has none.
 //

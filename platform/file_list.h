@@ -12,7 +12,7 @@ namespace tandem::platform {
 
 // The regular files that `pattern` names: a file, a folder (every regular file below it), or a glob of files
 // and folders (*, ?, [abc]). What exists under the literal name wins over the glob. Symbolic links to files
-// are followed; those to folders only where the pattern itself or a match of the glob is one, so there are no
+// are followed; those to folders only if the pattern itself or a match of the glob is one, so there are no
 // cycles. Paths are absolute if the pattern is, without duplicates, sorted bytewise; never empty. Errors are
 // one line without the pattern: NotFound, PermissionDenied, InvalidArgument.
 //

@@ -28,7 +28,7 @@ inline constexpr int64_t kSyncBytes = int64_t{1} << 30;
 struct FolderId {
   dev_t device = 0;
   ino_t inode = 0;
-  uint64_t mount = 0;  // the kernel's number of the mount that the path leads to; 0 where it does not say
+  uint64_t mount = 0;  // the kernel's number of the mount that the path leads to; 0 if it does not say
   bool operator==(const FolderId& other) const { return device == other.device && inode == other.inode; }
 };
 
@@ -54,12 +54,12 @@ class Files {
 
   virtual absl::StatusOr<std::string> Read(const std::string& path) = 0;
 
-  // At most `most_bytes` of it from byte `begin` on; fewer only where the file ends before. For a file that
+  // At most `most_bytes` of it from byte `begin` on; fewer only if the file ends before. For a file that
   // need not fit in memory.
   virtual absl::StatusOr<std::string> ReadRange(const std::string& path, int64_t begin,
                                                 int64_t most_bytes) = 0;
 
-  // In bytes. For a file that may be larger than memory because it is not what it should be.
+  // The size in bytes. For a file that may be larger than memory because it is not what it should be.
   virtual absl::StatusOr<int64_t> Size(const std::string& path) = 0;
 
   // Creates or truncates `path`, writes and fsyncs it. Not atomic; see Replace.
@@ -81,31 +81,31 @@ class Files {
   // rename(2): replaces `to`.
   virtual absl::Status Rename(const std::string& from, const std::string& to) = 0;
 
-  // Renames, on any file system: AlreadyExistsError where `to` is there (an empty folder may be replaced).
+  // Renames, on any file system: AlreadyExistsError if `to` is there (an empty folder may be replaced).
   virtual absl::Status Publish(const std::string& from, const std::string& to) = 0;
 
   // The folder and what is missing above it, durable: fsyncs the parent of each one that it makes.
   virtual absl::Status CreateFolders(const std::string& path) = 0;
 
-  // Makes the folder; the one above must exist. Syncs neither. OK where it exists already.
+  // Makes the folder; the one above must exist. Syncs neither. OK if it exists already.
   virtual absl::Status CreateFolder(const std::string& path) = 0;
 
-  // InvalidArgument where `path` is not a folder.
+  // InvalidArgument if `path` is not a folder.
   virtual absl::StatusOr<FolderId> IdOfFolder(const std::string& path) = 0;
 
   virtual absl::StatusOr<std::vector<std::string>> List(const std::string& folder) = 0;  // names, sorted
-  virtual absl::Status RemoveAll(const std::string& path) = 0;  // OK where nothing is there
+  virtual absl::Status RemoveAll(const std::string& path) = 0;  // OK if nothing is there
 
   // Sets the modification time to now, by the file system's clock. Needs no space.
   virtual absl::Status Touch(const std::string& path) = 0;
 
-  // As the file system has it now, not as a cache of another machine's changes had it.
+  // Reads it as the file system has it now, not as a cache of another machine's changes had it.
   virtual absl::StatusOr<absl::Time> ModificationTime(const std::string& path) = 0;
 };
 
 Files& SystemFiles();
 
-// What is in a file of at most `most_bytes`. InvalidArgument, before any of it is read, where it has more: it
+// Reads a file of at most `most_bytes`. InvalidArgument, before any of it is read, if it has more: it
 // may be anything, and need not fit in memory.
 absl::StatusOr<std::string> ReadAtMost(Files& files, const std::string& path, int64_t most_bytes);
 

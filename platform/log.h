@@ -11,7 +11,7 @@ namespace tandem::platform {
 enum class LogLevel { kInfo, kWarning, kError };
 
 // The process's log, on standard error: one JSON object a line {ts, level, msg, component, ...fields}
-// where standard error is not a terminal, "12:00:01 warning worker: text key=value" where it is.
+// if standard error is not a terminal, "12:00:01 warning worker: text key=value" if it is.
 // `component` is set once at start: "controller", "worker", "trainer". Thread-safe; a line is one write.
 void SetLogComponent(std::string component);
 void Log(LogLevel level, std::string_view message,

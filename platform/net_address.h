@@ -16,13 +16,13 @@ struct HostPort {
   bool operator==(const HostPort&) const = default;
 };
 
-// "[fd00::1]:7471", "controller:7471", ":7471". nullopt: `text` is none, as "fd00::1:7471" is none.
+// "[fd00::1]:7471", "controller:7471", ":7471". nullopt if `text` is not an address, as "fd00::1:7471".
 std::optional<HostPort> ReadHostPort(std::string_view text);
 
-// Of a target as gRPC takes it: also behind "dns:", "dns://AUTHORITY/", "ipv4:" or "ipv6:".
+// Reads a target as gRPC takes it: also behind "dns:", "dns://AUTHORITY/", "ipv4:" or "ipv6:".
 std::optional<HostPort> ReadTarget(std::string_view target);
 
-// With brackets for an IPv6 address. ReadHostPort reads it.
+// Writes an address, with brackets if it is of IPv6. ReadHostPort reads it.
 std::string TextOf(const HostPort& address);
 
 // The host of "HOST:PORT" or of a HOST alone, without brackets, as an HTTP request names it.

@@ -12,7 +12,7 @@
 
 namespace tandem::platform {
 
-// An open file, or none. Closes it at the end of the scope, where the error of close(2) does not matter.
+// Owns an open file, if it has one, and closes it at the end of the scope. The error of close(2) is ignored.
 class Descriptor {
  public:
   Descriptor() = default;
@@ -21,7 +21,7 @@ class Descriptor {
   Descriptor(Descriptor&& other) noexcept : fd_(other.Release()) {}
   Descriptor& operator=(Descriptor&& other) noexcept;
 
-  int get() const { return fd_; }  // -1: none
+  int get() const { return fd_; }  // -1 if there is no file
   int Release() { return std::exchange(fd_, -1); }
 
  private:
@@ -37,7 +37,7 @@ absl::StatusOr<Descriptor> OpenRegularFile(const std::string& path, int flags, m
 // waits until a process opens it for writing. Anything else is refused as above.
 absl::StatusOr<Descriptor> OpenRegularFileOrPipe(const std::string& path);
 
-// Whether `path` leads to what is open as `file`; false where it cannot be looked at.
+// Whether `path` leads to what is open as `file`; false if it cannot be looked at.
 bool LeadsTo(const std::string& path, const Descriptor& file);
 
 // "a FIFO", "a folder", ...: what st_mode says.
@@ -50,8 +50,8 @@ const char* FileKind(mode_t mode);
 // meanings of their own, and a full folder (ENOTEMPTY) or a stale handle (ESTALE) must not pass for them.
 absl::Status FileError(int error, absl::string_view operation, const std::string& path);
 
-// "make room on that file system": what to do about an error of FileError, where its code says that; empty
-// where it does not.
+// "make room on that file system": what to do about an error of FileError, if its code says that; otherwise
+// empty.
 absl::string_view RemedyOf(const absl::Status& error);
 
 }  // namespace tandem::platform

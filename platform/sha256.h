@@ -7,7 +7,7 @@
 
 namespace tandem::platform {
 
-// SHA-256 over bytes that come piece by piece. Throws std::runtime_error where OpenSSL offers none. Not
+// SHA-256 over bytes that come piece by piece. Throws std::runtime_error if OpenSSL does not offer it. Not
 // thread-safe.
 class Sha256 {
  public:

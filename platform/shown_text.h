@@ -7,7 +7,7 @@
 
 namespace tandem::platform {
 
-// Bytes of the UTF-8 character at text[at], decoded into `character`; 0 where none is valid there.
+// Bytes of the UTF-8 character at text[at], decoded into `character`; 0 if no valid character is there.
 int DecodeUtf8(std::string_view text, size_t at, char32_t& character);
 
 // Whether a terminal or a log shows it as it is: no control character, nothing that changes the direction of

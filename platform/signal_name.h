@@ -5,7 +5,7 @@
 
 namespace tandem::platform {
 
-// "SIGKILL"; "signal 77" where it has no name.
+// "SIGKILL"; "signal 77" if it has no name.
 std::string SignalName(int signal);
 
 }  // namespace tandem::platform

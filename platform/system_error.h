@@ -7,7 +7,7 @@
 namespace tandem::platform {
 
 // What a user can do about an errno of a system call: "raise the limit of open files (ulimit -n)"; empty
-// where it does not say that. EAGAIN counts as what a new process or thread gets.
+// if it does not say that. EAGAIN counts as what a new process or thread gets.
 absl::string_view RemedyOf(int error);
 
 // True for what a file system answers that does not have a call at all.

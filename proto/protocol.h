@@ -3,7 +3,7 @@
 
 namespace tandem::proto {
 
-// What controllers and workers of this build speak with each other (Hello.protocol_min, protocol_max).
+// The protocol versions of controllers and workers of this build (Hello.protocol_min, protocol_max).
 inline constexpr int kProtocol = 1;
 
 }  // namespace tandem::proto

@@ -11,7 +11,7 @@ namespace tandem::proto {
 google::protobuf::Timestamp ToProto(absl::Time time);
 google::protobuf::Duration ToProto(absl::Duration duration);
 
-// What is not set is the Unix epoch, and zero.
+// An unset time is the Unix epoch, an unset duration zero.
 absl::Time FromProto(const google::protobuf::Timestamp& time);
 absl::Duration FromProto(const google::protobuf::Duration& duration);
 

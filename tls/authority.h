@@ -15,7 +15,7 @@ struct Credential {
   std::string key;
 };
 
-// What a certificate is to say.
+// The contents of a certificate to be issued.
 struct CertificateRequest {
   std::string common_name;         // at most 64 bytes, as X.509 has it
   std::string uri;                 // of a client (identity.h); empty: none

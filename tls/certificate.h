@@ -16,7 +16,7 @@ namespace tandem::tls {
 // is valid as (r, n - s) too, n being the order of the curve: a client can rewrite its certificate so that
 // its authority still seems to have signed it. A list that names one of them means all of them.
 //
-// Nothing else of a certificate can be rewritten: OpenSSL encodes what is around the signed part anew before
+// Nothing else of a certificate can be rewritten: OpenSSL encodes what is around the signed part again before
 // it takes the digest, and RSA and EdDSA signatures have one valid form. The curve is that of the authority's
 // key, which the certificate does not hold: there is a twin for each curve of OpenSSL that the signature
 // fits.
@@ -27,7 +27,7 @@ using Fingerprints = std::shared_ptr<const std::vector<std::string>>;
 // `certificate` stays the caller's.
 Fingerprints FingerprintsOf(x509_st* certificate);
 
-// What a certificate says, for decisions and for messages. Names come escaped: plain ASCII, one line.
+// The contents of a certificate, for decisions and for messages. Names come escaped: plain ASCII, one line.
 struct Certificate {
   std::string subject;  // "CN=alice"
   std::string issuer;

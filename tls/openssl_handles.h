@@ -33,7 +33,7 @@ inline BioHandle BioOf(const std::string& text) {
   return BioHandle(BIO_new_mem_buf(text.data(), static_cast<int>(text.size())));
 }
 
-// What OpenSSL has written to `bio`, one of memory.
+// The text that OpenSSL has written to `bio`, which is in memory.
 inline std::string TextOf(BIO* bio) {
   char* text = nullptr;
   const long size = BIO_get_mem_data(bio, &text);

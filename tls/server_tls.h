@@ -102,7 +102,7 @@ class ServerTls {
   mutable absl::Mutex mu_;
   std::shared_ptr<const RevokedList> revoked_ ABSL_GUARDED_BY(mu_);
   absl::Time not_after_ ABSL_GUARDED_BY(mu_);
-  // By certificate: each call of a client needs its identity, and reading a certificate takes a while.
+  // Identities by certificate: each call of a client needs one, and reading a certificate takes a while.
   mutable std::map<std::string, absl::StatusOr<Peer>> peers_ ABSL_GUARDED_BY(mu_);
 };
 

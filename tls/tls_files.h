@@ -14,7 +14,8 @@ namespace tandem::tls {
 // peer, a Certificate gives the Identity (role and name) and the Fingerprints, by which a RevokedList refuses
 // it. authority.h makes certificates for clusters without an authority of their own (`tandem certs`).
 
-// The PEM files by which a process identifies itself and its peers. Either all are given or none: no TLS.
+// The PEM files by which a process identifies itself and its peers. Either all are given, or none, for no
+// TLS.
 struct TlsFiles {
   std::string ca;           // certificates of the authorities of the other side
   std::string certificate;  // of this process, then any between it and its CA
@@ -31,7 +32,7 @@ struct TlsFiles {
 // The largest PEM file that is read.
 inline constexpr int64_t kMostPemBytes = 1 << 20;
 
-// What the files hold.
+// The contents of the files.
 struct TlsTexts {
   std::string ca;
   std::string certificate;

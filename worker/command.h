@@ -12,7 +12,8 @@
 
 namespace tandem::worker {
 
-// What the core has the shell do, in this order. No command blocks the core: answers come as inputs.
+// An action that the core requests of the shell, in this order. No command blocks the core: answers come as
+// inputs.
 
 struct SendToController {  // lost if the stream has just broken; the next inventory repeats it
   v1::WorkerMessage message;
@@ -96,7 +97,7 @@ struct RankFailed {
 };
 struct RankGone {
   RankKey rank;
-  std::optional<v1::Cause> cause;  // none: it finished
+  std::optional<v1::Cause> cause;  // nullopt: it finished
 };
 
 using Change = std::variant<Welcomed, AttemptAccepted, AttemptRefused, AttemptStopped, AttemptUnknown,

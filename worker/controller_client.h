@@ -33,7 +33,7 @@ struct ControllerAddress {
   // Of this machine, for its ranks; empty: what `local_address` says of the target before each session. It
   // may take long, as a name service does.
   std::string data_address;
-  std::shared_ptr<tls::ClientTls> tls = nullptr;  // null: none, of a controller on this machine
+  std::shared_ptr<tls::ClientTls> tls = nullptr;  // null: no TLS, for a controller on this machine
   std::function<absl::StatusOr<std::string>(const std::string& target)> local_address = LocalAddressToward;
   absl::Duration keepalive_time = absl::Seconds(10);
   absl::Duration keepalive_timeout = absl::Seconds(5);

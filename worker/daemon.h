@@ -33,7 +33,7 @@ struct DaemonConfig {
   Settings settings;  // without incarnation, which the daemon draws
   std::string state_folder;
   std::string trainer;                         // path of the program
-  std::optional<RunAs> run_as = std::nullopt;  // the user that ranks run as; none: that of this process
+  std::optional<RunAs> run_as = std::nullopt;  // the user that ranks run as; nullopt: that of this process
   ReportLimits report_limits;
   std::shared_ptr<RankGroups> rank_groups = nullptr;  // null: ranks are in this process's control group
 };

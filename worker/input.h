@@ -32,8 +32,8 @@ struct LookingAt {
 };
 struct Checked {
   AttemptKey attempt;
-  std::string violations;  // of the files that the job needs; empty: none
-  std::string problem;     // of this machine, as a path of the job that hangs here; empty: none
+  std::string violations;  // of the files that the job needs; empty if there are none
+  std::string problem;     // of this machine, as a path of the job that hangs here; empty if there is none
   std::string reason;      // of it, CamelCase
   InstructionNames program;
 };

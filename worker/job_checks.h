@@ -16,8 +16,8 @@
 
 namespace tandem::worker {
 
-// What the daemon asks other parts about a job before it runs it. Both functions are called from several
-// threads at once, and may still run when the daemon is gone.
+// The questions of the daemon to other parts about a job before it runs it. Both functions are called from
+// several threads at once, and may still run when the daemon is gone.
 struct JobChecks {
   // Returns what is wrong with the files that the job needs, one line each; empty if nothing is.
   std::function<std::string(const v1::JobSpec& resolved, const jobspec::BeforePath& before)> check_files;

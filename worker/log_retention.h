@@ -20,7 +20,7 @@ absl::StatusOr<std::set<AttemptKey>> ListAttempts(platform::Files& files, const 
 // Removes the attempt's folder below `root`, and the job's folder if that was its last one.
 absl::Status RemoveAttempt(platform::Files& files, const std::string& root, const AttemptKey& attempt);
 
-// What is kept of the logs of attempts that have ended.
+// Limits on the logs of attempts that have ended.
 struct LogLimits {
   size_t attempts = 200;
   int64_t bytes = int64_t{4} << 30;

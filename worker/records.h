@@ -54,7 +54,7 @@ class Records {
 
   std::string LogFile(const RankKey& rank) const;
 
-  // As given to Open, but on a small disk fewer bytes (log_limit.h).
+  // The limits that were given to Open, on a small disk with fewer bytes (log_limit.h).
   const LogLimits& log_limits() const { return log_limits_; }
 
  private:

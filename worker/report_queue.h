@@ -95,7 +95,7 @@ class ReportQueue {
   // The controller has forgotten the attempt; its buffer goes when acknowledged, or a minute later.
   void Forget(const AttemptKey& attempt) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // For the one thread that sends. Blocks until a batch is due; nullopt once Wake was called.
+  // Called by the one thread that sends. Blocks until a batch is due; nullopt once Wake was called.
   std::optional<v1::ReportBatch> Next() ABSL_LOCKS_EXCLUDED(mu_);
   void Wake() ABSL_LOCKS_EXCLUDED(mu_);
   // A new stream: everything unacknowledged again. Undoes Wake.

@@ -42,7 +42,7 @@ struct SpawnedProcess {
 // when the *thread* that forked it ends. Thread-safe.
 class Spawner {
  public:
-  // `run_as`: the user of the programs; none: that of this process.
+  // `run_as`: the user of the programs; nullopt: that of this process.
   explicit Spawner(std::optional<RunAs> run_as = std::nullopt) : run_as_(std::move(run_as)) {}
 
   // Blocks until the program runs (exec succeeded) or cannot. It leads its own process group, inherits

@@ -18,7 +18,7 @@
 
 namespace tandem::worker {
 
-// What the worker daemon knows, as plain data. Only Step (step.h) changes it.
+// The state of the worker daemon, as plain data. Only Step (step.h) changes it.
 
 using proto::AttemptKey;
 using proto::IdOf;
@@ -70,7 +70,7 @@ struct Stop {
   absl::Duration grace;  // from then to SIGKILL
 };
 
-// What an attempt goes through before its ranks start; one that is stopped goes no further.
+// The phases of an attempt before its ranks start; one that is stopped goes no further.
 enum class Preparation { kNew, kChecking, kChecked, kRecording, kReady };
 
 // An attempt of which this worker runs ranks, from the assignment to the record of its end.
@@ -157,10 +157,10 @@ bool IsDraining(const WorkerState& state, absl::Time now);
 AttemptState* FindAttempt(WorkerState& state, const AttemptKey& key);
 RankState* FindRank(WorkerState& state, const RankKey& key);
 
-// Whether one rank was told that all ranks save a checkpoint and end; the ranks agree on the step.
+// Whether one rank was asked that all ranks save a checkpoint and end; the ranks agree on the step.
 bool StopsAfterCheckpoint(const AttemptState& attempt);
 
-// What the controller is sent at `now`.
+// The status that the controller is sent at `now`.
 v1::AttemptStatus StatusOf(const AttemptKey& key, const AttemptState& attempt, absl::Time now);
 
 v1::CheckpointNotice MessageOf(const Notice& notice);

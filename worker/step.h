@@ -26,7 +26,7 @@ inline constexpr absl::Duration kPathLimit = absl::Minutes(2);
 // The limit of unacknowledged checkpoints: the oldest are dropped (they stay on disk).
 inline constexpr size_t kMaxNotices = 1000;
 
-// What one Step did beside changing the state.
+// The result of one Step beside the changed state.
 struct Outcome {
   std::vector<Command> commands;  // for the shell to execute, in this order
   std::vector<Change> changes;    // for the log, and for data that the shell keeps outside the state

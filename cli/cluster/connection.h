@@ -20,9 +20,9 @@ namespace tandem::cli {
 absl::Status ToStatus(const grpc::Status& status);
 
 // Cancels a call that lasts longer than `limit`, by the steady clock, or that is not wanted any more:
-// `given_up`, where it is given, is asked four times a second, on another thread. gRPC's own deadlines,
-// back-offs and keepalives sleep until a time of the machine's clock where it is built on Abseil's mutexes,
-// as Debian's is: they end an hour late if somebody sets that clock back by an hour.
+// `given_up`, if it is given, is asked four times a second, on another thread. In a gRPC that is built on
+// Abseil's mutexes, as Debian's is, deadlines, back-offs and keepalives sleep until a time of the machine's
+// clock: they end an hour late if that clock is set back by an hour.
 class CallLimit {
  public:
   // `context` outlives this object.
@@ -50,8 +50,9 @@ class Connection {
   // One try of a call: sets `began` when an answer has begun, after which the call is not made again.
   using Once = std::function<grpc::Status(v1::Jobs::Stub& stub, grpc::ClientContext& context, bool& began)>;
 
-  // Makes a call, and twice again while nothing is there to take it: over a new connection each time, after a
-  // pause. DeadlineExceeded after `limit`, which counts for all of it; Cancelled once `given_up` says so.
+  // Makes a call, and repeats it up to twice while nothing accepts it, each time after a pause and over a new
+  // connection. DeadlineExceeded after `limit`, which counts for all of it; Cancelled once `given_up` says
+  // so.
   absl::Status Call(absl::Duration limit, const Once& once, const std::function<bool()>& given_up = nullptr);
 
  private:

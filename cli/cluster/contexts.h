@@ -11,7 +11,7 @@
 
 namespace tandem::cli {
 
-// A cluster that one works with, by a name of one's own.
+// A cluster to which a user has given a name.
 struct NamedCluster {
   std::string address;
   tls::TlsFiles tls;
@@ -26,31 +26,31 @@ struct NamedCluster {
 //
 // A file's path that does not begin with / is one beside the config file.
 struct Contexts {
-  std::string file;     // that was read; empty: there is none
-  std::string current;  // empty: none
+  std::string file;     // that was read; empty if there is no such file
+  std::string current;  // name of the current context; empty if none is chosen
   std::map<std::string, NamedCluster> clusters;
 };
 
-// The text of a config file in `folder`. InvalidArgument with every mistake and its line, and what is
+// Reads the text of a config file in `folder`. InvalidArgument with every mistake and its line, and what is
 // allowed. Pure.
 absl::StatusOr<Contexts> ReadContexts(std::string_view text, const std::string& file,
                                       const std::string& folder);
 
-// For a terminal, after the name of a context that is not among them: "allowed: a, b"; where there are none,
-// how to make one.
+// Returns what follows, on a terminal, the name of an unknown context: "allowed: a, b", or how to make one if
+// there is no context.
 std::string AllowedNames(const Contexts& contexts);
 
-// Where the file is, or would be. FailedPrecondition where neither HOME nor XDG_CONFIG_HOME is set to
-// an absolute path.
+// Returns the path that the file has or would have. FailedPrecondition if neither HOME nor XDG_CONFIG_HOME is
+// set to an absolute path.
 absl::StatusOr<std::string> ContextsFile(const Environment& environment);
 
-// No contexts where there is no such file.
+// Reads the config file. Without a file there are no contexts.
 absl::StatusOr<Contexts> LoadContexts(const Environment& environment);
 
-// Such a text; files below `folder` are named as beside it. Pure.
+// Writes such a text; paths below `folder` are written relative to it. Pure.
 std::string WriteContexts(const Contexts& contexts, const std::string& folder);
 
-// Makes or replaces the config file. FailedPrecondition where the one that is there has comments, which would
+// Makes or replaces the config file. FailedPrecondition if the present one has comments, which would
 // be lost.
 absl::Status SaveContexts(const Contexts& contexts, const Environment& environment);
 

@@ -15,19 +15,19 @@ namespace tandem::cli {
 // the name "ca". Errors are one line with the path.
 class CredentialFolder {
  public:
-  // Made, with mode 0700, where it is not there and `make` is set.
+  // Opens the folder; if it does not exist and `make` is set, makes it with mode 0700.
   static absl::StatusOr<CredentialFolder> Open(const std::string& folder, bool make);
 
   std::string CertificateFile(const std::string& name) const { return folder_ + "/" + name + ".crt"; }
   std::string KeyFile(const std::string& name) const { return folder_ + "/" + name + ".key"; }
 
-  // AlreadyExists where a file of one of the names is there. remedy: what the user can do then.
+  // Returns AlreadyExists if a file of one of the names exists. remedy: what the user can do then.
   absl::Status CheckFree(const std::vector<std::string>& names, absl::string_view remedy) const;
 
-  // Never replaces anything: AlreadyExists.
+  // Adds both files. AlreadyExists if one of them exists; nothing is replaced.
   absl::Status Add(const std::string& name, const tls::Credential& credential) const;
 
-  // Each file by rename(2), so that a reader finds the old one or the new one. Both must be there.
+  // Replaces each file by rename(2), so that a reader finds the old one or the new one. Both must exist.
   absl::Status Replace(const std::string& name, const tls::Credential& credential) const;
 
   absl::StatusOr<tls::Credential> Read(const std::string& name) const;

@@ -36,13 +36,13 @@ class DaemonProcess {
   // "worker local-1 was killed by signal 9 (SIGKILL)". Requires that it ran out.
   std::string EndText() const;
 
-  // The last lines of its log, for people, two blanks indented; empty where there are none.
+  // The last lines of its log, for people, indented by two blanks; empty if there are none.
   std::string LogTail(int lines) const;
 
-  // To its process group. Nothing where it has ended.
+  // Sends a signal to its process group, unless it has ended.
   void Signal(int signal);
 
-  // Whether it has ended before the timeout.
+  // Waits for its end, at most `timeout`; returns whether it has ended.
   bool WaitEnd(absl::Duration timeout);
 
  private:
@@ -51,7 +51,7 @@ class DaemonProcess {
 
   Command command_;
   pid_t pid_ = -1;       // -1: moved from
-  off_t log_start_ = 0;  // of the log where this process began
+  off_t log_start_ = 0;  // the log's size when this process began
   bool ended_ = false;
   int wait_status_ = 0;
 };

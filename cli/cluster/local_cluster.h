@@ -12,8 +12,8 @@
 
 namespace tandem::cli {
 
-// What `tandem up` and `tandem run` give the daemons to end by themselves: more than a worker waits for its
-// ranks, its last reports and its last messages.
+// How long `tandem up` and `tandem run` wait for the daemons to end by themselves: longer than a worker waits
+// for its ranks, its last reports and its last messages.
 inline constexpr absl::Duration kStopGrace = absl::Seconds(7);
 
 // A controller and workers on this machine, as `tandem up` and `tandem run` start them: the real daemons with
@@ -39,16 +39,16 @@ class LocalCluster {
   Client& client() { return *client_; }
   // "1 worker with 8 GPU slots and 1 CPU slot".
   std::string WorkersText() const;
-  // Those of this machine; each of its workers offers all of them.
+  // The GPUs of this machine; each of its workers offers all of them.
   int gpus() const { return gpus_; }
   std::string logs() const;  // folder
 
-  // OK while every daemon runs; else which ended, how, and its last log lines.
+  // Returns OK while every daemon runs, otherwise which one ended, how, and its last log lines.
   absl::Status Check();
 
   // Stops the worker processes: they do and report nothing any more.
   void FreezeWorkers();
-  // With their ranks, at once.
+  // Kills the workers and their ranks at once.
   void KillWorkers();
 
   // Asks all to end, workers first, and kills those that have not ended after `grace` each.

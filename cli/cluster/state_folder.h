@@ -37,7 +37,7 @@ std::optional<RunningUp> FindRunningUp(const std::string& up_folder);
 // Holds the lock of a folder for its life; the kernel gives it back when the process dies.
 class FolderLock {
  public:
-  // AlreadyExists where another process holds it. Creates the folder.
+  // AlreadyExists if another process holds it. Creates the folder.
   static absl::StatusOr<FolderLock> Acquire(const std::string& folder);
   FolderLock(FolderLock&& other) noexcept;
   FolderLock& operator=(FolderLock&&) = delete;

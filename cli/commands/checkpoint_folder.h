@@ -18,7 +18,7 @@ bool IsStepFolder(const std::string& folder);
 // Failures.
 absl::StatusOr<std::string> CheckpointFolder(Context& context, const std::string& job);
 
-// The folder of the step: of `folder` where that is one already, else of `step`, or of the newest.
+// Returns the folder of a step: `folder` if it is one, otherwise that of `step` or of the newest step in it.
 absl::StatusOr<std::string> StepFolderIn(Context& context, const std::string& folder,
                                          const std::optional<int64_t>& step);
 

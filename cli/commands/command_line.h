@@ -8,7 +8,7 @@
 
 namespace tandem::cli {
 
-// What a command line asks for.
+// A command line, parsed.
 struct Invocation {
   TargetFlags target;                    // of the controller
   std::function<int(Context&)> command;  // empty: `text` is all there is to say
@@ -16,9 +16,9 @@ struct Invocation {
   ExitCode exit_code = kOk;
 };
 
-// `tandem __complete WORD...`, which the scripts of `tandem completion` ask, is answered in `text`: what may stand
-// in place of the last word, a line each, behind a tab its description; or :files or :jobs, where the shell
-// lists those.
+// `tandem __complete WORD...`, which the scripts of `tandem completion` ask, is answered in `text`: what may
+// stand in place of the last word, a line each, behind a tab its description; or :files or :jobs, if the
+// shell is to list those.
 Invocation ParseCommandLine(int argc, const char* const* argv);
 
 }  // namespace tandem::cli

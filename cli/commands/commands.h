@@ -24,11 +24,11 @@ struct Context {
   const platform::Clock& clock;
   Environment environment;
   TargetFlags target;      // of the controller
-  std::string own_folder;  // where the tandem binary lies, and its daemons
+  std::string own_folder;  // of the tandem binary and its daemons
   absl::TimeZone zone = absl::LocalTimeZone();
   std::string what = {};  // the command and its job, for messages: "cancel headers"
 
-  // The width that tables may use: that of the terminal, 0 (no limit) where standard output is none.
+  // The width that tables may use: that of the terminal, 0 (no limit) if standard output is not a terminal.
   int TableWidth() const { return console.IsTerminal(Stream::kOut) ? console.Size().columns : 0; }
 };
 
@@ -123,8 +123,8 @@ std::string RenderEvents(const std::vector<v1::Event>& events, bool with_job, ab
 
 struct CancelOptions {
   std::string job;
-  bool checkpoint = false;                // of what was trained, first
-  std::optional<absl::Duration> timeout;  // waits so long for that and the end; without it, not at all
+  bool checkpoint = false;                // whether what was trained is saved first
+  std::optional<absl::Duration> timeout;  // how long to wait for that and the end; nullopt: not at all
 };
 Outcome Cancel(Context& context, Client& client, const CancelOptions& options);
 
@@ -137,7 +137,7 @@ Outcome CheckpointNow(Context& context, Client& client, const CheckpointOptions&
 
 struct CheckpointFolderOptions {
   std::string job;              // or the folder of its checkpoints, or of one step
-  std::optional<int64_t> step;  // none: list and verify take all, show the newest
+  std::optional<int64_t> step;  // nullopt: list and verify take all steps, show takes the newest
 };
 Outcome ListCheckpoints(Context& context, const CheckpointFolderOptions& options);
 Outcome ShowCheckpoint(Context& context, const CheckpointFolderOptions& options);
@@ -158,7 +158,7 @@ Outcome DiffCheckpoints(Context& context, const CheckpointDiffOptions& options);
 
 struct ExportCommandOptions {
   std::string job;              // or the folder of its checkpoints, or of one step
-  std::optional<int64_t> step;  // none: the newest
+  std::optional<int64_t> step;  // nullopt: the newest
   std::string to;               // folder that is made
   std::string dtype = "bf16";   // or fp32
   std::string max_shard = "5GB";
@@ -167,7 +167,7 @@ struct ExportCommandOptions {
 Outcome Export(Context& context, const ExportCommandOptions& options);
 
 struct TopOptions {
-  bool once = false;  // so also where standard output is not a terminal
+  bool once = false;  // as always if standard output is not a terminal
 };
 Outcome Top(Context& context, Client& client, const TopOptions& options);
 
@@ -199,7 +199,7 @@ struct FollowOptions {
   bool offline = false;
   int64_t norms_every = 100;  // 0: never
 };
-// Also what tandem-py does.
+// Runs the program tandem-py, as Data does.
 Outcome Follow(Context& context, const FollowOptions& options);
 
 // shell: bash, zsh or fish.
@@ -238,7 +238,7 @@ Outcome Logs(Context& context, Client& client, const LogsOptions& options);
 struct ProfileOptions {
   std::string job;
   int steps = 2;
-  std::string trace;    // file to write; empty: none
+  std::string trace;    // file to write; empty: no trace
   std::string profile;  // likewise
   std::string base;     // preset whose rates the profile keeps; empty: the CPU's, for a job that runs there
 };
@@ -253,7 +253,7 @@ Outcome Validate(Context& context, const FileOptions& options);
 
 struct GroupsOptions {
   std::string file;                          // of a job; or empty
-  parallel::GridSizes sizes = {.world = 0};  // where there is no file
+  parallel::GridSizes sizes = {.world = 0};  // if there is no file
   std::vector<std::string> names;            // every group of these; empty: a line for each name
   Format format = Format::kTable;
 };

@@ -15,7 +15,7 @@ struct JobFile {
   v1::JobSpec resolved;
 };
 
-// What the command line says instead of the file, where not empty.
+// Values from the command line that replace the file's, unless they are empty.
 struct JobOverrides {
   std::string name;
   std::string resume;            // checkpoint.resume
@@ -26,14 +26,14 @@ struct JobOverrides {
 // standard error, a line each, and fails then.
 //
 // files_are_here: whether the workers see this machine's files. true: data and checkpoint folder are checked;
-// false: only where the data exists here, else a note says that it was not; nullopt: never, the caller has no
-// use for them.
+// false: the data is checked only if it exists here, otherwise a note says that it was not; nullopt: neither
+// is checked.
 absl::StatusOr<JobFile> LoadJobFile(Context& context, const std::string& file, const JobOverrides& overrides,
                                     std::optional<bool> files_are_here);
 
 // Gives one field of a job another value: "training.optimizer.learning_rate=1e-4", "data.train=/data/a.txt",
-// "data.sources[1].weight=2", of an entry that the list has. The value is read as in a job file; what was
-// there before is gone. Violations where the field or the value is none; their path begins with the
+// "data.sources[1].weight=2", of an entry that the list has. The value is read as in a job file and replaces
+// the former one. Violations if there is no such field or the value does not fit; their path begins with the
 // setting's.
 std::vector<v1::Violation> ApplySetting(const std::string& setting, v1::JobSpec& spec);
 

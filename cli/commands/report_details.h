@@ -16,7 +16,7 @@ struct ReportDetails {
   v1::ParameterTable table;
 };
 
-// What a command shows of a job's reports.
+// Which part of a job's reports a command shows.
 struct DetailsRequest {
   std::string job;
   int64_t step = 0;                                 // 0: the newest that has them
@@ -25,7 +25,7 @@ struct DetailsRequest {
   std::function<std::string(const v1::Job&)> none;  // why the job never has them; empty: it has
 };
 
-// Failure where there are none.
+// Returns the newest details, or those of the step. Failure if there are none.
 absl::StatusOr<ReportDetails> FindDetails(Client& client, const DetailsRequest& request);
 
 }  // namespace tandem::cli

@@ -12,22 +12,22 @@ struct Finding {
   enum class Level { kOk, kWarn, kFail };
   Level level = Level::kOk;
   std::string subject;  // "driver"
-  std::string text;     // what is there; where it is not well: what follows, and what to do
+  std::string text;     // what was found; unless it is well, what follows from it, and what to do
 };
 
 // machine_checks.cc
 
-// The programs beside this one: whether they are there, start, and are of this build.
+// Checks that the programs beside this one exist, start, and are of this build.
 std::vector<Finding> CheckPrograms(const std::string& folder);
 
-// NVIDIA's driver and the libraries of the trainer for GPUs, NCCL among them. A machine without a driver
-// trains on its processors, which is well.
+// Checks NVIDIA's driver and the libraries of the trainer for GPUs, NCCL among them. A machine without a
+// driver trains on its processors, which is well.
 std::vector<Finding> CheckGpus(const std::string& folder);
 
-// Shared memory, which ranks on one machine use; descriptors; whether something keeps the clock.
+// Checks shared memory, which ranks on one machine use, descriptors, and that the clock is synchronized.
 std::vector<Finding> CheckLimits();
 
-// "580.65.06" from the text of /proc/driver/nvidia/version; empty where it says none.
+// "580.65.06" from the text of /proc/driver/nvidia/version; empty if it names no version.
 std::string DriverVersion(const std::string& text);
 
 // Library → path, as the dynamic loader lists them for a program; an empty path: not found.
@@ -41,12 +41,12 @@ Finding CheckNcclVersion(int version, const std::string& path);
 
 // folder_checks.cc
 
-// Whether a folder can hold what Tandem keeps: that it can be written, its space, and how long a file takes
-// to be durable. Leaves nothing behind.
+// Checks that a folder can hold what Tandem keeps: that it can be written, its space, and how long a file
+// takes to be durable. Leaves nothing behind.
 std::vector<Finding> CheckDisk(const std::string& subject, const std::string& folder);
 
-// The same for checkpoints or data that several machines share, and whether it is of a kind that they can,
-// and has what checkpoints need: locks, and a rename that replaces nothing.
+// Checks the same of a folder for checkpoints or data that several machines share, that its file system can
+// be shared, and that it has what checkpoints need: locks, and a rename that replaces nothing.
 std::vector<Finding> CheckShared(const std::string& folder);
 
 }  // namespace tandem::cli

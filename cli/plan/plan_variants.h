@@ -10,13 +10,13 @@
 
 namespace tandem::cli {
 
-// What `tandem plan --compare prefetch=0,1,2` asks for: one field of the job and the values to try.
+// The request of `tandem plan --compare prefetch=0,1,2`: one field of the job and the values to try.
 struct Comparison {
   std::string path;                 // "parallelism.fsdp.prefetch", or "accumulation"
   std::vector<std::string> values;  // as written, at least one
 };
 
-// "KEY=VALUE,VALUE...". KEY is the path of a field that holds one value, its last key where no other field
+// "KEY=VALUE,VALUE...". KEY is the path of a field that holds one value, its last key if no other field
 // has the same, or accumulation: microbatches a rank, which sets training.global_batch_size. Or schedules
 // alone, "sequential,overlap,overlap+delay": the last delays weight gradients. InvalidArgument is one line.
 absl::StatusOr<Comparison> ParseComparison(const std::string& text);

@@ -16,8 +16,8 @@ struct TerminalSize {
   int rows = 24;
 };
 
-// Where text goes. Standard output carries only data; everything said to a person goes to standard error,
-// except what a person asked to watch. Not thread-safe.
+// The output of a command. Standard output carries only data; everything for people goes to standard error,
+// except what they asked to watch. Not thread-safe.
 class Console {
  public:
   virtual ~Console() = default;
@@ -35,14 +35,14 @@ class Console {
   virtual bool color() const = 0;
   virtual bool unicode() const = 0;
 
-  // Standard output takes no more text: whatever streams to it ends.
+  // Whether standard output takes no more text, so that whatever streams to it ends.
   virtual bool OutClosed() const = 0;
 
-  // Nobody reads standard output, a pipe, any more, which no write has met yet: for what waits for the next
-  // line, as `tandem events -f JOB | head -1` does.
+  // Whether standard output is a pipe that is not read any more. No write need have met that yet: it is for
+  // commands that wait for the next line, as `tandem events -f JOB | head -1` does.
   virtual bool ReaderHasLeft() const = 0;
 
-  // Why, where that is a failure ("No space left on device"); empty where its reader went away (EPIPE).
+  // Why standard output takes no more ("No space left on device"); empty if its reader closed it (EPIPE).
   virtual std::string OutError() const = 0;
 };
 

@@ -16,10 +16,10 @@ std::string Escape(absl::string_view text);
 // Columns that a terminal uses for `text`, which holds no control characters.
 int DisplayWidth(absl::string_view text);
 
-// The first columns of `text`, ending in an ellipsis where something was cut. Requires width >= 0.
+// The first columns of `text`, ending in an ellipsis if something was cut. Requires width >= 0.
 std::string Cut(absl::string_view text, int width, bool unicode);
 
-// The last columns of `text`, starting with an ellipsis where something was cut.
+// The last columns of `text`, starting with an ellipsis if something was cut.
 std::string CutLeft(absl::string_view text, int width, bool unicode);
 
 // `text` filled with blanks to `width` columns, at the right or at the left.

@@ -5,7 +5,7 @@
 
 namespace tandem::cli {
 
-// The environment variables that `tandem` honours, read once in main; empty where unset.
+// The environment variables that `tandem` honours, read once in main; empty if unset.
 struct Environment {
   std::string tandem_addr;     // TANDEM_ADDR
   std::string tandem_context;  // TANDEM_CONTEXT

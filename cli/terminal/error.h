@@ -9,7 +9,7 @@
 
 namespace tandem::cli {
 
-// What `tandem` ends with. run, watch, wait, submit --wait and submit --follow exit with the status of the
+// Exit codes of `tandem`. run, watch, wait, submit --wait and submit --follow exit with the status of the
 // job that they follow: SUCCEEDED kOk, FAILED kFailed or kPreempted, CANCELLED kCancelled.
 enum ExitCode : int {
   kOk = 0,
@@ -25,19 +25,19 @@ enum ExitCode : int {
   kOutputClosed = 141,  // standard output is not read any more; what a shell shows for SIGPIPE
 };
 
-// What a command ends with.
+// The exit code of a command, or the error that it failed with.
 using Outcome = absl::StatusOr<ExitCode>;
 
 // The error of a command that ends with `code`. `text`, for people, says in one line what failed, where, and
-// what to do next; empty: that has been said.
+// what to do next; empty if it has been printed.
 absl::Status Failure(ExitCode code, absl::string_view text);
 
-// That of a command whose call to the controller failed; a Failure stays as it is. `what`: "cancel headers",
-// in front of the text; empty: the text alone.
+// The error of a command whose call to the controller failed; a Failure stays as it is. `what`: "cancel
+// headers", in front of the text; empty: the text alone.
 absl::Status CallFailure(const absl::Status& status, absl::string_view what, const Address& address);
 
 // Prints why a command failed, "tandem: ...", a line, on standard error. Returns the exit code. What is not a
-// Failure gets `what` in front, and ends with kUsage where it is InvalidArgument, else with kFailed.
+// Failure gets `what` in front, and ends with kUsage if it is InvalidArgument, otherwise with kFailed.
 int Fail(Console& console, const absl::Status& status, absl::string_view what);
 
 // "tandem: ...", a line, on standard error.

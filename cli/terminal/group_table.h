@@ -8,15 +8,16 @@
 
 namespace tandem::cli {
 
-// One line a kind: how many groups, of how many ranks, the first of them and the last, and what they are for.
+// A table with one line a kind: how many groups, of how many ranks, the first and the last of them, and what
+// they are for.
 // width 0: as wide as the content.
 std::string GroupTable(const std::vector<parallel::GroupKind>& kinds, int width, bool unicode);
 
-// One line a group, with all its ranks.
+// A table with one line a group, with all its ranks.
 std::string EveryGroupTable(const std::vector<parallel::GroupKind>& kinds, int width, bool unicode);
 
 // "0-3", "0-6:2", "0-2 5 7": runs of three and more as ranges, with a step (as Slurm writes it) from four on.
-// In the given order.
+// Ranks stay in the given order.
 std::string RankList(const std::vector<int>& ranks);
 
 // The same, with only the first and the last of more than `most` of its words: "0-7 64-71 … 504-511".

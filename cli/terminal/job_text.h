@@ -9,10 +9,10 @@
 namespace tandem::cli {
 
 // "3 of 15 failed, the last 2 in a row; step 60: write /runs/a: No space left on device", or "3 of 15 failed,
-// the newest was saved; step 60: ...". Empty: none has failed. Without control characters.
+// the newest was saved; step 60: ...". Empty if none has failed. Without control characters.
 std::string FailedSavesText(const v1::CheckpointRecord& record);
 
-// What a user who looks now must know of a job's checkpoints, a sentence each: that the newest saves have
+// What a user must know now of a job's checkpoints, a sentence each: that the newest saves have
 // failed, and how the current attempt's start differs from what was asked. Without control characters.
 std::vector<std::string> CheckpointWarnings(const v1::CheckpointRecord& record);
 
@@ -20,14 +20,14 @@ std::vector<std::string> CheckpointWarnings(const v1::CheckpointRecord& record);
 // removed since.
 std::vector<v1::CheckpointCommitted> KeptCheckpoints(const std::vector<v1::Event>& events);
 
-// "2 min 5 s, of it 91 % in steps, 4 % starting, 3 % waiting, 2 % in checkpoints": where the time has gone,
-// the largest part first. Empty where nothing is known.
+// "2 min 5 s, of it 91 % in steps, 4 % starting, 3 % waiting, 2 % in checkpoints": how the time divides,
+// the largest part first. Empty if nothing is known.
 std::string TimeAccountText(const v1::TimeAccount& time);
 
 // "rank 1 on worker b is stopped, by a signal or a debugger, in step 37, forward of microbatch 2"
 std::string BehindText(const v1::Progress& progress);
 
-// What follows "progress": "0.2 s ago", or "none for 23 s: rank 1 on worker b ..." where the job stands
+// The text behind "progress": "0.2 s ago", or "none for 23 s: rank 1 on worker b ..." if the job stands
 // still.
 std::string ProgressText(const v1::Progress& progress);
 

@@ -22,7 +22,7 @@ std::string StepTimeText(double seconds);    // "0.62 s", "8.1 ms"
 
 bool IsSet(const google::protobuf::Timestamp& time);
 
-// "2024-05-01 12:00:01" in the given zone; empty where unset.
+// "2024-05-01 12:00:01" in the given zone; empty if unset.
 std::string TimeText(const google::protobuf::Timestamp& time, absl::TimeZone zone);
 
 // "41s", "3m", "2h", "5d": how long ago.

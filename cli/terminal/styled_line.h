@@ -34,7 +34,7 @@ class StyledLine {
   std::vector<Span> spans_;
 };
 
-// A part of a line that is left out where the line gets too wide; lower priorities go first.
+// A part of a line. Parts are left out if the line gets too wide, those of lower priority first.
 struct Part {
   StyledLine line;
   int priority = 0;

@@ -18,7 +18,7 @@ class Table {
 
     std::string heading;
     bool right = false;     // aligned, as numbers are
-    bool shrinks = false;   // gives way first where the table is wider than the terminal
+    bool shrinks = false;   // gives way first if the table is wider than the terminal
     bool keep_end = false;  // cut at the left: parameter names differ at their end
   };
 

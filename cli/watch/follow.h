@@ -17,8 +17,7 @@ struct FollowRequest {
   std::string job;      // id or name
   bool reports = true;  // without them only the job's state is followed
   bool norms = false;   // of every step
-  // The controller is known to have been there (it has just taken the job), so that its absence is waited for
-  // from the start.
+  // Whether an absence of the controller is waited out from the start, because it has just taken the job.
   bool patient = false;
 };
 
@@ -29,7 +28,7 @@ struct FollowRequest {
 //
 // OK: the job has ended and state.job says how; Finish (and ShowLog for a failed rank) have been called.
 // Errors otherwise: of the first connection (unless patient), NotFound, or of keep_going; Finish has been
-// called where anything was shown.
+// called if anything was shown.
 absl::Status FollowJob(Client& client, const FollowRequest& request, const platform::Clock& clock,
                        const std::function<absl::Status()>& keep_going, WatchState& state, WatchView& view);
 

@@ -16,16 +16,16 @@ struct FrameShape {
   bool unicode = true;
 };
 
-// What `watch` shows of a job on a terminal at one moment: who and how far, loss, pace, the largest parameter
-// updates; while it waits, why. Pure. No line is wider than the terminal, and at most rows - 1 lines come
-// back.
+// The display of `watch` on a terminal at one moment: the job and its progress, loss, pace, the largest
+// parameter updates; while the job waits, why. Pure. No line is wider than the terminal, and at most rows - 1
+// lines come back.
 std::vector<StyledLine> RenderFrame(const WatchState& state, const FrameShape& shape, absl::Time now);
 
 // "headers  RUNNING  2 ranks on cuda  2 workers", cut to the width.
 StyledLine HeaderLine(const WatchState& state, int width);
 
-// "NotEnoughSlots: 2 slots are needed, 1 is free": why the job is in its state; empty where nothing is
-// said.
+// "NotEnoughSlots: 2 slots are needed, 1 is free": why the job is in its state; empty if there is no
+// reason.
 std::string ReasonText(const v1::Job& job);
 
 // "2 ranks on cuda": the device that the ranks train on; "2 ranks" while `auto` is undecided.

@@ -44,7 +44,7 @@ struct Validation {
 // The losses of a report's named validation texts, by name.
 std::map<std::string, double> ValidationTexts(const v1::StepReport& report);
 
-// "de 2.5012, en 2.1034"; the first few, and how many there are beside. Empty where there is none.
+// "de 2.5012, en 2.1034"; the first few, and how many there are beside. Empty if there is none.
 std::string ValidationTextsText(const std::map<std::string, double>& texts);
 
 // All that is known of one job that is being watched. Plain data: Apply changes it, renderings read it.
@@ -88,7 +88,7 @@ struct WatchState {
   std::optional<Standstill> standstill;
 
   bool ends_with_controller = false;  // as under `tandem up` and `run`, which end their workers too
-  std::string notice;                 // what else the display shall say: "cancelling; Ctrl-C again kills it"
+  std::string notice;                 // a further line of the display: "cancelling; Ctrl-C again kills it"
 
   // Set while the controller is away.
   struct Lost {
@@ -98,7 +98,7 @@ struct WatchState {
   std::optional<Lost> lost;
 };
 
-// What a response changed; all false where it brought nothing new (a repeat after a reconnection).
+// What a response changed; all false if it brought nothing new (a repeat after a reconnection).
 struct Applied {
   bool job = false;     // its state, reason or message
   bool report = false;  // a new last step
@@ -112,36 +112,36 @@ struct Applied {
 Applied Apply(const v1::WatchResponse& response, absl::Time now, bool live, WatchState& state);
 Applied ApplyReport(const v1::StepReport& report, absl::Time now, bool live, WatchState& state);
 
-// Only the validation of the report, if it has one.
+// Applies only the validation of the report, if it has one.
 Applied ApplyValidation(const v1::StepReport& report, WatchState& state);
 
-// The ranks stand still for longer than a step explains.
+// Whether the ranks have stood still for longer than a step explains.
 bool IsStalled(const WatchState& state);
 
-// What is done about a controller that is away: "training goes on; reconnecting".
+// What happens while the controller is away: "training goes on; reconnecting".
 std::string WhileAway(const WatchState& state);
 
-// Steps that the job will make; 0 where unknown.
+// Steps that the job will make; 0 if unknown.
 int64_t TotalSteps(const WatchState& state);
 
-// How many steps changed no weight: "3 of 134 steps skipped (2.2 %)"; empty where all did.
+// How many steps changed no weight: "3 of 134 steps skipped (2.2 %)"; empty if all did.
 std::string SkippedText(const WatchState& state);
 
-// Over the newest steps; 0 where nothing was measured.
+// Rates over the newest steps; 0 if nothing was measured.
 double TokensPerSecond(const WatchState& state);
 double SecondsPerStep(const WatchState& state);
 
-// Over all steps received.
+// The rate over all steps received.
 double AverageTokensPerSecond(const WatchState& state);
 
 // Time to the last step at the pace of the newest ones, waits between steps (validation, checkpoints)
-// included; empty where the pace or the end is not known.
+// included; nullopt if the pace or the end is not known.
 std::optional<absl::Duration> TimeLeft(const WatchState& state, absl::Time now);
 
 // The rows of `norms` with the largest update/weight, largest first; indices into table.parameters.
 std::vector<int> LargestUpdates(const v1::Norms& norms, int count);
 
-// update[i] / weight[i]; 0 where the weight is 0 or a list is short.
+// update[i] / weight[i]; 0 if the weight is 0 or a list is short.
 double UpdateRatio(const v1::Norms& norms, int i);
 
 }  // namespace tandem::cli

@@ -9,15 +9,15 @@
 
 namespace tandem::cli {
 
-// What is left to say when a job has ended: state and steps, final losses, average pace, where the
+// The summary of a job that has ended: state and steps, final losses, average pace, where the
 // checkpoints are; for one that failed why, in one paragraph. Pure. width 0: no limit (output that is no
 // terminal).
 std::vector<StyledLine> RenderSummary(const WatchState& state, int width);
 
-// The rank whose log says why the job failed; -1 where no rank is to blame.
+// The rank whose log says why the job failed; -1 if no rank is to blame.
 int RankToBlame(const v1::Job& job);
 
-// From the first attempt's start to the end (created to ended where no attempt started).
+// The time from the first attempt's start to the end (from creation if no attempt started).
 absl::Duration RunTime(const v1::Job& job);
 
 }  // namespace tandem::cli

@@ -17,7 +17,7 @@ class WatchView {
  public:
   virtual ~WatchView() = default;
 
-  // `applied` says what changed since the last call; nothing, where only time passed.
+  // `applied` says what changed since the last call; nothing if only time passed.
   virtual void Show(const WatchState& state, const Applied& applied, absl::Time now) = 0;
 
   // The controller went away (state.lost is set), or is back.
@@ -44,8 +44,8 @@ std::unique_ptr<WatchView> MakeJsonView(Console& console);
 std::unique_ptr<WatchView> MakeSilentView();
 
 // One step as a JSON object on one line, full precision: step, loss, grad_norm, learning_rate, tokens,
-// seconds, and where they exist nonfinite, attempt (after the first), and the scalars ("validation_loss").
-// `kind`, where not empty, is its first key. NaN and infinity, which JSON lacks, become null. No newline.
+// seconds, and if they exist nonfinite, attempt (after the first), and the scalars ("validation_loss").
+// `kind`, unless empty, is its first key. NaN and infinity, which JSON lacks, become null. No newline.
 std::string ReportJson(const v1::StepReport& report, const std::string& kind);
 
 }  // namespace tandem::cli

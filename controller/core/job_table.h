@@ -25,7 +25,7 @@ bool IsTerminal(v1::JobState state);
 // ADMITTED to STOPPING: there may be ranks.
 bool HasRanks(v1::JobState state);
 
-// Of proto::reason::kBehindOthers.
+// The message of proto::reason::kBehindOthers.
 inline constexpr char kBehindOthersMessage[] =
     "an earlier job waits for slots; jobs start in the order of their submission (`tandem get jobs --state "
     "QUEUED` lists them)";

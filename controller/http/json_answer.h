@@ -18,7 +18,7 @@ HttpAnswer JsonError(const absl::Status& status);
 
 absl::Status StatusOf(const grpc::Status& status);
 
-// As a string of JSON, with its quotes; "" if the text is not valid UTF-8.
+// Writes a text as a string of JSON, with its quotes; "" if the text is not valid UTF-8.
 std::string JsonText(const std::string& text);
 
 }  // namespace tandem::controller

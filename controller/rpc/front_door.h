@@ -25,9 +25,8 @@ class FrontDoor {
  public:
   struct Options {
     std::vector<std::string> listen;
-    std::string flag = "--listen";  // that names them
-    std::shared_ptr<const tls::ServerTls> tls =
-        nullptr;  // which has published its files; null: none is spoken
+    std::string flag = "--listen";                        // that names them
+    std::shared_ptr<const tls::ServerTls> tls = nullptr;  // which has published its files; null: no TLS
     Admits admits = {};
     // The most bytes that its connections and their messages may hold; beyond it gRPC ends some of their
     // streams. 0: no limit.

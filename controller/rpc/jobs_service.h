@@ -27,7 +27,7 @@ using UnaryCall = grpc::ServerUnaryReactor;
 // The users' RPCs: validate, translate, hand on. No handler blocks on another client.
 class JobsService final : public v1::Jobs::CallbackService {
  public:
-  // What the service speaks to; all of it outlives the service.
+  // The parts of the controller that the service calls; they outlive it.
   struct Parts {
     Engine& engine;
     Store& store;

@@ -67,7 +67,7 @@ class OpenConnections {
     std::string host;
     absl::Time since;
     absl::Time until = absl::InfiniteFuture();
-    std::optional<Caller> caller;  // none: a stranger
+    std::optional<Caller> caller;  // nullopt: not authenticated yet
   };
   using ByAddress = std::multimap<std::string, Connection>;  // "10.0.0.3:40112"
 

@@ -26,7 +26,7 @@ struct ServerOptions {
   // addresses that other machines reach are refused.
   tls::TlsFiles tls = {};
   std::string tls_domain = tls::kDefaultDomain;   // of the identities in certificates
-  std::string metrics_listen = "127.0.0.1:9464";  // "off": none
+  std::string metrics_listen = "127.0.0.1:9464";  // "off": no such port
   PageMode page = PageMode::kAuto;                // there
   Limits limits;
   absl::Duration orphan_timeout = absl::Seconds(600);
@@ -35,8 +35,8 @@ struct ServerOptions {
   std::function<void(const absl::Status&)> fatal;
 };
 
-// What the options say that no machine allows: InvalidArgument, in one line. Nothing is opened, and no name
-// resolved.
+// Returns InvalidArgument, in one line, if the options say what no machine allows. Nothing is opened, and no
+// name resolved.
 absl::Status CheckOptions(const ServerOptions& options);
 
 // Return why --listen and --worker-listen, or --metrics-listen, refuse this address; "" if they take it.

@@ -36,8 +36,8 @@ struct Admits {
 };
 
 // Credentials for gRPC's TLS 1.2 and 1.3 with the files that `tls` has published. Every client must show a
-// certificate, and only an admitted one gets to speak HTTP/2. A refused client is not told why; the log has
-// the reason.
+// certificate, and only an admitted one gets to speak HTTP/2. A refused client does not learn why; the log
+// has the reason.
 std::shared_ptr<grpc::ServerCredentials> TlsCredentials(std::shared_ptr<const tls::ServerTls> tls,
                                                         Admits admits,
                                                         std::shared_ptr<TurnedAway> turned_away);

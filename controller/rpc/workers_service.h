@@ -18,7 +18,7 @@ namespace tandem::controller {
 // The daemons' RPCs: each opens a stream of its own kind.
 class WorkersService final : public v1::Workers::CallbackService {
  public:
-  // What the service speaks to; all of it outlives the service.
+  // The parts of the controller that the service calls; they outlive it.
   struct Parts {
     Engine& engine;
     Store& store;

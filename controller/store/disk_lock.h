@@ -16,7 +16,7 @@ namespace tandem::controller {
 // disk stands still. The few threads that serve every caller must not wait with it. Thread-safe.
 class ABSL_LOCKABLE DiskLock {
  public:
-  // What a caller waits for a holder. In a standstill only the first second costs anything.
+  // How long a caller waits for a holder. In a standstill only the first second costs anything.
   static constexpr absl::Duration kPatience = absl::Seconds(1);
 
   // Waits until the holder has had the lock for `patience`. False: it still has it.

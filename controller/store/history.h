@@ -124,7 +124,7 @@ class History {
 
   static absl::StatusOr<std::unique_ptr<History>> OpenAt(const std::string& path, const Options& options);
   absl::Status Prepare() ABSL_LOCKS_EXCLUDED(mu_);
-  // On the thread of the check.
+  // Runs on the thread of the check.
   void Checked(const absl::Status& found) ABSL_LOCKS_EXCLUDED(mu_);
   // Drops the open transaction; what is to be called then.
   std::vector<Committed> RollBack() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);

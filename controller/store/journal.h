@@ -37,7 +37,7 @@ class Journal {
   // What a former controller left; nullopt if there is no journal. DataLoss if its first line cannot be read.
   absl::StatusOr<std::optional<Content>> Read() const;
 
-  // Begins anew, in place of what was there: all events up to `seq` are safe in the main file.
+  // Begins a new journal in place of the former one: all events up to `seq` are safe in the main file.
   absl::Status Begin(const std::string& store_id, int64_t term, int64_t seq);
 
   // Adds the events of a commit. Does nothing before Begin, and after an error until the next Begin.

@@ -24,7 +24,7 @@ namespace tandem::controller {
 // connection that writes and one that reads (Database and Statement, sqlite.h), behind a DiskLock. SQLite
 // does not notice that it lost its last commits: Journal (of Store) and CommitCount (of History) do.
 
-// What is durable of the controller: the log of events, a row per job, request ids, the store's id and term
+// The durable state of the controller: the log of events, a row per job, request ids, the store's id and term
 // (SQLite in DIR/controller.db; write-ahead log, synchronous FULL). Thread-safe. Find, Lookup, List and
 // Events are for callers: they have a connection of their own, see the last commit, and wait for none that
 // waits for the disk. They answer Unavailable if the disk does not even read (disk_lock.h). The other calls
@@ -93,7 +93,7 @@ class Store {
   absl::Status CheckComplete() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Commits the events of the journal that the database lacks.
   absl::Status Replay(State& state) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Moves the log to the main file, and begins the journal anew. Sets tidy_ if no reader was in the log.
+  // Moves the log to the main file, and begins a new journal. Sets tidy_ if no reader was in the log.
   absl::Status Tidy() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status CommitNow(const std::vector<v1::Event>& events, const std::vector<const JobEntry*>& rows)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);

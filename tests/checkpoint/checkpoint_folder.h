@@ -82,7 +82,7 @@ inline Owner OwnerOf(const Info& info) {
   return {.job = info.job, .name = info.job + "-name", .attempt = info.attempt, .host = "here"};
 }
 
-// As a job finds it that starts, which makes it.
+// Returns the folder as a job that starts makes and finds it.
 inline JobFolder FolderAt(const std::string& directory) {
   std::filesystem::create_directories(directory);
   const absl::StatusOr<JobFolder> found = FindJobFolder(platform::SystemFiles(), directory);
@@ -90,8 +90,8 @@ inline JobFolder FolderAt(const std::string& directory) {
   return found.value_or(JobFolder());
 }
 
-// As each of `ranks` ranks finds them when a job starts, of which `files` has those that do not use the
-// machine's. `reasons` gets those of the steps that are not among them.
+// Returns the steps as each of `ranks` ranks finds them when a job starts. `files` has those of ranks that do
+// not use the machine's. `reasons` gets those of the steps that are not among them.
 inline WholeSteps WholeStepsOf(const std::string& directory, int ranks,
                                const std::map<int, platform::Files*>& files = {},
                                std::map<int64_t, std::string>* reasons = nullptr) {
@@ -194,7 +194,7 @@ class CheckpointTest : public testing::Test {
     return names;
   }
 
-  // As each of `ranks` ranks finds it, of which `files` has those that do not use the machine's.
+  // Returns it as each of `ranks` ranks finds it. `files` has those of ranks that do not use the machine's.
   Found Newest(int ranks = 2, const std::map<int, platform::Files*>& files = {}) {
     skipped_.clear();
     std::vector<Found> found(static_cast<size_t>(ranks));

@@ -76,7 +76,7 @@ class CommandTest : public testing::Test {
     return path;
   }
 
-  // Of a job that every check accepts.
+  // The path of a job file that every check accepts.
   std::string GoodJobFile() {
     File("text.txt", std::string(1 << 16, 'x'));
     File("more.txt", std::string(1 << 16, 'y'));

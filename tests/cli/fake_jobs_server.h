@@ -66,7 +66,7 @@ class FakeJobsServer : public v1::Jobs::Service {
   std::function<void(const grpc::ServerContext&)> on_submit;  // called before it answers
   std::string build = "other";
   std::string store_error;
-  absl::Time now = absl::InfinitePast();  // of its clock; not given where it is that
+  absl::Time now = absl::InfinitePast();  // by the clock of the server; not answered by default
 
   // What was asked for.
   std::vector<v1::SubmitRequest> submitted;

@@ -8,7 +8,7 @@ namespace tandem::comm {
 // What every communicator must do, whatever it is made of. Called on all ranks; checks with EXPECT.
 void ExpectCollectivesMoveTheRightBytes(Communicator& comm);
 
-// Of a link of two ranks: both send to each other in turn.
+// Tests a link of two ranks: both send to each other in turn.
 void ExpectTransfersArrive(Communicator& link);
 
 }  // namespace tandem::comm

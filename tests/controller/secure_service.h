@@ -15,7 +15,7 @@
 
 namespace tandem::controller {
 
-// Those who call. kOwner and kOtherUser are users, with a job of the first.
+// Callers. kOwner and kOtherUser are users; the jobs are the first one's.
 enum Who {
   kPlain,
   kNobody,
@@ -38,7 +38,7 @@ inline std::shared_ptr<grpc::ChannelCredentials> CredentialsOf(const tls::Certif
   return grpc::SslCredentials({of.authority().certificate, credential.key, credential.certificate});
 }
 
-// A controller with TLS, and the credentials of all who may call it or try to.
+// A controller with TLS, and the credentials of every kind of caller.
 class SecureServiceTest : public ServiceTest {
  protected:
   SecureServiceTest() : SecureServiceTest(std::make_unique<tls::Certificates>()) {}

@@ -36,9 +36,10 @@ struct Machine {
 // "what nodes read", without gaps; "norm terms", "update norms".
 using Bytes = std::map<std::string, std::vector<std::string>>;
 
-// Of each rank, after a few steps of a unit with two classes of bf16 over fp32, one of fp32 and one without
-// elements: of 13, 1 and 3 granules. Contributions depend on class, rank, step and microbatch; the second
-// step is not applied. together: as one unit; otherwise each class as if it were the only one of its unit.
+// The state of each rank after a few steps of a unit with two classes of bf16 over fp32, one of fp32 and one
+// without elements: of 13, 1 and 3 granules. Contributions depend on class, rank, step and microbatch; the
+// second step is not applied. together: as one unit; otherwise each class as if it were the only one of its
+// unit.
 std::vector<Bytes> TrainClasses(const Placed& placed, const Machine& machine, bool together);
 
 }  // namespace tandem::fsdp::test

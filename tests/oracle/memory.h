@@ -27,7 +27,7 @@ class Memory {
   void Read(int64_t begin, int64_t end, std::vector<Run>& runs) const;
 
  private:
-  // Starts at begin, ends where the next one starts.
+  // It starts at begin and ends at the start of the next one.
   struct Segment {
     int64_t begin = 0;
     Hash hash = 0;

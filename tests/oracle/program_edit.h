@@ -22,7 +22,7 @@ struct Mutant {
 // instructions, and all that follows from operands rederived. Not thread-safe.
 class ProgramEdit {
  public:
-  // Of any program of the stage, as a rule of `train`.
+  // Edits any program of the stage, in most cases `train`.
   ProgramEdit(const schedules::Outline& outline, const schedules::StagePrograms& stage,
               std::mt19937_64& random);
 

@@ -26,7 +26,7 @@ class Ranks {
   // Who exchanges with it in nodes of that process group: all ranks, or those that share its experts, which
   // are consecutive.
   Group OfNodes(const std::string& group, int rank) const;
-  // Who takes part in an instruction; itself alone where that has no communicator.
+  // The ranks that take part in an instruction; the rank alone if it has no communicator.
   Group Of(const schedules::Outline& outline, const schedules::Program& program,
            const schedules::Instruction& instruction, int rank) const;
 

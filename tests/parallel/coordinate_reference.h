@@ -17,7 +17,7 @@ using Names = std::vector<std::string>;
 using Key = std::vector<int>;
 
 // The groups from the other end, with no strides and no slices: every rank has coordinates on both grids, and
-// ranks are in one group where the coordinates that the group does not vary are equal.
+// ranks are in one group if the coordinates that the group does not vary are equal.
 class CoordinateReference {
  public:
   explicit CoordinateReference(const GridSizes& sizes, const Names& order) : sizes_(sizes), order_(order) {

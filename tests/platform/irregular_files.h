@@ -9,7 +9,7 @@
 
 namespace tandem::platform {
 
-// As errors name them.
+// Their names in errors.
 inline constexpr const char* kIrregularKinds[] = {"a FIFO", "a socket", "a folder", "a device"};
 
 // Puts something at `path`, where nothing may be yet, that must not be read as a file: reading it would never

@@ -8,7 +8,7 @@
 
 namespace tandem::schedules {
 
-// The stage's programs; the test fails where the check refuses them.
+// Returns the stage's programs; the test fails if the check refuses them.
 inline StagePrograms ProvenStage(const Outline& outline, const BuildOptions& options,
                                  Schedule schedule = Schedule::kSequential) {
   StagePrograms stage = BuildStage(outline, options, schedule).value();

@@ -51,7 +51,7 @@ class Certificates {
                                    .not_after = absl::Now() + to}));
   }
 
-  // As files NAME.crt and NAME.key.
+  // Writes the files NAME.crt and NAME.key.
   TlsFiles Files(const std::string& name, const Credential& credential) const {
     Write(name + ".crt", credential.certificate, 0644);
     Write(name + ".key", credential.key, 0600);

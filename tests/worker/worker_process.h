@@ -34,7 +34,7 @@ class WorkerProcess {
 
   void Signal(int signal);
 
-  // Of open descriptors, from now on.
+  // Limits its open descriptors from now on.
   void LimitDescriptors(int limit);
 
   // The wait status; nullopt: it still runs after `limit`.
