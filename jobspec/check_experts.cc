@@ -60,11 +60,12 @@ void CheckCounts(FieldChecker& check, const v1::Model& model) {
   if (!check.Has("model.moe.num_experts_per_tok")) {
     check.Refuse("model.moe.num_experts_per_tok", "say how many experts each token uses");
   }
-  if (check.Usable({"model.moe.num_experts", "model.num_hidden_layers"}) &&
-      moe.num_experts() * model.num_hidden_layers() > kMostExperts) {
+  const int64_t layers = NumLayersOf(model);
+  if (check.Usable({"model.moe.num_experts"}) &&
+      check.IsOk({"model.num_hidden_layers", "model.hybrid_pattern"}) &&
+      moe.num_experts() * layers > kMostExperts) {
     check.Refuse("model.moe.num_experts",
-                 absl::StrCat("at most ", kMostExperts / model.num_hidden_layers(), " with ",
-                              model.num_hidden_layers(), " layers"),
+                 absl::StrCat("at most ", kMostExperts / layers, " with ", layers, " layers"),
                  "use fewer experts, or fewer layers");
   }
   if (check.Usable({"model.moe.num_experts", "model.moe.num_experts_per_tok"}) &&
@@ -167,9 +168,9 @@ void CheckSharing(FieldChecker& check, const v1::Model& model) {
 // The norms of every parameter are one report.
 void CheckReportedExperts(FieldChecker& check, const v1::Model& model) {
   const v1::MixtureOfExperts& moe = model.moe();
-  if (!check.Usable({"model.num_hidden_layers", "model.moe.num_experts", "model.moe.decoder_sparse_step",
-                     "report.parameter_norms"}) ||
-      !check.IsOk({"model.moe.first_k_dense_replace"}) || !check.spec().report().parameter_norms()) {
+  if (!check.Usable({"model.moe.num_experts", "model.moe.decoder_sparse_step", "report.parameter_norms"}) ||
+      !check.IsOk({"model.moe.first_k_dense_replace", "model.num_hidden_layers", "model.hybrid_pattern"}) ||
+      !check.spec().report().parameter_norms()) {
     return;
   }
   int64_t experts = 0;

@@ -138,6 +138,7 @@ void CheckModel(FieldChecker& check) {
     }
   }
   CheckPattern(check, model, *type);
+  CheckDepths(check, model);
   if (type->has_latent_attention) {
     CheckLatentAttention(check, model);
   } else {

@@ -55,8 +55,8 @@ void CheckPrefetch(FieldChecker& check) {
         absl::StrCat("say device: cpu or cuda, for which the step is then simulated; or ", kCompare));
     return;
   }
-  if (!check.Usable({"model.num_hidden_layers", "parallelism.ranks", "training.micro_batch_size",
-                     "training.global_batch_size"})) {
+  if (!check.IsOk({"model.num_hidden_layers", "model.hybrid_pattern"}) ||
+      !check.Usable({"parallelism.ranks", "training.micro_batch_size", "training.global_batch_size"})) {
     return;
   }
   if (const int64_t passes = NodePasses(spec); passes > kMostSimulated) {

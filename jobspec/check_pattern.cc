@@ -37,13 +37,9 @@ std::string NotBuilt(LayerSymbol symbol, const ModelType& type) {
              : "";
 }
 
-// Of one layer, that the model type may have it.
-absl::Status LayerStatus(const model::LogicalLayer& layer, const ModelType& type) {
-  if (layer.grouped && !type.may_group) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("model_type ", type.name, " has no groups: write their letters alone"));
-  }
-  for (const LayerSymbol symbol : layer.symbols) {
+// Of the letters of a layer, that the model type may have them.
+absl::Status LettersStatus(const std::vector<LayerSymbol>& symbols, const ModelType& type) {
+  for (const LayerSymbol symbol : symbols) {
     const char letter = static_cast<char>(symbol);
     if (std::string_view(type.letters).find(letter) == std::string_view::npos) {
       return absl::InvalidArgumentError(absl::StrCat(std::string(1, letter), " is no layer of model_type ",
@@ -51,6 +47,16 @@ absl::Status LayerStatus(const model::LogicalLayer& layer, const ModelType& type
                                                      NotBuilt(symbol, type)));
     }
   }
+  return absl::OkStatus();
+}
+
+// Of one layer, that the model type may have it.
+absl::Status LayerStatus(const model::LogicalLayer& layer, const ModelType& type) {
+  if (layer.grouped && !type.may_group) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("model_type ", type.name, " has no groups: write their letters alone"));
+  }
+  TANDEM_RETURN_IF_ERROR(LettersStatus(layer.symbols, type));
   const auto has = [&](LayerSymbol symbol) {
     return std::find(layer.symbols.begin(), layer.symbols.end(), symbol) != layer.symbols.end();
   };
@@ -63,6 +69,19 @@ absl::Status LayerStatus(const model::LogicalLayer& layer, const ModelType& type
   return absl::OkStatus();
 }
 
+// Of the depths of multi-token prediction, likewise.
+absl::Status DepthStatus(const model::LayerPattern& pattern, const ModelType& type) {
+  if (!type.has_depths) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "model_type ", type.name, " has no multi-token prediction: omit the first / and what is behind it"));
+  }
+  TANDEM_RETURN_IF_ERROR(LettersStatus(pattern.depth, type));
+  const auto experts = std::find(pattern.depth.begin(), pattern.depth.end(), LayerSymbol::kExperts);
+  return experts == pattern.depth.end() || experts + 1 == pattern.depth.end()
+             ? absl::OkStatus()
+             : absl::InvalidArgumentError("E is not the last layer behind a /: end each depth with it");
+}
+
 absl::Status PatternStatus(FieldChecker& check, const v1::Model& model, const ModelType& type) {
   TANDEM_ASSIGN_OR_RETURN(const model::LayerPattern pattern,
                           model::ParseLayerPattern(model.hybrid_pattern()));
@@ -70,10 +89,11 @@ absl::Status PatternStatus(FieldChecker& check, const v1::Model& model, const Mo
     TANDEM_RETURN_IF_ERROR(LayerStatus(layer, type));
   }
   if (pattern.num_depths > 0) {
-    return absl::InvalidArgumentError(
-        "not built yet: multi-token prediction; omit the first / and what is behind it");
+    TANDEM_RETURN_IF_ERROR(DepthStatus(pattern, type));
   }
-  if (const int64_t layers = model::CountsOf(pattern).logical; layers > kMostModelLayers) {
+  const int64_t letters_of_depths = pattern.num_depths * static_cast<int64_t>(pattern.depth.size());
+  if (const int64_t layers = model::CountsOf(pattern).logical + letters_of_depths;
+      layers > kMostModelLayers) {
     return absl::InvalidArgumentError(
         absl::StrCat("it has ", layers, " layers; use at most ", kMostModelLayers));
   }

@@ -131,8 +131,9 @@ void CheckBatch(FieldChecker& check) {
                  NearestMultiples(global, unit, 1 << 24));
     return;
   }
-  const int64_t layers = check.spec().model().num_hidden_layers();
-  if (check.Usable({"model.num_hidden_layers"}) && global / unit > kMaxLayerPasses / layers) {
+  const int64_t layers = NumLayersOf(check.spec().model());
+  if (check.IsOk({"model.num_hidden_layers", "model.hybrid_pattern"}) && layers > 0 &&
+      global / unit > kMaxLayerPasses / layers) {
     check.Refuse("training.global_batch_size",
                  absl::StrCat("at most ", kMaxLayerPasses / layers * unit, " (", kMaxLayerPasses / layers,
                               " microbatches of a rank, with ", layers, " layers)"),

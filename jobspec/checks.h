@@ -55,6 +55,8 @@ void CheckBalancedRouting(FieldChecker& check);
 // The layers of a model type that has a pattern, and what only these layers have; for any other type that
 // there is none.
 void CheckPattern(FieldChecker& check, const v1::Model& model, const ModelType& type);
+// What layers that predict further tokens ask of the job, once its pattern is checked.
+void CheckDepths(FieldChecker& check, const v1::Model& model);
 
 // Fields that follow from the model type, and the sliding window, which some types may have.
 void CheckModelType(FieldChecker& check, const v1::Model& model, const ModelType& type);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "jobspec/decoder_config.h"
 
+#include <algorithm>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -115,8 +116,23 @@ std::vector<std::vector<model::LayerSymbol>> SymbolsOf(const v1::Model& resolved
     for (const model::LogicalLayer& layer : model::LayersOf(*pattern)) {
       layers.push_back(layer.symbols);
     }
+    layers.insert(layers.end(), pattern->num_depths, pattern->depth);
   }
   return layers;
+}
+
+model::PredictionDepths DepthsOf(const v1::Model& resolved) {
+  const std::optional<model::LayerPattern> pattern = PatternOf(resolved);
+  if (!pattern.has_value()) {
+    return {};
+  }
+  const auto count = [&](model::LayerSymbol symbol) {
+    return std::count(pattern->depth.begin(), pattern->depth.end(), symbol);
+  };
+  const bool collides = std::any_of(pattern->depth.begin(), pattern->depth.end(),
+                                    [&](model::LayerSymbol symbol) { return count(symbol) > 1; }) ||
+                        (count(model::LayerSymbol::kMlp) > 0 && count(model::LayerSymbol::kExperts) > 0);
+  return {.number = pattern->num_depths, .numbers_letters = collides};
 }
 
 model::ParameterNames NamesOf(const std::string& model_type) {
@@ -165,6 +181,7 @@ model::DecoderConfig ModelConfigOf(const v1::Model& resolved) {
           resolved.has_latent_attention() ? Latent(resolved.latent_attention()) : model::LatentAttention(),
       .mamba = resolved.has_mamba() ? Mixer(resolved.mamba(), *type) : model::MambaMixer(),
       .delta = resolved.has_gated_delta_net() ? DeltaNet(resolved.gated_delta_net()) : model::GatedDeltaNet(),
+      .depths = DepthsOf(resolved),
       .pattern = SymbolsOf(resolved),
   };
 }

@@ -181,6 +181,7 @@ const std::vector<NumberRule>& NumberRules() {
       {"training.optimizer.weight_decay", 0, 1, false, false},
       {"training.schedule.min_learning_rate", 0, 1, false, false},
       {"training.clip_grad_norm", 0, 1e9, false, false},
+      {"training.mtp_loss_weight", 0, 100, true, false},
       {"parallelism.dispatch.rows_at_a_time", 1, 1024, false, false},
       {"parallelism.dispatch.most_rows", 0, 1024, false, false},
   };
@@ -203,7 +204,9 @@ const std::vector<RequiredRule>& RequiredRules() {
 
 const std::vector<AbsentRule>& AbsentRules() {
   static const std::vector<AbsentRule> rules = {
-      {"model.num_nextn_predict_layers", "not built yet: multi-token prediction; omit the key"},
+      {"model.num_nextn_predict_layers",
+       "not built yet: multi-token prediction by number; omit the key, or use model_type: hybrid and a "
+       "pattern with a depth, for instance M*M*/M*"},
       {"resources.memory_bytes",
        "not built yet: placement by memory; omit the key and compare tandem plan with the machine"},
       {"recovery", "not built yet: restarts after a failure; omit the block and submit again with resume"},

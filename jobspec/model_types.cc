@@ -29,7 +29,7 @@ constexpr ModelType kModelTypes[] = {
      .has_experts = true,
      .has_latent_attention = true,
      .score = v1::ROUTER_SCORE_SIGMOID},
-    {.name = "hybrid", .letters = "MG*-E", .may_group = true},
+    {.name = "hybrid", .letters = "MG*-E", .may_group = true, .has_depths = true},
     {.name = "mamba2", .letters = "M", .rotates = false},
     {.name = "nemotron_h", .letters = "M*-", .rotates = false, .least_step = 0.001},
 };
@@ -65,6 +65,11 @@ std::optional<model::LayerPattern> PatternOf(const v1::Model& resolved) {
   }
   absl::StatusOr<model::LayerPattern> pattern = model::ParseLayerPattern(resolved.hybrid_pattern());
   return pattern.ok() ? std::optional(*std::move(pattern)) : std::nullopt;
+}
+
+int64_t NumLayersOf(const v1::Model& resolved) {
+  const std::optional<model::LayerPattern> pattern = PatternOf(resolved);
+  return pattern.has_value() ? model::NumUnits(*pattern) : resolved.num_hidden_layers();
 }
 
 absl::StatusOr<std::vector<int64_t>> WindowLayersIn(const std::string& list, int64_t layers) {

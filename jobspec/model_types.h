@@ -27,10 +27,11 @@ struct ModelType {
   bool has_latent_attention = false;
   v1::RouterScore score = v1::ROUTER_SCORE_SOFTMAX;  // if it has experts
   const char* letters =
-      nullptr;             // of its layers, which a pattern lists (model/layer_pattern.h); null: it has none
-  bool may_group = false;  // its pattern
-  bool rotates = true;     // queries and keys
-  double least_step = 0;   // of a mixer's time
+      nullptr;              // of its layers, which a pattern lists (model/layer_pattern.h); null: it has none
+  bool may_group = false;   // its pattern
+  bool has_depths = false;  // of multi-token prediction, in its pattern
+  bool rotates = true;      // queries and keys
+  double least_step = 0;    // of a mixer's time
 };
 
 std::span<const ModelType> ModelTypes();
@@ -43,6 +44,9 @@ std::string ModelTypesThat(bool ModelType::*is, const std::string& last = ", ");
 
 // The pattern of a resolved model; nothing where it has none, or one that is wrong.
 std::optional<model::LayerPattern> PatternOf(const v1::Model& resolved);
+
+// Layers of a resolved model, with those that predict further tokens; 0 where nothing says how many.
+int64_t NumLayersOf(const v1::Model& resolved);
 
 inline constexpr int64_t kMostModelLayers = 1024;
 

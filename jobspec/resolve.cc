@@ -215,6 +215,11 @@ void ResolveTraining(const v1::Model& model, const v1::Data& data, v1::Training&
   TANDEM_DEFAULT(training, spikes, v1::SPIKES_WARN);
   TANDEM_DEFAULT(training, frozen, "none");
   TANDEM_DEFAULT(training, recompute, "off");
+  if (const std::optional<model::LayerPattern> pattern = PatternOf(model);
+      pattern.has_value() && pattern->num_depths > 0) {
+    TANDEM_DEFAULT(training, mtp_loss_weight, 0.1);
+    TANDEM_DEFAULT(training, mtp_detach, false);
+  }
 }
 
 // pads: experts to their capacity.

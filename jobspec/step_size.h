@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "jobspec/model_types.h"
 #include "parallel/from_spec.h"
 #include "parallel/topology.h"
 #include "tandem/v1/job.pb.h"
@@ -14,7 +15,7 @@ namespace tandem::jobspec {
 
 // Nodes of the model, about: two a layer, seven where layers may be sparse.
 inline int64_t NodesOf(const v1::JobSpec& spec) {
-  return spec.model().num_hidden_layers() * (spec.model().has_moe() ? 7 : 2);
+  return NumLayersOf(spec.model()) * (spec.model().has_moe() ? 7 : 2);
 }
 
 // Sequences that all ranks work on at the same time; 0 where the ranks of the job cannot be laid out.

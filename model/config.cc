@@ -28,7 +28,7 @@ void AddParts(ParameterNames names, const DecoderNode& node, const NodeDeclarati
     for (const ParameterSpec& parameter : part.parameters) {
       blocks += parameter.block.empty() || parameter.block == block ? 0 : 1;
       block = parameter.block;
-      unit.parameters.push_back({.name = HuggingFaceName(names, *node.kind, parameter.name, node.layer),
+      unit.parameters.push_back({.name = HuggingFaceName(names, node, parameter.name),
                                  .shape = parameter.shape,
                                  .part = static_cast<int>(unit.parts.size()) - 1,
                                  .block = block.empty() ? -1 : blocks - 1,
@@ -142,10 +142,10 @@ DecoderConfig WithAllExperts(DecoderConfig config) {
 
 std::vector<UnitParameters> DecoderUnits(const DecoderConfig& config) {
   // Parameters do not depend on the batch.
-  const DecoderShapes shapes(config, {.sequences = 1, .sequence_length = 1}, ComputeType::kFp32,
-                             DeviceKind::kCpu);
+  const DecoderShapes shapes(config, {.sequences = 1, .sequence_length = 1 + config.depths.number},
+                             ComputeType::kFp32, DeviceKind::kCpu);
   std::vector<UnitParameters> units;
-  int layer = static_cast<int>(config.num_hidden_layers);
+  int layer = static_cast<int>(config.num_layers());
   for (const DecoderNode& node : DecoderNodeList(config)) {
     auto unit = std::find_if(units.begin(), units.end(), [&](const auto& u) { return u.name == node.unit; });
     if (unit == units.end()) {
@@ -154,7 +154,7 @@ std::vector<UnitParameters> DecoderUnits(const DecoderConfig& config) {
                                         .experts = node.kind->experts,
                                         .frozen = IsFrozen(config, node.unit)});
     }
-    AddParts(config.names, node, node.kind->declare(shapes), *unit);
+    AddParts(config.names, node, DeclarationOf(node, shapes), *unit);
   }
   for (UnitParameters& unit : units) {
     OrderByType(unit);
@@ -181,11 +181,18 @@ double FlopsPerToken(const DecoderConfig& config, int64_t sequence_length) {
         unit.experts && config.moe.capacity.factor > 0 ? std::min(config.moe.capacity.factor, 1.0) : 1.0;
     return (unit.frozen ? 4.0 : 6.0) * kept * ActiveShare(config, unit);
   });
+  double heads = 0;  // of the depths, which share a matrix
+  const std::string head_unit = config.tie_word_embeddings ? kEmbedding.name : kHead.name;
+  for (int64_t depth = 1; depth <= config.depths.number; ++depth) {
+    const double share = 1 - static_cast<double>(depth) / static_cast<double>(sequence_length);
+    heads += (IsFrozen(config, head_unit) || config.depths.detached ? 4.0 : 6.0) * share *
+             static_cast<double>(config.vocab_size * config.hidden_size);
+  }
   const int64_t value_dim = config.latent.kv_rank > 0 ? config.latent.value_head_dim : config.head_dim;
   double lengths = 0;  // of all layers
   double mixers = 0;
   double delta_nets = 0;
-  for (int64_t layer = 0; layer < config.num_hidden_layers; ++layer) {
+  for (int64_t layer = 0; layer < config.num_layers(); ++layer) {
     if (config.Has(layer, LayerSymbol::kAttention) || config.Has(layer, LayerSymbol::kLatentAttention)) {
       lengths += config.HasWindow(layer) ? AttendedLength(sequence_length, config.sliding_window)
                                          : static_cast<double>(sequence_length);
@@ -200,7 +207,7 @@ double FlopsPerToken(const DecoderConfig& config, int64_t sequence_length) {
   const double delta_states =
       static_cast<double>(config.delta.value_heads * config.delta.value_dim * config.delta.key_dim) *
       delta_nets;
-  return products + attention + 18.0 * states + 24.0 * delta_states;
+  return products + heads + attention + 18.0 * states + 24.0 * delta_states;
 }
 
 }  // namespace tandem::model

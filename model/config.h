@@ -90,6 +90,15 @@ struct GatedDeltaNet {
   int64_t chunk = 0;       // tokens between two states that are kept
 };
 
+// Layers behind the others that predict further tokens (depths.h). number 0: there are none.
+struct PredictionDepths {
+  int64_t number = 0;
+  double loss_weight = 0;  // of the mean of their losses, in what is trained
+  bool detached = false;   // they train their own parameters alone
+  // Parameters of each letter of a depth have names of their own: "layers.0." and so on go before the usual.
+  bool numbers_letters = false;
+};
+
 struct NodeKind;  // model/node_kinds.h
 
 // A decoder-only transformer, resolved: nothing is left to default. Names are Hugging Face's.
@@ -125,12 +134,16 @@ struct DecoderConfig {
   LatentAttention latent;  // head_dim is then that of queries and keys, and every head has its own
   MambaMixer mamba;
   GatedDeltaNet delta;
-  // What each layer is made of, in forward order; more than one: a group. Empty: an attention, and an MLP or
-  // experts.
+  PredictionDepths depths;
+  // What each layer is made of, in forward order, the depths behind the others; more than one: a group.
+  // Empty: an attention, and an MLP or experts.
   std::vector<std::vector<LayerSymbol>> pattern;
-  // The kinds of nodes that each layer is made of, in forward order. Empty: those of the pattern.
+  // The kinds of nodes that each layer is made of, in forward order, without those of every depth. Empty:
+  // those of the pattern.
   std::vector<std::vector<const NodeKind*>> layers;
 
+  int64_t num_layers() const { return num_hidden_layers + depths.number; }
+  // Of a layer, depths behind the others.
   bool Has(int64_t layer, LayerSymbol symbol) const;
   bool IsSparse(int64_t layer) const { return Has(layer, LayerSymbol::kExperts); }
   bool HasWindow(int64_t layer) const;
@@ -212,7 +225,8 @@ DecoderConfig WithAllExperts(DecoderConfig config);
 
 // Units: "embedding", "layers.0" (parts "attention" and "mlp") ..., "head" (final norm, and lm_head unless
 // tied). A sparse layer has the parts "attention" and "router", and a unit "layers.0.experts" beside it,
-// which has the experts of config.moe.rank.
+// which has the experts of config.moe.rank. Depths are "mtp.0" ..., and the first has the final norm, which
+// is then not the head's.
 std::vector<UnitParameters> DecoderUnits(const DecoderConfig& config);
 
 // The parameters of all ranks together.
@@ -226,7 +240,8 @@ int64_t NumActiveParameters(const DecoderConfig& config);
 // arXiv:2204.02311, appendix B, has 12·L·H·S; causality leaves half), or where values are of another size
 // than keys heads times the mean of both, L the layers that attend; plus 18 for each number of the state of a
 // Mamba-2 mixer, and 24 of a gated delta net. With a sliding window of W tokens a layer has as many as there
-// are tokens in it: S becomes AttendedLength.
+// are tokens in it: S becomes AttendedLength. The head counts once more for each depth,
+// of the tokens that it predicts from.
 double FlopsPerToken(const DecoderConfig& config, int64_t sequence_length);
 
 }  // namespace tandem::model

@@ -41,15 +41,13 @@ std::shared_ptr<const RotaryTables> MakeRotaryTables(const NodeContext& context)
 std::vector<std::unique_ptr<Node>> DecoderNodes(const DecoderConfig& config, BatchShape batch,
                                                 const Precision& precision, const ops::Operations& ops,
                                                 const NodeMakers& more) {
-  const auto context_of = [&](const std::string& unit) {
+  const auto context_of = [&](const std::string& unit, int64_t depth) {
     const NodeTypes types(precision, unit);
-    return NodeContext{.config = config,
-                       .shapes = {config, batch, types.unit.compute, ops.kind(), types.repeats},
-                       .types = types,
-                       .unit = unit,
-                       .ops = ops};
+    DecoderShapes shapes(config, batch, types.unit.compute, ops.kind(), types.repeats);
+    shapes.depth = depth;
+    return NodeContext{.config = config, .shapes = shapes, .types = types, .unit = unit, .ops = ops};
   };
-  const std::shared_ptr<const RotaryTables> tables = MakeRotaryTables(context_of(""));
+  const std::shared_ptr<const RotaryTables> tables = MakeRotaryTables(context_of("", /*depth=*/0));
   NodeMakers make = {
       {&kEmbedding, MakeEmbeddingNode},
       {&kAttention, [&](const NodeContext& context) { return MakeAttentionNode(context, tables); }},
@@ -73,11 +71,16 @@ std::vector<std::unique_ptr<Node>> DecoderNodes(const DecoderConfig& config, Bat
       {&kCombine, MakeCombineNode},
       {&kFinish, MakeFinishNode},
       {&kHead, MakeHeadNode},
+      {&kMainNorm, MakeMainNormNode},
+      {&kDepthInput, MakeDepthInputNode},
+      {&kDepthNorm, MakeDepthNormNode},
+      {&kHeadOfNormed, MakeHeadOfNormedNode},
+      {&kDepthHead, MakeDepthHeadNode},
   };
   make.insert(more.begin(), more.end());
   std::vector<std::unique_ptr<Node>> nodes;
   for (const DecoderNode& node : DecoderNodeList(config)) {
-    nodes.push_back(make.at(node.kind)(context_of(node.unit)));
+    nodes.push_back(make.at(node.kind)(context_of(node.unit, node.depth)));
   }
   return nodes;
 }

@@ -38,5 +38,10 @@ std::unique_ptr<Node> MakeExpertsNode(const NodeContext& context);
 std::unique_ptr<Node> MakeCombineNode(const NodeContext& context);
 std::unique_ptr<Node> MakeFinishNode(const NodeContext& context);
 std::unique_ptr<Node> MakeHeadNode(const NodeContext& context);
+std::unique_ptr<Node> MakeMainNormNode(const NodeContext& context);
+std::unique_ptr<Node> MakeDepthInputNode(const NodeContext& context);
+std::unique_ptr<Node> MakeDepthNormNode(const NodeContext& context);
+std::unique_ptr<Node> MakeHeadOfNormedNode(const NodeContext& context);
+std::unique_ptr<Node> MakeDepthHeadNode(const NodeContext& context);
 
 }  // namespace tandem::model

@@ -152,6 +152,7 @@ class OutlineWriter {
       names.values[name] = AddValue(node.name + "." + name, output.kind, BytesOf(output.tensor, types),
                                     output.gradient, output.fill);
       latest_[name] = names.values[name];
+      latest_[node.name + "." + name] = names.values[name];
       if (output.loss) {
         outline_.losses.push_back(names.values[name]);
       }
@@ -276,12 +277,13 @@ schedules::Outline DecoderOutline(const DecoderConfig& config, BatchShape batch,
   std::vector<DeclaredPlace> nodes;
   for (const DecoderNode& node : DecoderNodeList(config)) {
     const NodeTypes types(precision, node.unit);
-    const DecoderShapes shapes(config, batch, types.unit.compute, device, types.repeats);
+    DecoderShapes shapes(config, batch, types.unit.compute, device, types.repeats);
+    shapes.depth = node.depth;
     nodes.push_back({.name = node.name,
                      .kind = node.kind->name,
                      .layer = node.layer,
                      .unit = node.unit,
-                     .declaration = node.kind->declare(shapes)});
+                     .declaration = DeclarationOf(node, shapes)});
     FreezeParts(config, node.unit, shapes, nodes.back().declaration);
   }
   const TensorSpec tokens = BatchTokens({config, batch, precision.hidden(), device}).tensor;

@@ -24,6 +24,17 @@ struct RouterReport {
   int64_t size() const { return experts + 3; }
 };
 
+// The rows of hidden states that a head predicts from: `runs` of `length`, which begin `stride` apart.
+struct PredictedRows {
+  int64_t runs = 0;
+  int64_t length = 0;
+  int64_t stride = 0;
+
+  int64_t rows() const { return runs * length; }
+  // In which they are taken, of so many rows at most; none has rows of two runs.
+  int64_t Chunks(int64_t most_rows) const { return runs * ((length + most_rows - 1) / most_rows); }
+};
+
 // The dimensions of a decoder's tensors, for what its nodes declare. In elements unless they say bytes.
 struct DecoderShapes {
   DecoderShapes(const DecoderConfig& config, BatchShape batch, ComputeType compute, DeviceKind device,
@@ -34,7 +45,8 @@ struct DecoderShapes {
   BatchShape batch;
   ComputeType compute;
   DeviceKind device;
-  bool repeats;  // Precision::repeats
+  bool repeats;       // Precision::repeats
+  int64_t depth = 0;  // of the node (depths.h); 0: it is of the model itself
 
   int64_t sequences = batch.sequences;                       // B
   int64_t length = batch.sequence_length;                    // S
@@ -127,6 +139,10 @@ struct DecoderShapes {
   }
   ops::LatentHeads latent_heads() const {
     return {heads, latent.content_head_dim, latent.rotary_head_dim, latent.value_head_dim};
+  }
+
+  PredictedRows predicted() const {
+    return depth == 0 ? PredictedRows{1, tokens, tokens} : PredictedRows{sequences, length - depth, length};
   }
 
   // Rows that ranks send each other, if each token goes to every rank.

@@ -190,6 +190,9 @@ std::vector<LogicalLayer> LayersOf(const LayerPattern& pattern) {
 }
 
 bool Has(const LayerPattern& pattern, LayerSymbol symbol) {
+  if (std::find(pattern.depth.begin(), pattern.depth.end(), symbol) != pattern.depth.end()) {
+    return true;
+  }
   const std::vector<LogicalLayer> layers = LayersOf(pattern);
   return std::any_of(layers.begin(), layers.end(), [&](const LogicalLayer& layer) {
     return std::find(layer.symbols.begin(), layer.symbols.end(), symbol) != layer.symbols.end();
@@ -208,6 +211,11 @@ LayerCounts CountsOf(const LayerPattern& pattern) {
 int64_t NumUnits(const LayerPattern& pattern) { return CountsOf(pattern).logical + pattern.num_depths; }
 
 absl::Status CheckOverlaps(const LayerPattern& pattern) {
+  const auto of_depth = std::find(pattern.depth.begin(), pattern.depth.end(), LayerSymbol::kMlp);
+  if (of_depth != pattern.depth.end() && of_depth + 1 != pattern.depth.end()) {
+    return absl::InvalidArgumentError(
+        "- is not the last layer behind a /; with overlapped exchanges it ends each depth");
+  }
   for (const PatternSegment& segment : pattern.segments) {
     for (const LogicalLayer& layer : segment.layers) {
       const auto mlp = std::find(layer.symbols.begin(), layer.symbols.end(), LayerSymbol::kMlp);

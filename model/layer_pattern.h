@@ -68,7 +68,7 @@ std::string LayerPatternText(const LayerPattern& pattern);
 // The main part's logical layers, of all segments.
 std::vector<LogicalLayer> LayersOf(const LayerPattern& pattern);
 
-// Whether the main part has one.
+// Whether the main part or a depth has one.
 bool Has(const LayerPattern& pattern, LayerSymbol symbol);
 
 // Of the main part.

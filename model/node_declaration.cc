@@ -101,7 +101,7 @@ void FreezeParts(const DecoderConfig& config, const std::string& unit, const Dec
                                                                : declaration.backward_input;
   const double rows = declaration.rows > 0 ? declaration.rows : static_cast<double>(shapes.tokens);
   for (PartSpec& part : declaration.parts) {
-    part.frozen = IsFrozen(config, part.unit.empty() ? unit : part.unit);
+    part.frozen = part.frozen || IsFrozen(config, part.unit.empty() ? unit : part.unit);
     trains = trains || !part.frozen;
     if (!part.frozen || !writer.parameter_gradients) {
       continue;

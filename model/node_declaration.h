@@ -35,8 +35,9 @@ struct TensorSpec {
 // A value that another node produces.
 struct InputSpec {
   TensorSpec tensor;
-  std::string
-      from;  // the output of that name of the latest node before this one that has it; "tokens": the batch
+  // The output of that name of the latest node before this one that has it, or of one node, by its name:
+  // "embedding.hidden". "tokens": the batch.
+  std::string from;
 };
 
 // A value that this node's forward writes.
@@ -71,7 +72,7 @@ struct PartSpec {
   // Stored, gathered and reduced in the main type, whatever the node computes in; the code gets them, and
   // writes their gradients, in it. What one node has in both types are two parts.
   bool main_type = false;
-  bool frozen = false;  // no pass writes their gradients: a backward gets none (FreezeParts)
+  bool frozen = false;  // no pass writes their gradients: a backward gets none (FreezeParts), or this one's
 };
 
 struct PassSpec {

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
+#include "model/depths.h"
 #include "ops/linear_work.h"
 #include "ops/row_work.h"
 #include "ops/sparse_work.h"
@@ -79,18 +80,54 @@ void AddKinds(const DecoderConfig& config, int layer, LayerSymbol symbol,
   throw std::logic_error(std::string("no kind of node is a ") + static_cast<char>(symbol));
 }
 
+std::vector<LayerSymbol> SymbolsOf(const DecoderConfig& config, int layer) {
+  if (!config.pattern.empty()) {
+    return config.pattern.at(layer);
+  }
+  return {LayerSymbol::kAttention, config.IsSparse(layer) ? LayerSymbol::kExperts : LayerSymbol::kMlp};
+}
+
 // What a layer is made of, in forward order.
 std::vector<const NodeKind*> LayerKinds(const DecoderConfig& config, int layer) {
   if (!config.layers.empty()) {
     return config.layers.at(layer);
   }
-  const std::vector<LayerSymbol> usual = {LayerSymbol::kAttention,
-                                          config.IsSparse(layer) ? LayerSymbol::kExperts : LayerSymbol::kMlp};
   std::vector<const NodeKind*> kinds;
-  for (const LayerSymbol symbol : config.pattern.empty() ? usual : config.pattern.at(layer)) {
+  for (const LayerSymbol symbol : SymbolsOf(config, layer)) {
     AddKinds(config, layer, symbol, kinds);
   }
   return kinds;
+}
+
+// The nodes of the layer that is a depth (depths.h).
+void AddDepth(const DecoderConfig& config, int64_t depth, std::vector<DecoderNode>& nodes) {
+  const int layer = static_cast<int>(config.num_hidden_layers + depth) - 1;
+  const std::string unit = UnitOfDepth(depth);
+  const auto add = [&](const NodeKind& kind, int letter) {
+    const std::string name = absl::StrCat(unit, ".", letter < 0 ? "" : absl::StrCat(letter, "."), kind.name);
+    nodes.push_back({.kind = &kind,
+                     .layer = layer,
+                     .name = name,
+                     .unit = kind.experts ? name : unit,
+                     .depth = depth,
+                     .letter = letter});
+  };
+  if (depth == 1) {
+    add(kMainNorm, -1);
+  }
+  add(kDepthInput, -1);
+  if (!config.layers.empty()) {
+    throw std::logic_error("kinds of nodes that a test lists have no depths behind them");
+  }
+  const std::vector<LayerSymbol> symbols = SymbolsOf(config, layer);
+  for (size_t i = 0; i < symbols.size(); ++i) {
+    std::vector<const NodeKind*> kinds;
+    AddKinds(config, layer, symbols[i], kinds);
+    for (const NodeKind* kind : kinds) {
+      add(*kind, config.depths.numbers_letters ? static_cast<int>(i) : -1);
+    }
+  }
+  add(kDepthNorm, -1);
 }
 
 DecoderNode Alone(const NodeKind& kind) { return {.kind = &kind, .name = kind.name, .unit = kind.name}; }
@@ -162,6 +199,17 @@ ParameterSpec BiasOf(const char* name, int64_t columns) {
   return {.name = name, .shape = {columns}, .init = Init::kZeros, .gradient_is_statistics = true};
 }
 
+NodeDeclaration DeclarationOf(const DecoderNode& node, DecoderShapes shapes) {
+  shapes.depth = node.depth;
+  NodeDeclaration declaration = node.kind->declare(shapes);
+  for (PartSpec& part : declaration.parts) {
+    if (node.letter >= 0 && part.unit.empty()) {
+      part.name = absl::StrCat(node.letter, ".", part.name);
+    }
+  }
+  return declaration;
+}
+
 std::vector<DecoderNode> DecoderNodeList(const DecoderConfig& config) {
   std::vector<DecoderNode> nodes = {Alone(kEmbedding)};
   for (int layer = 0; layer < config.num_hidden_layers; ++layer) {
@@ -171,7 +219,22 @@ std::vector<DecoderNode> DecoderNodeList(const DecoderConfig& config) {
       nodes.push_back({.kind = kind, .layer = layer, .name = name, .unit = kind->experts ? name : unit});
     }
   }
-  nodes.push_back(Alone(kHead));
+  if (config.depths.number == 0) {
+    nodes.push_back(Alone(kHead));
+    return nodes;
+  }
+  for (int64_t depth = 1; depth <= config.depths.number; ++depth) {
+    AddDepth(config, depth, nodes);
+  }
+  // Tied, no parameter is the head's own.
+  const std::string unit = config.tie_word_embeddings ? kEmbedding.name : kHeadOfNormed.name;
+  nodes.push_back({.kind = &kHeadOfNormed, .name = kHeadOfNormed.name, .unit = unit});
+  for (int64_t depth = 1; depth <= config.depths.number; ++depth) {
+    nodes.push_back({.kind = &kDepthHead,
+                     .name = absl::StrCat(UnitOfDepth(depth), ".", kDepthHead.name),
+                     .unit = unit,
+                     .depth = depth});
+  }
   return nodes;
 }
 
@@ -192,6 +255,16 @@ std::string HuggingFaceName(ParameterNames names, const NodeKind& kind, const st
     }
   }
   throw std::logic_error("parameter " + parameter + " has no name in Hugging Face's models");
+}
+
+std::string HuggingFaceName(ParameterNames names, const DecoderNode& node, const std::string& parameter) {
+  const std::string name =
+      HuggingFaceName(names, *node.kind, parameter, node.kind->of_model ? -1 : node.layer);
+  if (node.letter < 0) {
+    return name;
+  }
+  const std::string layer = absl::StrCat("model.layers.", node.layer, ".");
+  return absl::StrReplaceAll(name, {{layer, absl::StrCat(layer, "layers.", node.letter, ".")}});
 }
 
 }  // namespace tandem::model

@@ -27,6 +27,7 @@ struct NodeKind {
   absl::Span<const ParameterName> names = {};
   bool experts =
       false;  // its nodes have units of their own, which are sharded over the ranks with the same experts
+  bool of_model = false;  // its parameters have names without a layer's number, whatever layer it is in
 };
 
 // The kinds that decoders are made of, each in the file of its name (embedding.cc, ...; sizes and combine
@@ -52,6 +53,12 @@ extern const NodeKind kExperts;
 extern const NodeKind kCombine;
 extern const NodeKind kFinish;
 extern const NodeKind kHead;
+// Of models with depths (depths.h).
+extern const NodeKind kMainNorm;
+extern const NodeKind kDepthInput;
+extern const NodeKind kDepthNorm;
+extern const NodeKind kHeadOfNormed;  // in place of kHead
+extern const NodeKind kDepthHead;
 
 // Where the rows of experts travel.
 inline constexpr char kDispatchStream[] = "dispatch";
@@ -101,10 +108,15 @@ ParameterSpec BiasOf(const char* name, int64_t columns);
 // One node of a decoder, and the unit that its parameters belong to.
 struct DecoderNode {
   const NodeKind* kind = nullptr;
-  int layer = -1;    // -1: not in a layer
-  std::string name;  // "layers.3.attention"
-  std::string unit;  // "layers.3"
+  int layer = -1;     // -1: not in a layer
+  std::string name;   // "layers.3.attention"
+  std::string unit;   // "layers.3"
+  int64_t depth = 0;  // DecoderShapes::depth
+  int letter = -1;    // its place in the depth, if the names of its parameters say that
 };
+
+// What its kind declares, with the parts named as they are in the unit.
+NodeDeclaration DeclarationOf(const DecoderNode& node, DecoderShapes shapes);
 
 // In forward order.
 std::vector<DecoderNode> DecoderNodeList(const DecoderConfig& config);
@@ -113,5 +125,8 @@ std::vector<DecoderNode> DecoderNodeList(const DecoderConfig& config);
 // std::logic_error for one that the kind does not name.
 std::string HuggingFaceName(ParameterNames names, const NodeKind& kind, const std::string& parameter,
                             int layer);
+
+// That of a parameter or state of the node.
+std::string HuggingFaceName(ParameterNames names, const DecoderNode& node, const std::string& parameter);
 
 }  // namespace tandem::model

@@ -8,13 +8,13 @@
 namespace tandem::ops {
 
 Call Operations::CrossEntropy(const Array& logits, const Array& targets, const Array& lse, const Array& loss,
-                              const Array& grad_logits) const {
+                              const Array& grad_logits, double weight) const {
   CheckMatrix("logits", logits, targets.elements(), logits.columns, kernels_.kind());
-  return CrossEntropyChunk(logits, targets, /*first=*/0, lse, loss, grad_logits);
+  return CrossEntropyChunk(logits, targets, /*first=*/0, lse, loss, grad_logits, weight);
 }
 
 Call Operations::CrossEntropyChunk(const Array& logits, const Array& targets, int64_t first, const Array& lse,
-                                   const Array& loss, const Array& grad_logits) const {
+                                   const Array& loss, const Array& grad_logits, double weight) const {
   const DeviceKind on = kernels_.kind();
   const Tokens ids = TokensOf(targets, on);
   const int64_t rows = logits.rows;
@@ -33,7 +33,8 @@ Call Operations::CrossEntropyChunk(const Array& logits, const Array& targets, in
                                              .columns = logits.columns,
                                              .lse = ElementsOf<Arithmetic<E>>(lse),
                                              .loss = ElementsOf<double>(loss),
-                                             .grad_logits = ElementsOf<E>(grad_logits)});
+                                             .grad_logits = ElementsOf<E>(grad_logits),
+                                             .weight = weight});
   });
 }
 

@@ -13,6 +13,8 @@ namespace tandem::ops {
 // its row of the gradient is zero where its logits are finite; T is the number of all tokens all the same.
 // Another target outside the vocabulary: std::out_of_range on the CPU, a loss of NaN on a GPU.
 //
+// The gradient, and it alone, is multiplied by `weight`.
+//
 // logits: [rows, columns], of the tokens [first, first + rows) of T: of all, or of chunks of them that come
 // in the order of the tokens. The last one leaves the loss, with the bits that all rows at once would give,
 // where those before it left work memory. lse: [T], work memory of all chunks; grad_logits: [rows, columns],
@@ -28,6 +30,7 @@ struct CrossEntropyArgs {
   device::Arithmetic<E>* lse;
   double* loss;
   E* grad_logits;
+  double weight = 1;
 };
 
 }  // namespace tandem::ops

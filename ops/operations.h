@@ -199,9 +199,9 @@ class Operations {
                         Workspace work) const;
 
   Call CrossEntropy(const Array& logits, const Array& targets, const Array& lse, const Array& loss,
-                    const Array& grad_logits) const;
+                    const Array& grad_logits, double weight = 1) const;
   Call CrossEntropyChunk(const Array& logits, const Array& targets, int64_t first, const Array& lse,
-                         const Array& loss, const Array& grad_logits) const;
+                         const Array& loss, const Array& grad_logits, double weight = 1) const;
 
  private:
   const DeviceKernels& kernels_;

@@ -390,6 +390,8 @@ JobPlan MakeUndigestedPlan(const v1::JobSpec& resolved) {
   plan.resolved_model = resolved.model();
   plan.resolved_training = resolved.training();
   plan.resolved_precision = resolved.precision();
+  plan.model.depths.loss_weight = resolved.training().mtp_loss_weight();
+  plan.model.depths.detached = resolved.training().mtp_detach();
   plan.model.frozen_units = jobspec::NamesIn(resolved.training().frozen(), "none");
   plan.batch = {.sequences = resolved.training().micro_batch_size(),
                 .sequence_length = resolved.training().sequence_length(),

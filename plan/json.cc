@@ -35,6 +35,7 @@ json ModelJson(const JobPlan& plan) {
           {"hidden_size", model.hidden_size},
           {"intermediate_size", model.intermediate_size},
           {"num_hidden_layers", model.num_hidden_layers},
+          {"mtp_depths", model.depths.number},
           {"num_attention_heads", model.num_attention_heads},
           {"num_key_value_heads", model.num_key_value_heads},
           {"head_dim", model.head_dim},

@@ -42,27 +42,46 @@ std::string RoomText(const JobPlan& plan) {
                       " that a rank may be sent of a microbatch");
 }
 
+// Its own nodes behind each other: "mamba, experts".
+std::string NodesOf(const JobPlan& plan, int64_t layer) {
+  std::vector<std::string> nodes;
+  for (const schedules::Node& node : WholeOutline(plan).nodes) {
+    if (node.layer == layer) {
+      nodes.push_back(node.kind);
+    }
+  }
+  return absl::StrJoin(nodes, ", ");
+}
+
+std::string LettersOf(const std::vector<model::LayerSymbol>& symbols) {
+  std::string letters;
+  for (const model::LayerSymbol symbol : symbols) {
+    letters += static_cast<char>(symbol);
+  }
+  return letters;
+}
+
 // The kinds of layers of a pattern, each with its nodes and the layers that are such.
 void AppendPattern(const JobPlan& plan, std::string& text) {
   const std::vector<std::vector<model::LayerSymbol>>& pattern = plan.model.pattern;
   std::map<std::vector<model::LayerSymbol>, std::vector<int64_t>> layers;
-  for (size_t layer = 0; layer < pattern.size(); ++layer) {
-    layers[pattern[layer]].push_back(static_cast<int64_t>(layer));
+  const int64_t num_layers = pattern.empty() ? 0 : plan.model.num_hidden_layers;
+  for (int64_t layer = 0; layer < num_layers; ++layer) {
+    layers[pattern[layer]].push_back(layer);
   }
   for (const auto& [symbols, with] : layers) {
-    std::vector<std::string> nodes;
-    for (const schedules::Node& node : WholeOutline(plan).nodes) {
-      if (node.layer == with.front()) {
-        nodes.push_back(node.kind);
-      }
-    }
-    std::string letters;
-    for (const model::LayerSymbol symbol : symbols) {
-      letters += static_cast<char>(symbol);
-    }
-    AppendRow(text, symbols.size() > 1 ? absl::StrCat("  [", letters, "]") : absl::StrCat("  ", letters),
-              absl::StrCat(absl::StrJoin(nodes, ", "), ": layers ",
-                           jobspec::WindowLayersText(with, plan.model.num_hidden_layers)));
+    const std::string letters = LettersOf(symbols);
+    AppendRow(
+        text, symbols.size() > 1 ? absl::StrCat("  [", letters, "]") : absl::StrCat("  ", letters),
+        absl::StrCat(NodesOf(plan, with.front()), ": layers ", jobspec::WindowLayersText(with, num_layers)));
+  }
+  if (const model::PredictionDepths& depths = plan.model.depths; depths.number > 0) {
+    AppendRow(
+        text, absl::StrCat("  /", LettersOf(pattern.back())),
+        absl::StrCat(NodesOf(plan, num_layers + depths.number - 1), ": ",
+                     depths.number == 1 ? "one depth" : absl::StrCat("each of ", depths.number, " depths"),
+                     " of multi-token prediction, of weight ", depths.loss_weight,
+                     depths.detached ? ", detached" : ""));
   }
   if (const model::MambaMixer& mamba = plan.model.mamba; mamba.heads > 0) {
     AppendRow(text, "mixers",

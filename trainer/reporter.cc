@@ -16,6 +16,7 @@ namespace tandem::trainer {
 namespace {
 
 constexpr char kValidationLoss[] = "validation_loss";
+constexpr char kDepthLoss[] = "mtp_loss";
 constexpr int kDoublesPerMagnitude = 3;
 constexpr int kDoublesPerItem = 3 * kDoublesPerMagnitude;  // weight, gradient, update
 
@@ -175,18 +176,23 @@ void Reporter::Fold(const StepRecord& record) {
     ExchangeOwn();
   }
   const auto rounds = static_cast<int64_t>(record.losses.size());
+  const auto depths = static_cast<int64_t>(record.depth_losses.size());
+  const int64_t validation_at = rounds * (1 + depths);
   int64_t validation_rounds = 0;
   for (const TextLosses& text : record.validation) {
     validation_rounds += static_cast<int64_t>(text.losses.size());
   }
   const int64_t items = with_norms ? most_own_ : 0;
-  const int64_t items_at = rounds + validation_rounds;
+  const int64_t items_at = validation_at + validation_rounds;
   const int64_t routers_at = items_at + items * kDoublesPerItem;
   const int64_t stride = routers_at + NumDoubles(record.routers);
   const at::Tensor mine = at::empty({stride}, at::kDouble);
   at::Tensor all = at::empty({comm_.rank() == 0 ? comm_.size() * stride : 0}, at::kDouble);
   double* out = mine.mutable_data_ptr<double>();
   out = std::copy(record.losses.begin(), record.losses.end(), out);
+  for (const std::vector<double>& losses : record.depth_losses) {
+    out = std::copy(losses.begin(), losses.end(), out);
+  }
   for (const TextLosses& text : record.validation) {
     out = std::copy(text.losses.begin(), text.losses.end(), out);
   }
@@ -206,10 +212,16 @@ void Reporter::Fold(const StepRecord& record) {
 
   const double* gathered = all.const_data_ptr<double>();
   v1::StepReport report = record.report;
+  const auto mean_loss = [&](int64_t at) {
+    return SumOfLosses(gathered, sharing_, stride, at,
+                       rounds * static_cast<int64_t>(sharing_.losses.size())) /
+           record.divisor;
+  };
   if (rounds > 0) {
-    report.set_loss(
-        SumOfLosses(gathered, sharing_, stride, 0, rounds * static_cast<int64_t>(sharing_.losses.size())) /
-        record.divisor);
+    report.set_loss(mean_loss(0));
+  }
+  for (int64_t depth = 1; depth <= depths; ++depth) {
+    (*report.mutable_scalars())[absl::StrCat(kDepthLoss, "/", depth)] = mean_loss(depth * rounds);
   }
   if (report.seconds() > 0) {
     (*report.mutable_scalars())["tokens_per_second"] =
@@ -219,7 +231,7 @@ void Reporter::Fold(const StepRecord& record) {
       (*report.mutable_scalars())["model_flops_utilization"] = seconds_at_peak_ / report.seconds();
     }
   }
-  FoldValidation(record.validation, gathered, stride, rounds, report);
+  FoldValidation(record.validation, gathered, stride, validation_at, report);
   std::vector<NonfiniteGradient> nonfinite;
   if (with_norms) {
     FoldNorms(gathered + items_at, stride, report, nonfinite);

@@ -40,9 +40,10 @@ struct StepRecord {
   // What all ranks know alike: the step, its gradients' norm and how many elements are not finite, learning
   // rate, tokens and wall time. Rank 0 adds what it folds of the rest.
   v1::StepReport report;
-  std::vector<double> losses;          // of this rank's microbatches
-  double divisor = 1;                  // of the sum of all ranks' losses (fsdp::NormOutcome)
-  std::vector<RouterLoad> routers;     // of sparse layers, in layer order
+  std::vector<double> losses;                     // of this rank's microbatches
+  std::vector<std::vector<double>> depth_losses;  // likewise, of each depth (model/depths.h)
+  double divisor = 1;                             // of the sum of all ranks' losses (fsdp::NormOutcome)
+  std::vector<RouterLoad> routers;                // of sparse layers, in layer order
   std::vector<TextLosses> validation;  // by text; empty where the step was not followed by a validation
   // Of what this rank owns, in the order that the reporter was given; none on any rank: not wanted.
   std::optional<std::vector<fsdp::ParameterNorms>> norms;

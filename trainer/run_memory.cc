@@ -104,8 +104,9 @@ RunMemory::RunMemory(const plan::JobPlan& plan, const StageMemory& memory) : pla
         std::vector<const double*>& doubles =
             writer.kind == model::kRoute.name
                 ? element.routers.emplace_back(Router{.layer = writer.layer}).reports
-            : writer.kind == model::kBalance.name ? element.routers.back().losses
-                                                  : element.losses;
+            : writer.kind == model::kBalance.name   ? element.routers.back().losses
+            : writer.kind == model::kDepthHead.name ? element.depth_losses.emplace_back()
+                                                    : element.losses;
         for (int m = 0; m < program->num_microbatches; ++m) {
           doubles.push_back(
               reinterpret_cast<const double*>(memory.At(buffer, parity).begin + buffer.parts[m].begin));
@@ -166,6 +167,12 @@ RunRecord RunMemory::Read(const RunRequest& request, const Program& program, int
   RunRecord record{.run = request.run, .learning_rate = request.learning_rate};
   for (const double* loss : element.losses) {
     record.losses.push_back(*loss);
+  }
+  for (const std::vector<const double*>& of_depth : element.depth_losses) {
+    std::vector<double>& losses = record.depth_losses.emplace_back();
+    for (const double* loss : of_depth) {
+      losses.push_back(*loss);
+    }
   }
   for (const Router& router : element.routers) {
     record.routers.push_back(LoadOf(router.layer, router.reports, router.losses,

@@ -40,10 +40,11 @@ struct RunRecord {
   // Of the device, to the end of the run: from that of the run before it, or from its own issue if nothing
   // was in flight then, or all of that had ended while the host waited. The executor knows it.
   double seconds = 0;
-  double learning_rate = 0;                 // of run.applied
-  std::vector<double> losses;               // of this rank's microbatches; empty where the program has none
-  std::vector<RouterLoad> routers;          // likewise, of sparse layers in their order
-  fsdp::NormOutcome outcome;                // of the gradients of run.computed
+  double learning_rate = 0;    // of run.applied
+  std::vector<double> losses;  // of this rank's microbatches; empty where the program has none
+  std::vector<std::vector<double>> depth_losses;  // likewise, of each depth (model/depths.h)
+  std::vector<RouterLoad> routers;                // likewise, of sparse layers in their order
+  fsdp::NormOutcome outcome;                      // of the gradients of run.computed
   std::vector<fsdp::ParameterNorms> norms;  // of this rank's pieces after run.applied, in the layouts' order
 };
 
@@ -75,9 +76,10 @@ class RunMemory {
   // What a program touches of it; null where it touches none.
   struct Element {
     device::Memory inputs;
-    std::vector<int64_t*> batches;      // by microbatch
-    std::vector<const double*> losses;  // by microbatch
-    std::vector<Router> routers;        // in layer order
+    std::vector<int64_t*> batches;                         // by microbatch
+    std::vector<const double*> losses;                     // by microbatch
+    std::vector<std::vector<const double*>> depth_losses;  // likewise, by depth
+    std::vector<Router> routers;                           // in layer order
     device::Memory outcome;
     std::vector<std::pair<const fsdp::ParameterNorms*, size_t>>
         norms;  // by unit, with the number of parameters

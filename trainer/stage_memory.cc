@@ -26,8 +26,7 @@ std::string HuggingFaceNameOf(const plan::JobPlan& plan, const std::string& stat
   const auto node = std::find_if(nodes.begin(), nodes.end(), [&](const model::DecoderNode& each) {
     return state.starts_with(each.name + ".");
   });
-  return model::HuggingFaceName(plan.model.names, *node->kind, state.substr(node->name.size() + 1),
-                                node->layer);
+  return model::HuggingFaceName(plan.model.names, *node, state.substr(node->name.size() + 1));
 }
 
 }  // namespace

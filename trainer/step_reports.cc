@@ -176,6 +176,7 @@ void StepReports::Computed(RunRecord run, double seconds) {
     WarnOfNoTargets(run.run.computed);
   }
   record.losses = std::move(run.losses);
+  record.depth_losses = std::move(run.depth_losses);
   record.divisor = run.outcome.divisor;
   record.routers = std::move(run.routers);
 }

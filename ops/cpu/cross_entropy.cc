@@ -54,7 +54,7 @@ void Run(const CrossEntropyArgs<E>& args) {
     total += static_cast<double>(lse[row]) - static_cast<double>(LogitAt(args.logits, row * columns + id));
   });
   *args.loss = args.first + args.rows == tokens ? total / static_cast<double>(tokens) : total;
-  const double scale = 1.0 / static_cast<double>(tokens);
+  const double scale = args.weight / static_cast<double>(tokens);
   ForEachRow(args, [&](int64_t row, int64_t id) {
     const E* const in = args.logits + row * columns;
     E* const out = args.grad_logits + row * columns;

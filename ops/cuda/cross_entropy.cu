@@ -223,7 +223,7 @@ template <typename E>
 int Launch(const CrossEntropyArgs<E>& args, Stream stream) {
   using T = Arithmetic<E>;
   const int64_t tokens = args.targets.sequences * args.targets.length;
-  const T scale = static_cast<T>(1.0 / static_cast<double>(tokens));
+  const T scale = static_cast<T>(args.weight / static_cast<double>(tokens));
   int error = cudaSuccess;
   if (args.rows > 0) {
     WithPacks<E>({args.columns}, {args.logits, args.grad_logits}, [&]<int N>(Packed<N>) {

@@ -118,6 +118,8 @@ const std::map<std::string, std::string>& DefaultsOfOtherJobs() {
       {"model.gated_delta_net.value_head_dim", "`128`"},
       {"model.gated_delta_net.conv_kernel", "`4`"},
       {"model.gated_delta_net.chunk_size", "`64`"},
+      {"training.mtp_loss_weight", "`0.1` with depths of multi-token prediction"},
+      {"training.mtp_detach", "`false` with depths of multi-token prediction"},
       {"training.optimizer.no_weight_decay",
        "`*norm.weight,*.bias`; of `hybrid`, `mamba2` and `nemotron_h` also `*norm_f.weight`, `*.A_log`, "
        "`*.D` and "

@@ -32,6 +32,9 @@ v1::JobSpec SpecWith(const std::string& model) {
 constexpr char kHybrid[] =
     "{model_type: hybrid, hybrid_pattern: \"[M*-]M[*E]\", hidden_size: 64, intermediate_size: 96, "
     "num_attention_heads: 4, vocab_size: 320, moe: {num_experts: 4, num_experts_per_tok: 2}}";
+constexpr char kDepths[] =
+    "{model_type: hybrid, hybrid_pattern: \"M[*E]/M*E/M*E\", hidden_size: 64, intermediate_size: 96, "
+    "num_attention_heads: 4, vocab_size: 320, moe: {num_experts: 4, num_experts_per_tok: 2}}";
 constexpr char kDelta[] =
     "{model_type: hybrid, hybrid_pattern: \"[GE]G[*-]\", hidden_size: 256, intermediate_size: 96, "
     "num_attention_heads: 4, vocab_size: 320, moe: {num_experts: 4, num_experts_per_tok: 2}}";
@@ -41,7 +44,7 @@ constexpr char kNemotron[] =
     "num_attention_heads: 4, vocab_size: 320, mamba: {num_heads: 6, head_dim: 16, n_groups: 3}}";
 
 TEST(PatternTest, AResolvedJobIsValid) {
-  for (const char* model : {kHybrid, kDelta, kMamba2, kNemotron}) {
+  for (const char* model : {kHybrid, kDepths, kDelta, kMamba2, kNemotron}) {
     const v1::JobSpec spec = SpecWith(model);
     EXPECT_EQ(ToText(Validate(spec)), "") << model;
     EXPECT_EQ(ToText(Validate(Resolve(spec))), "") << model;
@@ -106,6 +109,32 @@ TEST(PatternTest, AModelHasTheKindsOfLayersOfItsPattern) {
   EXPECT_EQ(nemotron.mamba.least_step, 0.001);
 }
 
+TEST(PatternTest, DepthsAreLayersBehindTheOthers) {
+  using model::LayerSymbol;
+  const v1::JobSpec resolved = Resolve(SpecWith(kDepths));
+  EXPECT_EQ(resolved.model().num_hidden_layers(), 2);
+  EXPECT_EQ(resolved.training().mtp_loss_weight(), 0.1);
+  const model::DecoderConfig config = ModelConfigOf(resolved.model());
+  EXPECT_EQ(config.depths.number, 2);
+  EXPECT_FALSE(config.depths.numbers_letters);
+  const std::vector<LayerSymbol> depth = {LayerSymbol::kMamba, LayerSymbol::kAttention,
+                                          LayerSymbol::kExperts};
+  ASSERT_EQ(config.pattern.size(), 4);
+  EXPECT_EQ(config.pattern[2], depth);
+  EXPECT_EQ(config.pattern[3], depth);
+  EXPECT_FALSE(Resolve(SpecWith(kHybrid)).training().has_mtp_loss_weight());
+}
+
+// Layers that would have the same names are numbered.
+TEST(PatternTest, DepthsWithoutLayersBeforeThemMayHaveALetterTwice) {
+  const v1::JobSpec spec =
+      SpecWith("{model_type: hybrid, hybrid_pattern: /MM, hidden_size: 64, vocab_size: 320}");
+  EXPECT_EQ(ToText(Validate(spec)), "");
+  const model::DecoderConfig config = ModelConfigOf(Resolve(spec).model());
+  EXPECT_EQ(config.num_hidden_layers, 0);
+  EXPECT_TRUE(config.depths.numbers_letters);
+}
+
 TEST(PatternTest, ChunksChangeNoFunction) {
   const v1::Model model = Resolve(SpecWith(kNemotron)).model();
   v1::Model other = model;
@@ -121,7 +150,7 @@ TEST(PatternTest, ChunksChangeNoFunction) {
 
 TEST(PatternTest, AnExportedConfigIsReadBackAsTheSameModel) {
   const platform::TemporaryFolder folder;
-  for (const char* model : {kHybrid, kDelta, kMamba2, kNemotron}) {
+  for (const char* model : {kHybrid, kDepths, kDelta, kMamba2, kNemotron}) {
     const v1::Model resolved = Resolve(SpecWith(model)).model();
     const auto text =
         ExportedConfig(/*source=*/"", /*is_origin=*/false, /*dataset=*/"", resolved, /*bf16=*/false, 64);

@@ -26,11 +26,6 @@
 #include "absl/strings/str_replace.h"
 
 namespace tandem::model::test {
-namespace {
-
-std::string LayerPrefix(int layer) { return "model.layers." + std::to_string(layer) + "."; }
-
-}  // namespace
 
 AutogradDecoder::AutogradDecoder(const DecoderConfig& config,
                                  const std::map<std::string, at::Tensor>& parameters, bool packs_documents,
@@ -50,24 +45,70 @@ AutogradDecoder::AutogradDecoder(const DecoderConfig& config,
 at::Tensor AutogradDecoder::Loss(const at::Tensor& tokens) const {
   router_losses_ = at::zeros({}, at::kDouble);
   sequences_ = tokens.size(0);
-  at::Tensor x = Embedding(tokens);
+  const at::Tensor embedded = Embedding(tokens);
+  at::Tensor x = embedded;
   for (int layer = 0; layer < config_.num_hidden_layers; ++layer) {
-    const std::vector<LayerSymbol> usual = {
-        LayerSymbol::kAttention, config_.IsSparse(layer) ? LayerSymbol::kExperts : LayerSymbol::kMlp};
-    for (const LayerSymbol symbol : config_.pattern.empty() ? usual : config_.pattern.at(layer)) {
-      x = symbol == LayerSymbol::kMamba        ? Mamba(layer, x, tokens)
-          : symbol == LayerSymbol::kGatedDelta ? GatedDelta(layer, x, tokens)
-          : symbol == LayerSymbol::kExperts    ? Experts(layer, x)
-          : symbol == LayerSymbol::kMlp        ? Mlp(layer, x)
-                                               : Attention(layer, x, tokens);
-    }
+    x = Layer(layer, x, tokens);
+  }
+  depth_losses_.clear();
+  at::Tensor hidden = Norm(x, "model.norm");
+  const at::Tensor loss = Head(hidden, tokens, /*depth=*/0);
+  for (int depth = 1; depth <= config_.depths.number; ++depth) {
+    hidden = Depth(depth, hidden, embedded, tokens);
+    depth_losses_.push_back(Head(hidden, tokens, depth));
   }
   if (has_targets_) {
     const int64_t length = LengthOf(tokens);
     const at::Tensor counted = tokens.narrow(1, length + 1, length) >= 0;
     router_losses_ = router_losses_ * counted.to(at::kDouble).mean();
   }
-  return Head(x, tokens);
+  return loss;
+}
+
+at::Tensor AutogradDecoder::Layer(int layer, const at::Tensor& x, const at::Tensor& tokens) const {
+  const std::vector<LayerSymbol> usual = {
+      LayerSymbol::kAttention, config_.IsSparse(layer) ? LayerSymbol::kExperts : LayerSymbol::kMlp};
+  const bool numbers = layer >= config_.num_hidden_layers && config_.depths.numbers_letters;
+  at::Tensor hidden = x;
+  int letter = 0;
+  for (const LayerSymbol symbol : config_.pattern.empty() ? usual : config_.pattern.at(layer)) {
+    letter_ = numbers ? "layers." + std::to_string(letter++) + "." : "";
+    hidden = symbol == LayerSymbol::kMamba        ? Mamba(layer, hidden, tokens)
+             : symbol == LayerSymbol::kGatedDelta ? GatedDelta(layer, hidden, tokens)
+             : symbol == LayerSymbol::kExperts    ? Experts(layer, hidden)
+             : symbol == LayerSymbol::kMlp        ? Mlp(layer, hidden)
+                                                  : Attention(layer, hidden, tokens);
+  }
+  letter_ = "";
+  return hidden;
+}
+
+// hidden: h[depth - 1]; returns h[depth] (model/depths.h). [T, H]
+at::Tensor AutogradDecoder::Depth(int depth, const at::Tensor& hidden, const at::Tensor& embedded,
+                                  const at::Tensor& tokens) const {
+  const int layer = static_cast<int>(config_.num_hidden_layers) + depth - 1;
+  const bool detached = config_.depths.detached;
+  const at::Tensor before = detached && depth == 1 ? hidden.detach() : hidden;
+  const at::Tensor all =
+      (detached ? embedded.detach() : embedded).view({tokens.size(0), LengthOf(tokens), config_.hidden_size});
+  const at::Tensor ahead = Norm(all.narrow(1, depth, all.size(1) - depth), LayerPrefix(layer) + "enorm");
+  const at::Tensor padded = at::cat({ahead, at::zeros({all.size(0), depth, all.size(2)}, at::kDouble)}, 1);
+  const at::Tensor both =
+      at::cat({padded.view(hidden.sizes()), Norm(before, LayerPrefix(layer) + "hnorm")}, -1);
+  const at::Tensor x = Project(both, LayerPrefix(layer) + "eh_proj");
+  return Norm(Layer(layer, x, tokens), LayerPrefix(layer) + "shared_head.norm");
+}
+
+at::Tensor AutogradDecoder::LossesOfDepths() const {
+  at::Tensor sum = at::zeros({}, at::kDouble);
+  for (const at::Tensor& loss : depth_losses_) {
+    sum = sum + loss * config_.depths.loss_weight / static_cast<double>(config_.depths.number);
+  }
+  return sum;
+}
+
+std::string AutogradDecoder::LayerPrefix(int layer) const {
+  return "model.layers." + std::to_string(layer) + "." + letter_;
 }
 
 const at::Tensor& AutogradDecoder::Of(const std::string& name) const {
@@ -421,10 +462,20 @@ at::Tensor AutogradDecoder::Gated(const at::Tensor& x, const std::string& gate, 
 }
 
 at::Tensor AutogradDecoder::Head(const at::Tensor& x, const at::Tensor& tokens) const {
+  return Head(Norm(x, "model.norm"), tokens, /*depth=*/0);
+}
+
+at::Tensor AutogradDecoder::Head(const at::Tensor& hidden, const at::Tensor& tokens, int depth) const {
   const int64_t length = LengthOf(tokens);
-  const at::Tensor targets = tokens.narrow(1, has_targets_ ? length + 1 : 1, length).reshape({-1});
-  const at::Tensor& weight = Of(config_.tie_word_embeddings ? "model.embed_tokens.weight" : "lm_head.weight");
-  return at::cross_entropy_loss(at::matmul(Norm(x, "model.norm"), weight.t()), targets, /*weight=*/{},
+  const int64_t rows = length - depth;
+  const at::Tensor targets = tokens.narrow(1, (has_targets_ ? length + 1 : 1) + depth, rows).reshape({-1});
+  at::Tensor weight = Of(config_.tie_word_embeddings ? "model.embed_tokens.weight" : "lm_head.weight");
+  if (depth > 0 && config_.depths.detached) {
+    weight = weight.detach();
+  }
+  const at::Tensor predicting =
+      hidden.view({tokens.size(0), length, -1}).narrow(1, 0, rows).reshape({-1, hidden.size(1)});
+  return at::cross_entropy_loss(at::matmul(predicting, weight.t()), targets, /*weight=*/{},
                                 at::Reduction::Sum, /*ignore_index=*/-1) /
          static_cast<double>(targets.numel());
 }

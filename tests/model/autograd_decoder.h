@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <vector>
 
 #include "model/config.h"
 
@@ -39,6 +40,9 @@ class AutogradDecoder {
   at::Tensor Loss(const at::Tensor& tokens) const;
 
   const at::Tensor& RouterLosses() const { return router_losses_; }
+  // Of the last call too: the loss of each depth (model/depths.h), and their sum as it is trained.
+  const std::vector<at::Tensor>& DepthLosses() const { return depth_losses_; }
+  at::Tensor LossesOfDepths() const;
 
   // What each kind of node computes.
   at::Tensor Embedding(const at::Tensor& tokens) const;
@@ -52,6 +56,12 @@ class AutogradDecoder {
   const std::map<std::string, at::Tensor>& parameters() const { return parameters_; }
 
  private:
+  at::Tensor Layer(int layer, const at::Tensor& x, const at::Tensor& tokens) const;
+  at::Tensor Depth(int depth, const at::Tensor& hidden, const at::Tensor& embedded,
+                   const at::Tensor& tokens) const;
+  // hidden: normalised.
+  at::Tensor Head(const at::Tensor& hidden, const at::Tensor& tokens, int depth) const;
+  std::string LayerPrefix(int layer) const;
   // By the name that most models have for it.
   const at::Tensor& Of(const std::string& name) const;
   at::Tensor Project(const at::Tensor& x, const std::string& name) const;
@@ -79,6 +89,8 @@ class AutogradDecoder {
   mutable std::map<int, at::Tensor> largest_;
   mutable int64_t sequences_ = 1;  // of the last call of Loss
   mutable at::Tensor router_losses_;
+  mutable std::vector<at::Tensor> depth_losses_;
+  mutable std::string letter_;  // behind the layer's number: of a depth whose letters are numbered
 };
 
 }  // namespace tandem::model::test

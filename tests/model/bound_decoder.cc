@@ -37,7 +37,8 @@ at::ScalarType TypeOfValue(const std::string& name, const Precision& precision) 
     return ScalarTypeOf(precision.hidden());
   }
   const std::string node = name.substr(0, dot);
-  const ComputeType compute = precision.Of(node.substr(0, node.rfind('.'))).compute;
+  const std::string unit = node.ends_with(".depth_head") ? "head" : node.substr(0, node.rfind('.'));
+  const ComputeType compute = precision.Of(unit).compute;
   static const auto& of_mixers = *new std::set<std::string>{"states",       "grad_conv",  "grad_conv_bias",
                                                             "grad_dt_bias", "grad_a_log", "grad_d"};
   const bool statistics = output == "lse" || (output.starts_with("grad_") && output.ends_with("norm")) ||

@@ -306,6 +306,30 @@ TEST(PatternTest, ModelsOfMixersHaveTheirOwnNames) {
   EXPECT_EQ(units[3].parameters[0].name, "backbone.norm_f.weight");
 }
 
+TEST(PatternTest, ADepthIsOneUnitWithNormsAndAProjectionOfItsOwn) {
+  DecoderConfig config = SmallHybrid(ParameterNames::kUsual);
+  config.pattern.push_back({LayerSymbol::kMlp, LayerSymbol::kMlp});
+  config.depths = {.number = 1, .numbers_letters = true};
+  const std::vector<UnitParameters> units = DecoderUnits(config);
+  EXPECT_EQ(units[3].name, "mtp.0");
+  EXPECT_THAT(PartsOf(units[3]), ElementsAre("main_norm", "depth_input", "0.mlp", "1.mlp", "depth_norm"));
+  EXPECT_THAT(Describe(units[3]),
+              ElementsAre("model.norm.weight [8] part 0 block -1 ones",
+                          "model.layers.2.enorm.weight [8] part 1 block -1 ones",
+                          "model.layers.2.hnorm.weight [8] part 1 block -1 ones",
+                          "model.layers.2.eh_proj.weight [8, 16] part 1 block -1 normal",
+                          "model.layers.2.layers.0.post_attention_layernorm.weight [8] part 2 block -1 ones",
+                          "model.layers.2.layers.0.mlp.gate_proj.weight [12, 8] part 2 block 0 normal",
+                          "model.layers.2.layers.0.mlp.up_proj.weight [12, 8] part 2 block 0 normal",
+                          "model.layers.2.layers.0.mlp.down_proj.weight [8, 12] part 2 block -1 normal",
+                          "model.layers.2.layers.1.post_attention_layernorm.weight [8] part 3 block -1 ones",
+                          "model.layers.2.layers.1.mlp.gate_proj.weight [12, 8] part 3 block 1 normal",
+                          "model.layers.2.layers.1.mlp.up_proj.weight [12, 8] part 3 block 1 normal",
+                          "model.layers.2.layers.1.mlp.down_proj.weight [8, 12] part 3 block -1 normal",
+                          "model.layers.2.shared_head.norm.weight [8] part 4 block -1 ones"));
+  EXPECT_THAT(Describe(units[4]), ElementsAre("lm_head.weight [16, 8] part 0 block -1 normal"));
+}
+
 TEST(PatternTest, OnlyLayersThatAttendHaveFlopsOfScores) {
   DecoderConfig config = SmallHybrid(ParameterNames::kUsual);
   const double states = 18.0 * 4 * 5 * 3 * 2;  // of two mixers

@@ -161,6 +161,47 @@ TEST(DecoderOutlineTest, ATiedHeadReadsTheEmbeddingAndWritesItsGradient) {
   EXPECT_TRUE(outline.nodes.front().backward_input.parameters.empty());
 }
 
+// Heads are behind all layers, and read hidden states by the nodes that make them (model/depths.h).
+TEST(DecoderOutlineTest, DepthsReadTheEmbeddingsRowsAndShareTheHead) {
+  DecoderConfig config = SmallDecoder(false);
+  config.depths.number = 2;
+  const schedules::Outline outline = OutlineOf(config, {.sequences = 1, .sequence_length = 4});
+  std::vector<std::string> names;
+  for (const schedules::Node& node : outline.nodes) {
+    names.push_back(node.name);
+  }
+  EXPECT_THAT(std::vector<std::string>(names.begin() + 5, names.end()),
+              ElementsAre("mtp.0.main_norm", "mtp.0.depth_input", "mtp.0.attention", "mtp.0.mlp",
+                          "mtp.0.depth_norm", "mtp.1.depth_input", "mtp.1.attention", "mtp.1.mlp",
+                          "mtp.1.depth_norm", "head", "mtp.0.depth_head", "mtp.1.depth_head"));
+  const auto reads = [&](int node, int place) {
+    return outline.values[outline.nodes[node].forward.reads[place]].name;
+  };
+  EXPECT_EQ(reads(6, 0), "mtp.0.main_norm.hidden");
+  EXPECT_EQ(reads(6, 1), "embedding.hidden");
+  EXPECT_EQ(reads(10, 0), "mtp.0.depth_norm.hidden");
+  EXPECT_EQ(reads(10, 1), "embedding.hidden");
+  EXPECT_EQ(reads(14, 0), "mtp.0.main_norm.hidden");
+  EXPECT_EQ(reads(15, 0), "mtp.0.depth_norm.hidden");
+  EXPECT_EQ(reads(16, 0), "mtp.1.depth_norm.hidden");
+  for (const int head : {14, 15, 16}) {
+    EXPECT_THAT(outline.nodes[head].backward_input.parameter_gradients,
+                ElementsAre(schedules::UnitPart{.unit = 5, .part = 0}));
+  }
+  EXPECT_EQ(outline.losses.size(), 3u);
+  EXPECT_EQ(outline.units[4].name, "mtp.1");
+  EXPECT_EQ(outline.units[4].layer, 3);
+}
+
+TEST(DecoderOutlineTest, ADetachedDepthWritesNoGradientOfTheModel) {
+  DecoderConfig config = SmallDecoder(true);
+  config.depths = {.number = 1, .detached = true};
+  const schedules::Outline outline = OutlineOf(config, {.sequences = 1, .sequence_length = 4});
+  EXPECT_THAT(outline.nodes[6].backward_input.gradient_writes, ElementsAre());
+  EXPECT_THAT(outline.nodes.back().backward_input.parameter_gradients, ElementsAre());
+  EXPECT_THAT(outline.units.back().name, "mtp.0") << "no parameter of a tied head is its own";
+}
+
 // Its logits, of 17 words in fp32, take more than is allowed at once.
 TEST(DecoderOutlineTest, AHeadInChunksWritesItsGradientsInItsForwardAndKeepsNothing) {
   DecoderConfig config = SmallDecoder(true);
@@ -270,8 +311,12 @@ TEST(DecoderOutlineTest, FlopsOfAllNodesAreThoseOfTheModelPlusTheRecomputedScore
   DecoderConfig norms_after = SmallDecoder(false);
   norms_after.norms_after = true;
   norms_after.qk_norm = QkNorm::kWhole;
-  for (const DecoderConfig& config :
-       {SmallDecoder(false), SparseDecoder(), frozen, in_chunks, frozen_in_chunks, windowed, norms_after}) {
+  DecoderConfig predicting = SmallDecoder(false);
+  predicting.depths.number = 2;
+  DecoderConfig detached = SmallDecoder(true);
+  detached.depths = {.number = 1, .detached = true};
+  for (const DecoderConfig& config : {SmallDecoder(false), SparseDecoder(), frozen, in_chunks,
+                                      frozen_in_chunks, windowed, norms_after, predicting, detached}) {
     const schedules::Outline outline = OutlineOf(config, {.sequences = 2, .sequence_length = 512});
     double flops = 0;
     for (const schedules::Node& node : outline.nodes) {
@@ -279,7 +324,7 @@ TEST(DecoderOutlineTest, FlopsOfAllNodesAreThoseOfTheModelPlusTheRecomputedScore
     }
     const double tokens = 1024;
     double recomputed = 0;
-    for (int layer = 0; layer < 2; ++layer) {
+    for (int layer = 0; layer < config.num_layers(); ++layer) {
       recomputed += tokens * 24 * (config.HasWindow(layer) ? AttendedLength(512, 100) : 512);
       // What a norm reads that comes after: the products with Wo and Wdown.
       recomputed += config.norms_after ? tokens * 2 * (24 * 24 + 40 * 24) : 0;

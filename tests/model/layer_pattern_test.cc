@@ -42,6 +42,11 @@ TEST(LayerPatternTest, ExamplesHaveTheirCounts) {
   }
 }
 
+TEST(LayerPatternTest, ADepthsLettersAreThePatternsToo) {
+  EXPECT_TRUE(Has(*ParseLayerPattern("M/*E"), LayerSymbol::kExperts));
+  EXPECT_FALSE(Has(*ParseLayerPattern("M/*E"), LayerSymbol::kMlp));
+}
+
 TEST(LayerPatternTest, SlashAtTheEndHasNoDepth) {
   const absl::StatusOr<LayerPattern> pattern = ParseLayerPattern("M*/");
   ASSERT_TRUE(pattern.ok()) << pattern.status();
@@ -107,6 +112,9 @@ TEST(LayerPatternTest, OverlapRefusesMlpInsideGroup) {
       CheckOverlaps(*ParseLayerPattern("M[-*]")).message(),
       "- is not the last layer of the group [-*], layer 1; with overlapped exchanges it ends its group");
   EXPECT_FALSE(CheckOverlaps(*ParseLayerPattern("[*-E]")).ok());
+  EXPECT_TRUE(CheckOverlaps(*ParseLayerPattern("M/M*-")).ok());
+  EXPECT_EQ(CheckOverlaps(*ParseLayerPattern("M/-M")).message(),
+            "- is not the last layer behind a /; with overlapped exchanges it ends each depth");
 }
 
 TEST(LayerPatternTest, SegmentsAreMultipleOfStages) {

@@ -52,8 +52,8 @@ class AutogradModel::Impl {
     Step step;
     std::map<int, Tensor> tokens;  // of each expert, by layer
     Tensor mean = torch::zeros({}, torch::kDouble);
-    Tensor own =
-        torch::zeros({}, torch::kDouble);  // the routers' losses: no part of the one that is reported
+    Tensor own = torch::zeros(
+        {}, torch::kDouble);  // losses of routers and depths: no part of the one that is reported
     double divisor = 0;
     for (const std::vector<int64_t>& microbatch : microbatches) {
       divisor +=
@@ -66,9 +66,12 @@ class AutogradModel::Impl {
       const model::test::AutogradDecoder& decoder = *decoder_;
       const Tensor ids = Ids(microbatches[i]);
       mean = mean + decoder.Loss(ids) / divisor;
-      own = own + decoder.RouterLosses() / divisor;
-      for (int layer = 0; model_.moe.router_bias_update_rate > 0 && layer < model_.num_hidden_layers;
-           ++layer) {
+      own = own + (decoder.RouterLosses() + decoder.LossesOfDepths()) / divisor;
+      step.depth_losses.resize(decoder.DepthLosses().size());
+      for (size_t depth = 0; depth < step.depth_losses.size(); ++depth) {
+        step.depth_losses[depth] += decoder.DepthLosses()[depth].item<double>() / divisor;
+      }
+      for (int layer = 0; model_.moe.router_bias_update_rate > 0 && layer < model_.num_layers(); ++layer) {
         if (model_.IsSparse(layer)) {
           Tensor& sum = tokens.try_emplace(layer, torch::zeros_like(decoder.Tokens(layer))).first->second;
           sum = sum + decoder.Tokens(layer);
@@ -116,7 +119,7 @@ class AutogradModel::Impl {
     const size_t end = first + static_cast<size_t>(model_.moe.data_ranks);
     for (size_t i = first; i < end; ++i) {
       decoder.Loss(Ids(microbatches[i]));
-      for (int layer = 0; layer < model_.num_hidden_layers; ++layer) {
+      for (int layer = 0; layer < model_.num_layers(); ++layer) {
         if (model_.IsSparse(layer)) {
           Tensor& seen = seen_.try_emplace(layer, torch::zeros({}, torch::kDouble)).first->second;
           seen = seen + decoder.Largest(layer);

@@ -21,6 +21,7 @@ class AutogradModel {
 
   struct Step {
     double loss = 0;                                       // mean over the microbatches
+    std::vector<double> depth_losses;                      // likewise, of each depth (model/depths.h)
     double grad_norm = 0;                                  // before clipping
     std::map<std::string, std::vector<double>> gradients;  // of the mean loss, before clipping
   };

@@ -111,6 +111,10 @@ void CompareWithAutograd(JobOptions options) {
     const Tensors expected_weights = reference.weights();
 
     EXPECT_NEAR(step.loss(), expected.loss, 1e-12 * expected.loss);
+    for (size_t i = 0; i < expected.depth_losses.size(); ++i) {
+      EXPECT_NEAR(step.scalars().at("mtp_loss/" + std::to_string(i + 1)), expected.depth_losses[i],
+                  1e-12 * expected.depth_losses[i]);
+    }
     EXPECT_NEAR(step.grad_norm(), expected.grad_norm, 1e-11 * expected.grad_norm);
     size_t item = 0;
     for (size_t unit = 0; unit < plan.layouts.size(); ++unit) {
@@ -168,6 +172,32 @@ TEST(AutogradTest, LayersByAPatternMatch) {
   options.model_type = "nemotron_h";
   options.pattern = "M-*-";
   CompareWithAutograd(options);
+}
+
+// One depth and two, of one letter, several, and two of a kind; without main layers; detached; tied; logits
+// in chunks; frozen head.
+TEST(AutogradTest, DepthsOfMultiTokenPredictionMatch) {
+  JobOptions options{.ranks = 2, .microbatches_per_rank = 2, .steps = 3, .model_type = "hybrid"};
+  for (const char* const pattern : {"M*/M", "[*-]/*-/*-", "M/MM", "/M*", "*-/-M/-M", "[*E]M/*E"}) {
+    options.pattern = pattern;
+    options.num_experts = options.pattern.find('E') == std::string::npos ? 0 : 4;
+    SCOPED_TRACE(pattern);
+    CompareWithAutograd(options);
+  }
+  options.pattern = "M*/*-/*-";
+  options.num_experts = 0;
+  options.mtp_loss_weight = 1.5;
+  for (const bool tied : {false, true}) {
+    options.tied = tied;
+    CompareWithAutograd(options);
+    options.most_logit_bytes = 5 * 256 * 8;
+    CompareWithAutograd(options);
+    options.mtp_detach = true;
+    CompareWithAutograd(options);
+    options.most_logit_bytes = 0;
+    CompareWithAutograd(options);
+    options.mtp_detach = false;
+  }
 }
 
 // Words: a sequence has several, and most are cut by the end of some sequence sooner or later.

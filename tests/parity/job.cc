@@ -206,6 +206,12 @@ plan::JobPlan MakeJob(const JobOptions& options) {
   }
   training.mutable_schedule()->set_decay(decay);
   training.set_clip_grad_norm(options.clip);
+  if (options.mtp_loss_weight > 0) {
+    training.set_mtp_loss_weight(options.mtp_loss_weight);
+  }
+  if (options.mtp_detach) {
+    training.set_mtp_detach(true);
+  }
   training.set_frozen(options.frozen);
   spec.mutable_debug()->set_canaries(options.canaries);
   spec.mutable_debug()->set_balanced_routing(options.balanced_routing);

@@ -46,6 +46,8 @@ struct JobOptions {
   std::string model_type = "llama";
   bool has_biases = false;     // of all projections of an attention, of a type that may have them
   std::string pattern;         // of hybrid and nemotron_h, which have other numbers of layers
+  double mtp_loss_weight = 0;  // of a pattern with depths; 0: the default
+  bool mtp_detach = false;     // likewise
   int64_t sliding_window = 0;  // 0: none
   std::string window_layers = "all";
   int num_experts = 0;  // of the sparse layers, with other model types

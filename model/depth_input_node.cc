@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "model/bound_arrays.h"
+#include "model/decoder_nodes.h"
+#include "model/node_kinds.h"
+
+namespace tandem::model {
+namespace {
+
+// Arrays have the names of depth_input.cc.
+class DepthInputNode final : public SplitNode {
+ public:
+  explicit DepthInputNode(const NodeContext& context)
+      : SplitNode(context, kDepthInput.declare(context.shapes)),
+        ahead_(context.shapes.depth),
+        rows_(context.shapes.length - context.shapes.depth),
+        trains_x_(!context.config.depths.detached || context.shapes.depth > 1),
+        trains_embedded_(!context.config.depths.detached) {}
+
+ private:
+  BoundPass BindForward(BoundArrays& in) const override {
+    const ops::Array both = in.Scratch("both");
+    ops::Calls calls;
+    AddNorms(in.Value("x"), in.Value("embedded"), both, in, calls);
+    calls.Add(ops_.Linear(both, in.Parameter("projection"), /*residual=*/{}, in.Value("hidden"),
+                          in.Work("products")));
+    return calls;
+  }
+
+  BoundPass BindBackwardInput(BoundArrays& in) const override {
+    const ops::Array x = in.Value("x");
+    const ops::Array embedded = in.Value("embedded");
+    const ops::Array grad_hidden = in.Gradient("hidden");
+    const ops::Array projection = in.Parameter("projection");
+    const ops::Array grad_normed = in.Scratch("grad_normed");
+    const ops::Array grad_x = trains_x_ ? in.Gradient("x") : in.Scratch("unread");
+    const ops::Array grad_embedded = trains_embedded_ ? in.Gradient("embedded") : in.Scratch("unread");
+    const bool adds_x = trains_x_ && in.AddsToGradient("x");
+    const bool adds_embedded = trains_embedded_ && in.AddsToGradient("embedded");
+    const ops::Workspace norm_work = in.Work("norm_work");
+    const ops::Workspace products = in.Work("products");
+    ops::Calls calls;
+    AddNorms(x, embedded, in.Value("both"), in, calls);
+    calls.Add(ops_.LinearBackwardInput(grad_hidden, projection.Columns(0, s_.hidden), /*add=*/false,
+                                       grad_normed, products));
+    const ops::Array embedding_norm = in.Parameter("embedding_norm");
+    const ops::Array grad_embedding_norm = in.Value("grad_embedding_norm");
+    for (int64_t first = 0; first < s_.tokens; first += s_.length) {
+      if (!adds_embedded) {
+        calls.Add(ops_.Fill(0, grad_embedded.Rows(first, ahead_)));
+      }
+      calls.Add(ops_.RmsNormBackward(grad_normed.Rows(first, rows_), embedded.Rows(first + ahead_, rows_),
+                                     embedding_norm, epsilon_, /*residual=*/{}, adds_embedded,
+                                     grad_embedded.Rows(first + ahead_, rows_), /*add_weight=*/first > 0,
+                                     grad_embedding_norm, norm_work));
+    }
+    calls.Add(ops_.LinearBackwardInput(grad_hidden, projection.Columns(s_.hidden, s_.hidden), /*add=*/false,
+                                       grad_normed, products));
+    calls.Add(ops_.RmsNormBackward(grad_normed, x, in.Parameter("hidden_norm"), epsilon_, /*residual=*/{},
+                                   adds_x, grad_x, /*add_weight=*/false, in.Value("grad_hidden_norm"),
+                                   norm_work));
+    return calls;
+  }
+
+  BoundPass BindBackwardWeight(BoundArrays& in) const override {
+    const bool add = in.AddsToParameterGradient("projection");
+    ops::Calls calls;
+    calls.Add(ops_.LinearBackwardWeight(in.Gradient("hidden"), in.Value("both"), add,
+                                        in.ParameterGradient("projection"), in.Work("products")));
+    calls.Add(CopyOrAdd(in.Value("grad_embedding_norm"), add, in.ParameterGradient("embedding_norm")));
+    calls.Add(CopyOrAdd(in.Value("grad_hidden_norm"), add, in.ParameterGradient("hidden_norm")));
+    return calls;
+  }
+
+  // both = [embedding_norm(embedded, some tokens ahead); hidden_norm(x)], by way of "normed".
+  void AddNorms(const ops::Array& x, const ops::Array& embedded, const ops::Array& both, BoundArrays& in,
+                ops::Calls& calls) const {
+    const ops::Array normed = in.Scratch("normed");
+    const ops::Array norm = in.Parameter("embedding_norm");
+    for (int64_t first = 0; first < s_.tokens; first += s_.length) {
+      calls.Add(
+          ops_.RmsNorm(embedded.Rows(first + ahead_, rows_), norm, epsilon_, normed.Rows(first, rows_)));
+      calls.Add(ops_.Fill(0, normed.Rows(first + rows_, ahead_)));
+    }
+    calls.Add(ops_.Copy(normed, both.Columns(0, s_.hidden)));
+    calls.Add(ops_.RmsNorm(x, in.Parameter("hidden_norm"), epsilon_, normed));
+    calls.Add(ops_.Copy(normed, both.Columns(s_.hidden, s_.hidden)));
+  }
+
+  const int64_t ahead_;  // tokens
+  const int64_t rows_;   // of a sequence that have a token so far ahead
+  const bool trains_x_;
+  const bool trains_embedded_;
+};
+
+}  // namespace
+
+std::unique_ptr<Node> MakeDepthInputNode(const NodeContext& context) {
+  return std::make_unique<DepthInputNode>(context);
+}
+
+}  // namespace tandem::model

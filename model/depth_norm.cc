@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "absl/strings/str_cat.h"
+#include "model/depths.h"
+#include "model/node_kinds.h"
+
+namespace tandem::model {
+namespace {
+
+// hidden = norm(x).
+NodeDeclaration DeclareNorm(const DecoderShapes& s, const char* part, schedules::Place place) {
+  return {
+      .place = place,
+      .inputs = {HiddenState("x", s)},
+      .outputs = {{.tensor = {"hidden", {s.tokens, s.hidden}, ElementType::kHidden}, .gradient = true}},
+      .parts = {{.name = part, .parameters = {NormOver("norm", s.hidden)}}},
+      .forward = {.reads = {"x"},
+                  .writes = {"hidden"},
+                  .parameters = true,
+                  .row_elements = s.Elements(2 * s.hidden)},
+      .backward_input = {.reads = {"x"},
+                         .gradient_reads = {"hidden"},
+                         .gradient_writes = {"x"},
+                         .parameters = true,
+                         .parameter_gradients = true,
+                         .scratch = {NormWork(s)},
+                         .row_elements = s.Elements(3 * s.hidden)},
+      .recomputes = true,
+  };
+}
+
+NodeDeclaration DeclareMainNorm(const DecoderShapes& s) {
+  return DeclareNorm(s, "main_norm", schedules::Place::kBefore);
+}
+NodeDeclaration DeclareDepthNorm(const DecoderShapes& s) {
+  return DeclareNorm(s, "depth_norm", schedules::Place::kAfter);
+}
+
+constexpr ParameterName kMainNormNames[] = {{"norm", "model.norm.weight"}};
+constexpr ParameterName kDepthNormNames[] = {{"norm", "shared_head.norm.weight"}};
+
+}  // namespace
+
+constinit const NodeKind kMainNorm = {
+    .name = "main_norm", .declare = DeclareMainNorm, .names = kMainNormNames, .of_model = true};
+constinit const NodeKind kDepthNorm = {
+    .name = "depth_norm", .declare = DeclareDepthNorm, .names = kDepthNormNames};
+
+std::string UnitOfDepth(int64_t depth) { return absl::StrCat("mtp.", depth - 1); }
+
+InputSpec HiddenOfDepth(const char* name, int64_t depth, const DecoderShapes& shapes) {
+  const std::string node = depth == 0 ? absl::StrCat(UnitOfDepth(1), ".", kMainNorm.name)
+                                      : absl::StrCat(UnitOfDepth(depth), ".", kDepthNorm.name);
+  InputSpec input = HiddenState(name, shapes);
+  input.from = absl::StrCat(node, ".hidden");
+  return input;
+}
+
+}  // namespace tandem::model
