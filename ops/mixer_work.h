@@ -17,7 +17,7 @@ namespace tandem::ops {
 inline constexpr int64_t kScanPiece = 64;
 template <typename Shape>
 constexpr int64_t PiecesOfChunk(const Shape& shape) {
-  return (shape.chunk + kScanPiece - 1) / kScanPiece;
+  return (std::min(shape.chunk, shape.length) + kScanPiece - 1) / kScanPiece;
 }
 template <typename Shape>
 constexpr int64_t PiecesOfSequence(const Shape& shape) {

@@ -19,7 +19,7 @@ __device__ T SigmoidOf(T x) {
   return 1 / (1 + Exp(-x));
 }
 
-// A thread has kPack channels of a run of tokens of a sequence, blockIdx.y of all runs; the width of the
+// A thread has kPack channels of a run of tokens of a sequence, blockIdx.x of all runs; the width of the
 // convolution is at most kWidth.
 constexpr int kRunTokens = static_cast<int>(kConvTokens);
 
@@ -28,11 +28,11 @@ struct ConvRun {
   template <typename Args>
   __device__ explicit ConvRun(const Args& args)
       : width(static_cast<int>(args.width)),
-        channel((static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x) * kPack),
+        channel((static_cast<int64_t>(blockIdx.y) * kThreads + threadIdx.x) * kPack),
         inside(channel < args.channels) {
     const int64_t runs = ConvBlocks(1, args.length);
-    sequence = blockIdx.y / runs;
-    begin = blockIdx.y % runs * kRunTokens;
+    sequence = blockIdx.x / runs;
+    begin = blockIdx.x % runs * kRunTokens;
     end = min(begin + kRunTokens, args.length);
     if (!inside) {
       return;
@@ -184,7 +184,7 @@ __global__ void __launch_bounds__(kThreads)
     Narrow(grad_x, packed);
     SetPack(args.grad_x + (row - (kWidth - 1)) * args.grad_x_stride + run.channel, 0, packed);
   }
-  T* const partial = partial_sums + (blockIdx.y * args.channels + run.channel) * (run.width + 1);
+  T* const partial = partial_sums + (blockIdx.x * args.channels + run.channel) * (run.width + 1);
 #pragma unroll
   for (int k = 0; k < kPack; ++k) {
 #pragma unroll
@@ -373,8 +373,8 @@ void WithConvRun(const Args& args, std::initializer_list<int64_t> strides,
 
 template <typename Args>
 dim3 ConvGrid(const Args& args, int64_t pack) {
-  return {static_cast<unsigned>((args.channels / pack + kThreads - 1) / kThreads),
-          static_cast<unsigned>(ConvBlocks(args.sequences, args.length))};
+  return {static_cast<unsigned>(ConvBlocks(args.sequences, args.length)),
+          static_cast<unsigned>((args.channels / pack + kThreads - 1) / kThreads)};
 }
 
 // Calls launch with the pack of a thread and the threads of a block of a gated norm, as constants: as few as

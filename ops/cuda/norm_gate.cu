@@ -11,7 +11,7 @@
 namespace tandem::ops::cuda {
 namespace {
 
-// What the lanes of a warp have together of the row y, times which it is normalised.
+// What normalises a row y is multiplied by; the lanes of a warp call it together.
 template <typename E, typename T = Arithmetic<E>>
 __device__ T ReciprocalRms(const NormGateArgs<E>& args, const E* y) {
   T squares = 0;

@@ -7,6 +7,7 @@
 
 #include <initializer_list>
 
+#include "ops/cuda/gpu_attributes.h"
 #include "ops/cuda/state_scan.cuh"
 #include "ops/cuda/tensor_scan.h"
 #include "ops/cuda/warp_product.cuh"
@@ -373,8 +374,8 @@ struct GradientMemory {
   PieceOfChannels grad_y;
   HeadState<kState> state;    // before the piece
   HeadState<kState> adjoint;  // of that behind it
-  PairMatrix weights;        // L[i, j] dt_j (dy_i · x_j)
-  PairMatrix products;       // L[i, j] (C_i · B_j)
+  PairMatrix weights;         // L[i, j] dt_j (dy_i · x_j)
+  PairMatrix products;        // L[i, j] (C_i · B_j)
   Factors factors[2];         // of this head, and of the next one
   // With W[i, j] = L[i, j] (C_i · B_j) (dy_i · x_j):
   float rows[2][kPiece];           // sum_j dt_j W[i, j], of each half of the columns
@@ -778,10 +779,13 @@ __global__ void __launch_bounds__(kThreads, 2)
       .Run(group);
 }
 
+// Whether the kernels have such heads, and the current GPU the shared memory of the largest of them.
 template <typename Args>
 bool Fits(const Args& args, std::initializer_list<const void*> matrices) {
   const ScanShape& s = args.shape;
-  bool fits = s.head_dim == kChannels && (s.state == 64 || s.state == 128);
+  bool fits = s.head_dim == kChannels && (s.state == 64 || s.state == 128) &&
+              static_cast<int>(s.state == 128 ? sizeof(GradientMemory<128>) : sizeof(GradientMemory<64>)) <=
+                  MaxDynamicSharedBytes();
   for (const void* matrix : matrices) {
     fits = fits && reinterpret_cast<uintptr_t>(matrix) % 16 == 0;
   }
@@ -837,7 +841,8 @@ bool FitsTensorScan(const StateScanArgs<Bf16>& args) {
 }
 
 bool FitsTensorScan(const StateScanBackwardArgs<Bf16>& args) {
-  return Fits(args, {args.xbc, args.states, args.grad_y, args.grad_xbc, args.work.begin});
+  return Fits(args, {args.xbc, args.states, args.grad_y, args.grad_xbc,
+                     ScanWork<float>(args.shape, args.work.begin).states});
 }
 
 int LaunchTensorScan(const StateScanArgs<Bf16>& args, Stream stream) {

@@ -7,7 +7,8 @@
 // Products of small matrices of bfloat16 by one warp on tensor cores (PTX ISA, mma.m16n8k16 and ldmatrix).
 namespace tandem::ops::cuda {
 
-// Of [16, 8] sums, those of a lane: of rows Row() and Row() + 8, columns Column() and Column() + 1.
+// Of [16, 8] sums, those of a lane: of rows RowOfLane() and RowOfLane() + 8, columns ColumnOfLane() and
+// ColumnOfLane() + 1.
 using LaneSums = float[4];
 __device__ inline int RowOfLane() { return LaneOf() / 4; }
 __device__ inline int ColumnOfLane() { return LaneOf() % 4 * 2; }
@@ -67,9 +68,8 @@ struct SharedMatrix {
 
 // sums += left right, of 16 columns.
 __device__ inline void AddProduct(const Fragment& left, unsigned right0, unsigned right1, LaneSums& sums) {
-  asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
-      "{%0, %1, "
-      "%2, %3};"
+  asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
+      "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
       : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
       : "r"(left.pairs[0]), "r"(left.pairs[1]), "r"(left.pairs[2]), "r"(left.pairs[3]), "r"(right0),
         "r"(right1));
