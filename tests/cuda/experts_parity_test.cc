@@ -71,12 +71,12 @@ void ExpectSameBitsOfSchedulesOnGpus(JobOptions options,
 }
 
 // Tier T2: what the job on GPUs computes in fp64 against the CPU. Returns the run on GPUs.
-JobRun ExpectNumbersOfTheCpu(JobOptions options) {
+JobRun ExpectNumbersOfTheCpu(JobOptions options, const Tolerance& tolerance = kFp64) {
   options.fp64 = true;
   const JobRun run = RunJob(MakeJob(options), cuda::OnGpus());
   options.on_gpus = false;
   const plan::JobPlan on_cpu = MakeJob(options);
-  ExpectClose(on_cpu, RunJob(on_cpu), run, kFp64);
+  ExpectClose(on_cpu, RunJob(on_cpu), run, tolerance);
   return run;
 }
 
@@ -187,7 +187,9 @@ TEST(CudaPatternTest, LayersByAPatternHaveTheNumbersOfTheCpuAndTheSameBitsInEver
     options.model_type = "hybrid";
     options.pattern = "[M*E]MG[G*E]-";
     ExpectSameBitsOfSchedulesOnGpus(options, {"off", "layer"});
-    ExpectNumbersOfTheCpu(options);
+    // A GPU has the gradients of a delta net's decays as differences of sums over 64 tokens, the CPU has them
+    // token by token.
+    ExpectNumbersOfTheCpu(options, {.loss = 1e-12, .state = 1e-9, .first_norm = 1e-9, .later_norm = 1e-9});
     options.model_type = "nemotron_h";
     options.pattern = "M-*-";
     options.num_experts = 0;
