@@ -49,7 +49,8 @@ inline std::string MessagesOf(const BadSpec& bad) {
        {"{training}",
         "steps, sequence_length, micro_batch_size, global_batch_size, seed, optimizer, schedule, "
         "clip_grad_norm, "
-        "validate_every_steps, validation_batches, nonfinite_gradients, frozen, spikes, recompute"},
+        "validate_every_steps, validation_batches, nonfinite_gradients, frozen, recompute, spikes, "
+        "mtp_loss_weight, mtp_detach"},
        {"{model}",
         "preset, hugging_face, model_type, hidden_size, intermediate_size, num_hidden_layers, "
         "num_attention_heads, num_key_value_heads, head_dim, vocab_size, rms_norm_eps, rope_theta, "

@@ -33,8 +33,8 @@ constexpr char kHybrid[] =
     "{model_type: hybrid, hybrid_pattern: \"[M*-]M[*E]\", hidden_size: 64, intermediate_size: 96, "
     "num_attention_heads: 4, vocab_size: 320, moe: {num_experts: 4, num_experts_per_tok: 2}}";
 constexpr char kDepths[] =
-    "{model_type: hybrid, hybrid_pattern: \"M[*E]/M*E/M*E\", hidden_size: 64, intermediate_size: 96, "
-    "num_attention_heads: 4, vocab_size: 320, moe: {num_experts: 4, num_experts_per_tok: 2}}";
+    "{model_type: hybrid, hybrid_pattern: \"M[*E]/M*E/M*E\", hidden_size: 64, num_attention_heads: 4, "
+    "vocab_size: 320, moe: {num_experts: 4, num_experts_per_tok: 2, moe_intermediate_size: 96}}";
 constexpr char kDelta[] =
     "{model_type: hybrid, hybrid_pattern: \"[GE]G[*-]\", hidden_size: 256, intermediate_size: 96, "
     "num_attention_heads: 4, vocab_size: 320, moe: {num_experts: 4, num_experts_per_tok: 2}}";
