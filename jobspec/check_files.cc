@@ -15,6 +15,7 @@
 #include "data/token_files.h"
 #include "jobspec/check_text_files.h"
 #include "jobspec/jobspec.h"
+#include "jobspec/model_types.h"
 #include "jobspec/resume.h"
 #include "jobspec/start_weights.h"
 #include "jobspec/text.h"
@@ -144,7 +145,7 @@ class FileChecker {
     const int64_t sparse = attention + experts * 3 * hidden * moe.moe_intermediate_size() +
                            moe.num_experts() * hidden + 2 * hidden;
     double layers = 0;
-    for (int64_t layer = 0; layer < model.num_hidden_layers(); ++layer) {
+    for (int64_t layer = 0; layer < NumLayersOf(model); ++layer) {
       const bool is_sparse = moe.decoder_sparse_step() > 0 && (layer + 1) % moe.decoder_sparse_step() == 0 &&
                              layer >= moe.first_k_dense_replace();
       layers += static_cast<double>(is_sparse ? sparse : dense);

@@ -49,10 +49,17 @@ std::string WordRemedy(const std::string& word, const std::vector<std::string>& 
 }
 
 // What to say of a word that does not name a unit.
-std::string UnitRemedy(const std::string& word, const std::vector<std::string>& units, int64_t layers) {
+std::string UnitRemedy(const std::string& word, const std::vector<std::string>& units,
+                       const v1::Model& model) {
+  const int64_t layers = model.num_hidden_layers();
+  const int64_t depths = NumLayersOf(model) - layers;
   const std::string closest = word.starts_with("layers.") ? "" : Closest(word, units);
-  return closest.empty() ? absl::StrCat("its layers are 0 to ", layers - 1)
-                         : absl::StrCat("did you mean ", closest, "?");
+  if (!closest.empty()) {
+    return absl::StrCat("did you mean ", closest, "?");
+  }
+  return absl::StrCat(layers > 0 ? absl::StrCat("its layers are 0 to ", layers - 1) : "",
+                      layers > 0 && depths > 0 ? "; " : "",
+                      depths > 0 ? absl::StrCat("its depths are mtp.0 to mtp.", depths - 1) : "");
 }
 
 // "*.input_layernorm.weight" → input, layernorm, weight.
@@ -223,10 +230,10 @@ std::optional<std::set<std::string>> UnitsWithout(FieldChecker& check, std::stri
   const std::vector<std::string> names(units.begin(), units.end());
   for (const std::string& word : words) {
     if (units.erase(word) == 0) {
-      check.Refuse(
-          path, WordRemedy(word, words, std::find(names.begin(), names.end(), word) != names.end(), "none",
-                           absl::StrCat(platform::Shown(word), " is not a unit of this model; ",
-                                        UnitRemedy(word, names, check.spec().model().num_hidden_layers()))));
+      check.Refuse(path,
+                   WordRemedy(word, words, std::find(names.begin(), names.end(), word) != names.end(), "none",
+                              absl::StrCat(platform::Shown(word), " is not a unit of this model; ",
+                                           UnitRemedy(word, names, check.spec().model()))));
       return std::nullopt;
     }
   }

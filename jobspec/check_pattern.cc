@@ -76,6 +76,11 @@ absl::Status DepthStatus(const model::LayerPattern& pattern, const ModelType& ty
         "model_type ", type.name, " has no multi-token prediction: omit the first / and what is behind it"));
   }
   TANDEM_RETURN_IF_ERROR(LettersStatus(pattern.depth, type));
+  constexpr size_t kMostLetters = 8;
+  if (pattern.depth.size() > kMostLetters) {
+    return absl::InvalidArgumentError(absl::StrCat("a depth has ", pattern.depth.size(),
+                                                   " letters behind its /; use at most ", kMostLetters));
+  }
   const auto experts = std::find(pattern.depth.begin(), pattern.depth.end(), LayerSymbol::kExperts);
   return experts == pattern.depth.end() || experts + 1 == pattern.depth.end()
              ? absl::OkStatus()

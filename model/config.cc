@@ -70,6 +70,15 @@ double SumOfUnits(const DecoderConfig& config, const Share& share) {
   return total;
 }
 
+// How often the layer has such a part: a depth may have several.
+double NumOf(const DecoderConfig& config, int64_t layer, LayerSymbol symbol) {
+  if (config.pattern.empty()) {
+    return config.Has(layer, symbol) ? 1 : 0;
+  }
+  const std::vector<LayerSymbol>& symbols = config.pattern.at(layer);
+  return static_cast<double>(std::count(symbols.begin(), symbols.end(), symbol));
+}
+
 // The share of a unit's parameters that one token uses.
 double ActiveShare(const DecoderConfig& config, const UnitParameters& unit) {
   const ops::RouterConfig& router = config.moe.router;
@@ -193,12 +202,12 @@ double FlopsPerToken(const DecoderConfig& config, int64_t sequence_length) {
   double mixers = 0;
   double delta_nets = 0;
   for (int64_t layer = 0; layer < config.num_layers(); ++layer) {
-    if (config.Has(layer, LayerSymbol::kAttention) || config.Has(layer, LayerSymbol::kLatentAttention)) {
-      lengths += config.HasWindow(layer) ? AttendedLength(sequence_length, config.sliding_window)
-                                         : static_cast<double>(sequence_length);
-    }
-    mixers += config.Has(layer, LayerSymbol::kMamba) ? 1 : 0;
-    delta_nets += config.Has(layer, LayerSymbol::kGatedDelta) ? 1 : 0;
+    const auto count = [&](LayerSymbol symbol) { return NumOf(config, layer, symbol); };
+    lengths += (count(LayerSymbol::kAttention) + count(LayerSymbol::kLatentAttention)) *
+               (config.HasWindow(layer) ? AttendedLength(sequence_length, config.sliding_window)
+                                        : static_cast<double>(sequence_length));
+    mixers += count(LayerSymbol::kMamba);
+    delta_nets += count(LayerSymbol::kGatedDelta);
   }
   const double attention =
       3.0 * lengths * static_cast<double>(config.num_attention_heads * (config.head_dim + value_dim));

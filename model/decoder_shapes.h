@@ -63,8 +63,10 @@ struct DecoderShapes {
   int64_t key = kv_heads * head_dim;
   int64_t qkv = query + 2 * key;
   int64_t compute_bytes = ElementBytes(compute);  // of an element
-  // Tokens whose logits are in memory at a time: all, or fewer where all take too much.
-  int64_t logit_rows = RowsOfChunk(tokens, vocabulary* compute_bytes, config.most_logit_bytes);
+  // Tokens whose logits are in memory at a time: all, or fewer where all take too much; those of all depths
+  // are there together.
+  int64_t logit_rows =
+      RowsOfChunk(tokens, vocabulary* compute_bytes, config.most_logit_bytes / (1 + config.depths.number));
   int64_t statistics_bytes = ElementBytes(MainType(compute));
   bool tied = config.tie_word_embeddings;  // the head's matrix is the embedding's
   bool qkv_bias = config.qkv_bias;

@@ -12,15 +12,16 @@ namespace tandem::model {
 // Multi-token prediction (DeepSeek-V3, arXiv:2412.19437, 2.2): layers behind those of the model, the depths
 // d = 1 to D, of which depth d predicts the token d + 1 places ahead. With e = the embedding's rows:
 //
-//   h[0] = norm(hidden)                                                   main_norm, of the first depth's
-//   unit x[d][i] = W · [norm(e[i + d]); norm(h[d-1][i])]                       depth_input h[d] =
-//   norm(layer(x[d]))                                              the layer's nodes, depth_norm loss =
-//   cross_entropy(lm_head · h[0], next tokens)                     head loss[d] = cross_entropy(lm_head ·
-//   h[d][i], token i + d + 1)           depth_head
+//   h[0]    = norm(hidden)                                        main_norm, in the unit of depth 1
+//   x[d][i] = W · [norm(e[i + d]); norm(h[d-1][i])]               depth_input
+//   h[d]    = norm(layer(x[d]))                                   the layer's nodes, depth_norm
+//   loss    = cross_entropy(lm_head · h[0], next tokens)          head
+//   loss[d] = cross_entropy(lm_head · h[d][i], token i + d + 1)   depth_head
 //
 // The sum that is trained is loss + weight / D · (loss[1] + ... + loss[D]), where loss[d] is the mean over
 // the S - d targets that a sequence has at that depth. Rows of x[d] behind those, whose e would be of the
-// next sequence, have zeros in its place: nothing is predicted from them, and no row before them sees them.
+// next sequence, have zeros in its place: nothing is predicted from them, and no row before them sees
+// them, but routers count them.
 //
 // A depth is one layer behind the others and one unit, "mtp.0": gathered, given up, recomputed and overlapped
 // as they are. What it shares with the model it shares as values: e is what the embedding made of the tokens,

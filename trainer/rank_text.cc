@@ -47,6 +47,11 @@ std::vector<data::LoaderText> TrainingTextsOf(const plan::JobPlan& plan, const d
   std::vector<data::LoaderText> texts;
   for (size_t i = 0; i < opened.train.size(); ++i) {
     const jobspec::DataText& named = plan.train.data.train[i];
+    if (plan.model.depths.number > 0 && opened.train[i]->has_masks()) {
+      throw UserError(absl::StrCat(named.field,
+                                   ": it says which tokens count as targets, and this model predicts "
+                                   "several tokens, of which all must: use other text"));
+    }
     texts.push_back(
         {.source = opened.train[i], .field = named.field, .name = named.name, .weight = named.weight});
   }

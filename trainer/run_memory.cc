@@ -145,6 +145,7 @@ void RunMemory::AddOtherStages(int microbatches, RunRecord& record) const {
   if (microbatches == 0) {
     return;
   }
+  record.depth_losses.resize(plan_.model.depths.number, std::vector<double>(microbatches));
   const int64_t experts = plan_.model.moe.router.experts;
   const std::vector<double> zeros(model::RouterReport{.experts = experts}.size());
   const std::vector<const double*> reports(microbatches, zeros.data());

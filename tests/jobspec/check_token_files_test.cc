@@ -70,6 +70,21 @@ TEST_F(CheckTokenFilesTest, MasksNeedRowsThatSayTargets) {
   EXPECT_EQ(Check(), "");
 }
 
+TEST_F(CheckTokenFilesTest, DepthsOfMultiTokenPredictionTakeNoMasks) {
+  const std::string path = Write("set", {600, 350, 50});
+  data::WriteMasks(folder_, "set", {Documents({600, 350, 50}, 1)}, {std::vector<bool>(1000, true)});
+  spec_.mutable_data()->set_train(path);
+  v1::Model& model = *spec_.mutable_model();
+  model.clear_preset();
+  model.set_model_type("hybrid");
+  model.set_hidden_size(64);
+  model.set_hybrid_pattern("MM");
+  EXPECT_EQ(Check(), "");
+  model.set_hybrid_pattern("MM/M");
+  EXPECT_THAT(Check(), HasSubstr("data.train: "));
+  EXPECT_THAT(Check(), HasSubstr("not built yet: multi-token prediction of some targets alone"));
+}
+
 TEST_F(CheckTokenFilesTest, AFileOfTwoSourcesIsRefusedWhereEndsAreHeldOut) {
   const std::string first = Write("first", {500, 450, 50});
   const std::string second = Write("second", {500, 450, 50}, 2);

@@ -130,6 +130,7 @@ TEST(PatternTest, DepthsWithoutLayersBeforeThemMayHaveALetterTwice) {
   const v1::JobSpec spec =
       SpecWith("{model_type: hybrid, hybrid_pattern: /MM, hidden_size: 64, vocab_size: 320}");
   EXPECT_EQ(ToText(Validate(spec)), "");
+  EXPECT_EQ(ToText(Validate(Resolve(spec))), "");
   const model::DecoderConfig config = ModelConfigOf(Resolve(spec).model());
   EXPECT_EQ(config.num_hidden_layers, 0);
   EXPECT_TRUE(config.depths.numbers_letters);

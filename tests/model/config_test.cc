@@ -338,6 +338,11 @@ TEST(PatternTest, OnlyLayersThatAttendHaveFlopsOfScores) {
   EXPECT_DOUBLE_EQ(FlopsPerToken(config, 100), FlopsPerToken(config, 50));
   const double all = static_cast<double>(NumParameters(config)) - 16 * 8;
   EXPECT_DOUBLE_EQ(FlopsPerToken(config, 100), 6 * all + states);
+  config.pattern.push_back(
+      {LayerSymbol::kMamba, LayerSymbol::kMamba});  // a depth, whose head multiplies again
+  config.depths = {.number = 1, .numbers_letters = true};
+  const double more = static_cast<double>(NumParameters(config)) - 16 * 8 + 16 * 8 * 0.99;
+  EXPECT_DOUBLE_EQ(FlopsPerToken(config, 100), 6 * more + 2 * states);
 }
 
 }  // namespace

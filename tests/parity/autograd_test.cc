@@ -175,7 +175,7 @@ TEST(AutogradTest, LayersByAPatternMatch) {
 }
 
 // One depth and two, of one letter, several, and two of a kind; without main layers; detached; tied; logits
-// in chunks; frozen head.
+// in chunks.
 TEST(AutogradTest, DepthsOfMultiTokenPredictionMatch) {
   JobOptions options{.ranks = 2, .microbatches_per_rank = 2, .steps = 3, .model_type = "hybrid"};
   for (const char* const pattern : {"M*/M", "[*-]/*-/*-", "M/MM", "/M*", "*-/-M/-M", "[*E]M/*E"}) {

@@ -22,9 +22,26 @@ JobOptions Predicting(const std::string& pattern) {
 }
 
 TEST(DepthsTest, RanksAndAccumulationDoNotChangeTheBits) {
-  const JobRun one = RunOn(1, Predicting("[M*-]M/*-/*-"));
-  for (const int ranks : {2, 3}) {
-    ExpectSameBits(one, RunOn(ranks, Predicting("[M*-]M/*-/*-")));
+  for (const bool tied : {false, true}) {
+    JobOptions options = Predicting("[M*-]M/*-/*-");
+    options.tied = tied;
+    const JobRun one = RunOn(1, options);
+    for (const int ranks : {2, 3}) {
+      ExpectSameBits(one, RunOn(ranks, options));
+    }
+  }
+}
+
+TEST(DepthsTest, EveryStrategyHasTheBitsOfItsSequentialSchedule) {
+  for (const char* strategy : {"replicate", "zero1", "hsdp", "hfsdp"}) {
+    SCOPED_TRACE(strategy);
+    JobOptions options = Predicting("M*/*-/*-");
+    options.strategy = strategy;
+    options.replicas = ReplicasOf(strategy);
+    options.ranks = 2 * options.replicas;
+    options.microbatches_per_rank = 3;
+    options.tied = options.replicas > 1;
+    ExpectSameBitsOfSchedules(options);
   }
 }
 

@@ -7,7 +7,9 @@
 #include <array>
 #include <bit>
 #include <cstdint>
+#include <map>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -31,6 +33,17 @@ bool SameBits(std::optional<double> a, std::optional<double> b) {
 std::string Text(std::optional<double> loss) { return loss ? absl::StrCat(*loss) : "none"; }
 
 // Empty: there is none.
+// The bits of mtp_loss/1 and so on, by name.
+std::map<std::string, uint64_t> DepthLosses(const v1::StepReport& step) {
+  std::map<std::string, uint64_t> losses;
+  for (const auto& [name, value] : step.scalars()) {
+    if (name.starts_with("mtp_loss/")) {
+      losses[name] = std::bit_cast<uint64_t>(value);
+    }
+  }
+  return losses;
+}
+
 std::string DifferenceOfSteps(const v1::StepReport& x, const v1::StepReport& y) {
   const std::string where = absl::StrCat("step ", x.step(), ": ");
   if (x.step() != y.step()) {
@@ -44,6 +57,9 @@ std::string DifferenceOfSteps(const v1::StepReport& x, const v1::StepReport& y) 
   if (x.tokens() != y.tokens() || x.nonfinite() != y.nonfinite()) {
     return absl::StrCat(where, x.tokens(), " and ", y.tokens(), " tokens, ", x.nonfinite(), " and ",
                         y.nonfinite(), " elements that are not finite");
+  }
+  if (DepthLosses(x) != DepthLosses(y)) {
+    return absl::StrCat(where, "losses of depths");
   }
   const v1::Norms& a = x.norms();
   const v1::Norms& b = y.norms();

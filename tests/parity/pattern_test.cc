@@ -67,7 +67,7 @@ TEST(PatternTest, ASampleThatCoversAllPairsHasTheBitsOfTheSequentialSchedule) {
 }
 
 TEST(PatternTest, RanksAndAccumulationDoNotChangeTheBits) {
-  for (const char* pattern : {"M*M-", "[M*-]M", "G[*G-]"}) {
+  for (const char* pattern : {"M*M-", "[M*-]M", "G[*G-]", "M*/M-/M-"}) {
     SCOPED_TRACE(pattern);
     JobOptions options = Patterned(pattern);
     const JobRun one = RunOn(1, options);
