@@ -106,12 +106,34 @@ std::string UsageText(const std::string& error, const CLI::App& tandem,
   return absl::StrCat(command, ": ", what, "; see `tandem ", command, " --help`");
 }
 
-// The lines of `tandem __complete`: what may stand in place of the last of `words`.
-std::string Completions(const CommandTree& tree, std::vector<std::string> words) {
-  const bool broken = !words.empty() && words.back() == "=";  // bash makes three words of --output=json
-  std::erase(words, "=");
-  std::string current = broken || words.empty() ? "" : words.back();
-  if (!broken && !words.empty()) {
+// bash makes three words of --output=json and of 10.0.0.1:7471. An option and its value stay two, without the
+// sign between them; other pieces become one word again.
+std::vector<std::string> JoinPieces(const std::vector<std::string>& pieces) {
+  std::vector<std::string> words;
+  bool goes_on = false;    // the word before
+  bool has_value = false;  // the option before, which ends with its sign
+  for (const std::string& piece : pieces) {
+    const bool breaks =
+        !words.empty() && !piece.empty() && piece.find_first_not_of("=:") == std::string::npos;
+    has_value = breaks && !goes_on && piece == "=" && absl::StartsWith(words.back(), "-");
+    if (!has_value && (breaks || (goes_on && !piece.empty()))) {
+      words.back() += piece;
+    } else if (!has_value) {
+      words.push_back(piece);
+    }
+    goes_on = breaks && !has_value;
+  }
+  if (has_value) {
+    words.emplace_back();
+  }
+  return words;
+}
+
+// The lines of `tandem __complete`: what may stand in place of the last of `pieces`.
+std::string Completions(const CommandTree& tree, const std::vector<std::string>& pieces) {
+  std::vector<std::string> words = JoinPieces(pieces);
+  std::string current = words.empty() ? "" : words.back();
+  if (!words.empty()) {
     words.pop_back();
   }
   const LineWords line = ReadWords(tree.app(), words);
@@ -119,8 +141,10 @@ std::string Completions(const CommandTree& tree, std::vector<std::string> words)
   std::string before;  // the value, in one word with it
   if (const size_t equals = current.find('='); option == nullptr && equals != std::string::npos) {
     option = OptionNamed(line.command, current.substr(0, equals));
-    before = current.substr(0, equals + 1);
-    current.erase(0, equals + 1);
+    if (option != nullptr) {
+      before = current.substr(0, equals + 1);
+      current.erase(0, equals + 1);
+    }
   }
 
   std::vector<std::pair<std::string, std::string>> offered;  // with their descriptions

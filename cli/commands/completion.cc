@@ -12,7 +12,13 @@ _tandem() {
   offered="$(tandem __complete "${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null)"
   case "$offered" in
     :files) compopt -o filenames 2>/dev/null; mapfile -t COMPREPLY < <(compgen -f -- "$current") ;;
-    :jobs) COMPREPLY=($(compgen -W "$(timeout 2 tandem get jobs -o name 2>/dev/null | head -200)" -- "$current")) ;;
+    :jobs)
+      local job  # a name is data: compgen -W would expand it
+      COMPREPLY=()
+      while read -r job; do
+        [[ $job != "$current"* ]] || COMPREPLY+=("$job")
+      done < <(timeout 2 tandem get jobs -o name 2>/dev/null | head -200)
+      ;;
     *) COMPREPLY=($(cut -f1 <<< "$offered")) ;;
   esac
 }

@@ -29,6 +29,10 @@ CASES = [
     (["tandem", "completion", ""], {"bash", "zsh", "fish"}, {"jobs"}),
     (["tandem", "cancel", "head"], {"headers"}, {"other"}),
     (["tandem", "--addr", "unix:/x", "get", "w"], {"workers"}, {"jobs", "wait"}),
+    (["tandem", "--addr", "10.0.0.1:7471", "get", ""], {"jobs", "workers"}, {"submit"}),
+    (["tandem", "--addr=[::1]:7471", "get", "jobs", "--output=ya"], {"yaml"}, {"table", "submit"}),
+    (["tandem", "submit", "--set", "training.steps=5", "--fol"], {"--follow"}, {"--wait"}),
+    (["tandem", "foo=sub"], set(), {"submit"}),
 ]
 
 
@@ -45,7 +49,7 @@ def quote(word):
 
 
 def bash(words):
-    words = [part for word in words for part in re.split("(=)", word) if part or not word]
+    words = [part for word in words for part in re.split("([=:]+)", word) if part or not word]
     return run("bash", "--norc", text=f"""source completion.bash
 COMP_WORDS=({' '.join(map(quote, words))}) COMP_CWORD={len(words) - 1}
 _tandem
@@ -83,9 +87,9 @@ def main():
         for name in shells:
             script = subprocess.run([TANDEM, "completion", name], capture_output=True, text=True, check=True).stdout
             pathlib.Path(f"completion.{name}").write_text(script)
-        # The controller's part: two jobs.
+        # The controller's part: two jobs, and a name that no job has.
         pathlib.Path("tandem").write_text(
-            f"#!/bin/sh\n[ \"$*\" = 'get jobs -o name' ] || exec '{TANDEM}' \"$@\"\nprintf 'headers\\nother\\n'\n")
+            f"#!/bin/sh\n[ \"$*\" = 'get jobs -o name' ] || exec '{TANDEM}' \"$@\"\nprintf '%s\\n' headers other '$(touch expanded)'\n")
         pathlib.Path("tandem").chmod(0o755)
         pathlib.Path("job.yaml").write_text("")
         pathlib.Path("a b.yaml").write_text("")
@@ -95,6 +99,8 @@ def main():
                 offered = complete(words)
                 if not wanted <= offered or unwanted & offered:
                     wrong.append(f"{name}: {words}: wanted {wanted}, not {unwanted}; offered {sorted(offered)}")
+        if pathlib.Path("expanded").exists():
+            wrong.append("a shell ran the name of a job")
     print("\n".join(wrong) or f"{len(CASES)} lines are completed in {', '.join(shells)}")
     return 1 if wrong else 0
 
