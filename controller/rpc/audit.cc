@@ -57,6 +57,10 @@ class Auditor : public experimental::Interceptor {
     if (methods->QueryInterceptionHookPoint(Points::POST_RECV_MESSAGE) && job_.empty()) {
       job_ = platform::Shown(JobOf(method_, methods->GetRecvMessage()), 100);
     }
+    if (method_ == "/tandem.v1.Jobs/Submit" && job_.empty() &&
+        methods->QueryInterceptionHookPoint(Points::PRE_SEND_MESSAGE)) {  // the job was a text
+      job_ = platform::Shown(static_cast<const v1::Job*>(methods->GetSendMessage())->name(), 100);
+    }
     if (methods->QueryInterceptionHookPoint(Points::PRE_SEND_STATUS)) {
       const grpc::Status status = methods->GetSendStatus();
       if (always_ || IsRefusal(static_cast<absl::StatusCode>(status.error_code()))) {

@@ -41,8 +41,8 @@ class AuditLog {
 };
 
 // Writes a line for every call that changes something or reads what only its owner may (MethodRule::audited),
-// and for every refused call. Of the request, a line has only the job's name. `callers` and `log` outlive the
-// server. Register it last: it records the status that leaves.
+// and for every refused call. Of the request, a line has only the job's name; of a submitted text only if the
+// job is taken. `callers` and `log` outlive the server. Register it last: it records the status that leaves.
 std::unique_ptr<InterceptorFactory> AuditCalls(const Callers& callers, AuditLog& log);
 
 }  // namespace tandem::controller

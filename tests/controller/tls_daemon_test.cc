@@ -51,6 +51,14 @@ TEST_F(TlsDaemonTest, TheAuditLogNamesCallersWithoutSecrets) {
   JobClient bob(address_, Of(Role::kUser, "bob"));
   v1::Job job;
   ASSERT_TRUE(alice.Submit(JobClient::SpecOf("hers", 1), "", job).ok());
+  v1::SubmitRequest text;
+  text.set_text(R"({"name": "written", "model": {"preset": "llama-tiny"},
+    "data": {"train": "/usr/include", "tokenizer": "bytes"},
+    "training": {"steps": 1, "sequence_length": 64, "micro_batch_size": 1, "global_batch_size": 1}})");
+  grpc::ClientContext first;
+  JobClient::SetDeadline(first);
+  const grpc::Status written = alice.stub().Submit(&first, text, &job);
+  EXPECT_TRUE(written.ok()) << written.error_message();
   grpc::ClientContext context;
   JobClient::SetDeadline(context);
   v1::CancelRequest request;
@@ -64,6 +72,7 @@ TEST_F(TlsDaemonTest, TheAuditLogNamesCallersWithoutSecrets) {
   EXPECT_THAT(log,
               HasSubstr(R"("msg":"audit","component":"controller","who":"user/alice","from":"127.0.0.1:)"));
   EXPECT_THAT(log, HasSubstr(R"("method":"tandem.v1.Jobs/Submit","job":"hers","result":"OK")"));
+  EXPECT_THAT(log, HasSubstr(R"("method":"tandem.v1.Jobs/Submit","job":"written","result":"OK")"));
   EXPECT_THAT(log, HasSubstr(R"("who":"user/bob")"));
   EXPECT_THAT(log,
               HasSubstr(R"("method":"tandem.v1.Jobs/Cancel","job":"hers","result":"PERMISSION_DENIED")"));
