@@ -124,7 +124,8 @@ void JobsService::PostSubmit(controller::Submit submit, UnaryCall* reactor, v1::
 }
 
 UnaryCall* JobsService::Submit(CallContext* context, const v1::SubmitRequest* request, v1::Job* response) {
-  // The limits of a request come behind the check of its spec, which says of most fields what they may be.
+  // The limits of strings and lists come behind the check of the spec, which says of most fields what they
+  // may be. A text has those of its reader.
   return Answer(
       parts_.access, context, "tandem.v1.Jobs.Submit", /*request=*/nullptr,
       [&](const Call& call) -> std::optional<absl::Status> {
@@ -138,7 +139,7 @@ UnaryCall* JobsService::Submit(CallContext* context, const v1::SubmitRequest* re
           call.reactor->Finish(InvalidSpec(checked.violations));
           return std::nullopt;
         }
-        TANDEM_RETURN_IF_ERROR(CheckLimits(*request));
+        TANDEM_RETURN_IF_ERROR(CheckLimits(submit.submitted));
         submit.id = parts_.random.HexId(12);
         submit.owner = Access::OwnerOf(call.caller.identity);
         submit.request_id = request->request_id();
@@ -185,7 +186,7 @@ UnaryCall* JobsService::Validate(CallContext* context, const v1::SubmitRequest* 
                   response->mutable_violations()->Assign(checked.violations.begin(),
                                                          checked.violations.end());
                   if (checked.violations.empty()) {
-                    TANDEM_RETURN_IF_ERROR(CheckLimits(*request));
+                    TANDEM_RETURN_IF_ERROR(CheckLimits(submitted));
                     *response->mutable_resolved() = std::move(checked.resolved);
                   }
                   return absl::OkStatus();

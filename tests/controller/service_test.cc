@@ -83,6 +83,61 @@ TEST_F(ServiceTest, APrefetchDistanceThatIsLeftOpenIsChosenOnce) {
   EXPECT_EQ(again.id(), job.id());
 }
 
+TEST_F(ServiceTest, AJobMayBeTheTextOfItsFile) {
+  std::string sources;
+  for (int i = 0; i < 1000; ++i) {
+    sources += "  - {path: /usr/include/" + std::string(100, 'a') + ", name: s" + std::to_string(i) + "}\n";
+  }
+  v1::SubmitRequest request;
+  request.set_text(R"(name: long
+model: {preset: llama-tiny}
+training: {steps: 1, sequence_length: 64, micro_batch_size: 1, global_batch_size: 1}
+data:
+  tokenizer: bytes
+  validation_fraction: 0
+  sources:
+)" + sources);
+  ASSERT_GT(request.text().size(), size_t{100'000}) << "more than a string of a request may have";
+  v1::ValidateResponse validated;
+  grpc::ClientContext validate;
+  JobClient::SetDeadline(validate);
+  const grpc::Status valid = client_->stub().Validate(&validate, request, &validated);
+  EXPECT_TRUE(valid.ok()) << valid.error_message();
+  EXPECT_EQ(validated.resolved().data().sources_size(), 1000);
+  v1::Job job;
+  grpc::ClientContext submit;
+  JobClient::SetDeadline(submit);
+  const grpc::Status taken = client_->stub().Submit(&submit, request, &job);
+  ASSERT_TRUE(taken.ok()) << taken.error_message();
+  EXPECT_EQ(job.name(), "long");
+  EXPECT_EQ(job.submitted().data().sources_size(), 1000);
+}
+
+TEST_F(ServiceTest, AViolationOfATextHasItsLine) {
+  v1::SubmitRequest request;
+  request.set_text(R"(name: wrong
+model: {preset: llama-tiny}
+data: {train: /usr/include, tokenizer: bytes}
+training:
+  steps: 1
+  stepz: 1
+  sequence_length: 64
+  micro_batch_size: 1
+  global_batch_size: 1
+)");
+  v1::ValidateResponse validated;
+  grpc::ClientContext validate;
+  JobClient::SetDeadline(validate);
+  ASSERT_TRUE(client_->stub().Validate(&validate, request, &validated).ok());
+  ASSERT_EQ(validated.violations_size(), 1);
+  EXPECT_EQ(validated.violations(0).path(), "training.stepz");
+  EXPECT_EQ(validated.violations(0).line(), 6);
+  v1::Job job;
+  grpc::ClientContext submit;
+  JobClient::SetDeadline(submit);
+  EXPECT_EQ(client_->stub().Submit(&submit, request, &job).error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+}
+
 TEST_F(ServiceTest, ACallerThatLeavesWhileItsPrefetchIsChosenHasNoJob) {
   v1::JobSpec spec = JobClient::SpecOf("left", 2);
   const int64_t batch = spec.training().global_batch_size();
