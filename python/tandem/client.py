@@ -67,7 +67,7 @@ class Client:
 
     def submit(self, job, request_id=None):
         """The submitted Job. `job`: a dictionary, the path of a job file (YAML or JSON), or a JobSpec. The same request_id
-        again gives the same job."""
+        again gives the same job. Waits for the answer for up to three minutes."""
         return self._call("Submit", _request(job, request_id or f"python-{uuid.uuid4().hex}"), PLANNED)
 
     def validate(self, job) -> List[Any]:
@@ -221,13 +221,23 @@ def _request(job, request_id=""):
     """What Submit and Validate take. A dictionary goes as the text of a job file, which the service reads."""
     if isinstance(job, job_pb2.JobSpec):
         return jobs_pb2.SubmitRequest(spec=job, request_id=request_id)
-    if isinstance(job, (str, pathlib.Path)):
-        text = pathlib.Path(job).read_text()
-    elif isinstance(job, dict):
-        text = json.dumps(job, ensure_ascii=False)
-    else:
+    if not isinstance(job, (dict, str, pathlib.Path)):
         raise Refused(f"a job is a dictionary, the path of a job file, or a JobSpec, but this is a {type(job).__name__}")
+    if isinstance(job, dict):
+        try:
+            text = json.dumps(job, ensure_ascii=False, default=_no_json)
+        except (TypeError, ValueError) as error:  # ValueError: it holds itself
+            raise Refused(f"job: {error}") from error
+    else:
+        try:
+            text = pathlib.Path(job).read_text(encoding="utf-8")
+        except UnicodeDecodeError as error:
+            raise Refused(f"{job}: it is not UTF-8: {error}") from error
     return jobs_pb2.SubmitRequest(text=text, request_id=request_id)
+
+
+def _no_json(value):
+    raise TypeError(f"{value!r} is a {type(value).__name__}; allowed are text, numbers, true, false, null, lists and dictionaries")
 
 
 def _state_number(name):

@@ -226,9 +226,13 @@ def test_a_dictionary_and_a_job_file_are_read_by_the_service(start, tandem, tmp_
                        ({"training": {"steps": 1.5}}, "training.steps: 1.5 is not allowed"),
                        ({"training": {"seed": None}}, "training.seed: null is not allowed"),
                        ({"model": {"rope_theta": float("nan")}}, "model.rope_theta: NaN is not allowed"),
+                       ({"data": {"train": tmp_path}}, r"^job: PosixPath\('.*'\) is a PosixPath; allowed are text, numbers"),
                        (7, "a job is a dictionary, the path of a job file, or a JobSpec, but this is a int$")]:
         with pytest.raises(tandem.Refused, match=why):
             client.submit(wrong)
+    path.write_bytes("name: größe".encode("latin-1"))
+    with pytest.raises(tandem.Refused, match="job.yaml: it is not UTF-8"):
+        client.submit(path)
 
 
 def test_what_is_refused_says_why(start, tandem):
