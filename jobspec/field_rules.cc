@@ -277,6 +277,9 @@ std::string AllowedText(std::string_view path) {
   if (path == "training.seed") {
     return "0 to 18446744073709551615";
   }
+  if (path == "parallelism.dispatch.most_rows") {
+    return "0, or 1 to 1024";
+  }
   if (FindAbsentRule(path) != nullptr) {
     return "";
   }

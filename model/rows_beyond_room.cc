@@ -27,9 +27,9 @@ void CheckRoom(const MixtureOfExperts& moe, int64_t tokens, int64_t room, absl::
   const double suffices = std::ceil(static_cast<double>(most) / expected * 100) / 100;
   throw RowsBeyondRoom(absl::StrCat("rank ", fullest, " of the ", moe.ranks, " that share experts is sent ",
                                     most, " rows, and has room for ", room,
-                                    " (parallelism.dispatch.most_rows: ", moe.most_rows,
-                                    "); the step is not applied; give ", suffices,
-                                    " or more, or omit the key, and submit again with --resume newest"));
+                                    " (parallelism.dispatch.most_rows: ", moe.most_rows, "); give ", suffices,
+                                    " or more, or omit the key, and submit again (from a checkpoint: "
+                                    "--resume newest)"));
 }
 
 }  // namespace tandem::model

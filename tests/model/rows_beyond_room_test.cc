@@ -39,8 +39,8 @@ TEST(RowsBeyondRoomTest, TheFullestRankIsNamedWithTheMultipleThatWouldDo) {
   EXPECT_EQ(
       ErrorOf(111, counts),
       "rank 0 of the 4 that share experts is sent 112 rows, and has room for 111 "
-      "(parallelism.dispatch.most_rows: 1.5); the step is not applied; give 2.16 or more, or omit the key, "
-      "and submit again with --resume newest");
+      "(parallelism.dispatch.most_rows: 1.5); give 2.16 or more, or omit the key, and submit again (from a "
+      "checkpoint: --resume newest)");
   EXPECT_EQ(RowsOfRoom(FourRanks(0), 2.16, 28), 113) << "which would do";
 }
 
