@@ -50,7 +50,9 @@ class AllocationsOfThisThread {
       allocator::init(c10::cuda::device_count());
     }
     allocator::beginAllocateToPool(device_, pool_, [this, thread = std::this_thread::get_id()](cudaStream_t) {
-      count_ += std::this_thread::get_id() == thread ? 1 : 0;
+      if (std::this_thread::get_id() == thread) {
+        ++count_;
+      }
       return false;
     });
   }
