@@ -32,8 +32,7 @@ class RankText {
   // and of more than a report has room for.
   std::vector<std::pair<std::string, double>> EpochsAfter(int64_t step) const;
 
-  // The texts to validate on. None: the job does not validate.
-  size_t num_validations() const { return validations_.size(); }
+  // Of one of the texts to validate on; a job that does not validate has none.
   const ValidationExtent& extent(size_t text) const { return validations_[text].extent; }
   // Of one validation, on this rank, by text.
   std::vector<int64_t> validation_rounds() const;

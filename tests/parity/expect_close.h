@@ -7,7 +7,8 @@
 
 namespace tandem::parity {
 
-// How far two runs of tier T2 may be from each other (design.md 5), relative to the first one's.
+// How far two runs of tier T2, which add in other orders, may be from each other, relative to the first
+// one's.
 struct Tolerance {
   double loss = 0;
   double state = 0;  // of each array: ‖Δ‖ / ‖w‖

@@ -23,7 +23,7 @@ namespace tandem::parity {
 namespace {
 
 // The master test: whatever the placement of a job, its numbers are those of one rank with the same
-// microbatches, in the tiers of design.md 5.
+// microbatches: the same bits where it adds in the same order, otherwise within expect_close.h's tolerances.
 
 // In bfloat16 no tier covers another order of addition. There, a run is as close to one rank's as runs of the
 // same job are to each other whose microbatches are added in permuted orders: their largest distance of a

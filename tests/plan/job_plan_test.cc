@@ -137,7 +137,7 @@ TEST(JobPlanTest, OptionsOfAGroupAreThoseOfItsCommunicatorsAndStreams) {
                                               "reduce (dp_cp, 2 ranks, at most 16 CTAs), norm"));
 }
 
-// fsdp.md 2.5: what each strategy keeps, in elements of the padded unit.
+// What each strategy keeps, in elements of the padded unit.
 TEST(JobPlanTest, EveryStrategyKeepsWhatItsPlacementsSay) {
   struct Kept {
     int weights;  // pieces of six ranks
