@@ -34,12 +34,13 @@ struct Layout {
   int microbatches;
   int layers;
   int sparse_step = 1;  // 2: every other layer is dense
+  double capacity = 0;  // of an expert, in its even shares of the tokens; it drops the others. 0: of all
 };
 
 std::ostream& operator<<(std::ostream& out, const Layout& layout) {
   return out << layout.strategy << ", " << layout.ranks << " ranks, " << layout.expert_parallel
              << " share experts, " << layout.microbatches << " microbatches, " << layout.layers
-             << " layers, every " << layout.sparse_step << ". sparse";
+             << " layers, every " << layout.sparse_step << ". sparse, capacity " << layout.capacity;
 }
 
 class ExpertParallelTest : public testing::TestWithParam<Layout> {
@@ -55,6 +56,7 @@ class ExpertParallelTest : public testing::TestWithParam<Layout> {
     options.steps = 4;
     options.layers = layout.layers;
     options.sparse_step = layout.sparse_step;
+    options.capacity_factor = layout.capacity;
     options.validate_every_steps = 2;
     return options;
   }
@@ -72,7 +74,8 @@ INSTANTIATE_TEST_SUITE_P(Layouts, ExpertParallelTest,
                          testing::Values(Layout{"zero3", 2, 2, 4, 2}, Layout{"zero3", 4, 2, 2, 3, 2},
                                          Layout{"zero3", 4, 4, 1, 1}, Layout{"zero2", 4, 2, 5, 2},
                                          Layout{"zero1", 2, 2, 2, 3, 2}, Layout{"replicate", 4, 2, 1, 2},
-                                         Layout{"hsdp", 4, 2, 2, 2}, Layout{"hfsdp", 8, 4, 1, 2}));
+                                         Layout{"hsdp", 4, 2, 2, 2}, Layout{"hfsdp", 8, 4, 1, 2},
+                                         Layout{"zero3", 4, 2, 2, 2, 1, 0.75}));
 
 JobOptions OnFourRanks() {
   return {.ranks = 4,
