@@ -113,7 +113,7 @@ def wait_closed(sockets, count):
     wait_for(f"{count} are closed", found, 240)
 
 
-@pytest.mark.parametrize("kind", [pytest.param("idle", marks=pytest.mark.full), "half a hello",
+@pytest.mark.parametrize("kind", ["idle", pytest.param("half a hello", marks=pytest.mark.full),
                                   pytest.param("a hello", marks=pytest.mark.full), "empty HEADERS"])
 def test_strangers_cost_little_and_keep_nobody_out(cluster, kind):
     says = {"idle": b"", "half a hello": client_hello(cluster.client())[:100], "a hello": client_hello(cluster.client()),
@@ -183,6 +183,7 @@ def test_without_descriptors_strangers_are_closed_and_users_return(cluster):
         for _ in range(300):
             strangers.append(socket.create_connection(("127.0.0.1", cluster.users), 10, (STRANGERS_HOST, 0)))
         wait_closed(strangers, 200)
+        assert "connections are turned away" in (cluster.folder / "controller.log").read_text()
     finally:
         for each in strangers:
             each.close()
