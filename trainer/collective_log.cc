@@ -5,6 +5,7 @@
 #include <atomic>
 
 #include "comm/communicator.h"
+#include "platform/check.h"
 #include "schedules/check/together.h"
 
 namespace tandem::trainer {
@@ -13,13 +14,15 @@ namespace {
 // The count of an instruction whose call has not returned: how many collectives it starts is not known yet.
 constexpr uint64_t kNotKnown = UINT64_MAX;
 
-// The check refuses programs that use more communicators.
+// The check refuses a program that uses more communicators.
 static_assert(schedules::kMostCommunicators <= link::SharedPage::kMaxCommunicators);
 
 }  // namespace
 
 CollectiveLog::CollectiveLog(comm::Communicators& communicators, link::SharedPage& page)
     : communicators_(communicators), page_(page) {
+  TANDEM_CHECK(communicators.size() <= size_t{link::SharedPage::kMaxCommunicators},
+               "the shared page counts the collectives of all programs' communicators");
   page_.num_communicators.store(static_cast<int32_t>(communicators.size()), std::memory_order_relaxed);
 }
 

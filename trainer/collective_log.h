@@ -28,7 +28,7 @@ class CollectiveLog {
     int64_t step = 0;  // that the instruction works for
   };
 
-  // Both outlive it. Throws std::logic_error where the page cannot count so many communicators.
+  // Both outlive it. The page must have room for all communicators.
   CollectiveLog(comm::Communicators& communicators, link::SharedPage& page);
 
   // A run is issued; forgets the one before the former.
