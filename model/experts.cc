@@ -46,7 +46,8 @@ NodeDeclaration DeclareExperts(const DecoderShapes& s) {
   const auto inner = static_cast<double>(s.expert_inner);
   const double flops = 2.0 * expected * hidden * 3 * inner;
   const double gathered = 2 * expected * hidden;  // rows, sorted by their experts
-  const double moved = gathered + (expected + s.fill * static_cast<double>(s.all_rows())) * hidden;  // and back
+  const double moved =
+      gathered + (expected + s.fill * static_cast<double>(s.all_rows())) * hidden;  // and back
   PartSpec part{.name = "experts"};
   for (int64_t expert = s.first_expert; expert < s.first_expert + s.local_experts; ++expert) {
     for (const char* name : {"gate.", "up."}) {
