@@ -31,12 +31,12 @@ void ForEachIndex(size_t count, int most_threads, const std::function<void(size_
   {
     std::vector<std::jthread> threads;
     const size_t wanted = std::min(count, static_cast<size_t>(most_threads));
-    try {
-      while (threads.size() + 1 < wanted) {
+    for (bool allowed = true; allowed && threads.size() + 1 < wanted;) {
+      try {
         threads.emplace_back(run);
+      } catch (const std::system_error&) {
+        allowed = false;  // those that run, at least this one, do all of the work
       }
-    } catch (const std::system_error&) {
-      // The machine allows no more threads. Those that run, at least this one, do all of the work.
     }
     run();
   }
