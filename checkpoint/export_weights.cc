@@ -11,6 +11,7 @@
 #include <optional>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
@@ -18,6 +19,8 @@
 #include "checkpoint/hugging_face_folder.h"
 #include "checkpoint/step_stream.h"
 #include "platform/bounded_queue.h"
+#include "platform/control_groups.h"
+#include "platform/for_each_index.h"
 #include "platform/status_macros.h"
 
 namespace tandem::checkpoint {
@@ -52,33 +55,39 @@ std::string DtypeOf(const ExportedTensor& tensor, bool bf16) {
   return bf16 && !tensor.keeps_fp32 ? "BF16" : "F32";
 }
 
-// Appends to `bf16` the nearest bf16 of little-endian fp32, ties to even. The first element that has none;
-// -1: all have.
-int64_t AppendBf16(std::string_view fp32, std::string& bf16) {
-  const size_t count = fp32.size() / 4;
-  const size_t begin = bf16.size();
-  bf16.resize(begin + 2 * count);
-  bool lost = false;
-  for (size_t i = 0; i < count; ++i) {
+// What a thread rounds at a time, and how many threads round; with more, reading and writing take longer.
+constexpr size_t kRoundedElements = size_t{1} << 17;
+constexpr int kMostRoundingThreads = 4;
+
+// Sets `to` to the nearest bf16 of little-endian fp32, ties to even. The first element that has none; -1: all
+// have.
+int64_t RoundElements(std::string_view fp32, char* to) {
+  int64_t lost = -1;
+  for (size_t i = 0; i < fp32.size() / 4; ++i) {
     uint32_t bits;
     std::memcpy(&bits, fp32.data() + 4 * i, sizeof(bits));
     const bool is_nan = (bits & 0x7FFFFFFF) > 0x7F800000;
     const uint32_t rounded = is_nan ? 0x7FC00000 : bits + 0x7FFF + ((bits >> 16) & 1);
-    lost |= (bits & 0x7F800000) != 0x7F800000 && (rounded & 0x7F800000) == 0x7F800000;
-    const auto high = static_cast<uint16_t>(rounded >> 16);
-    std::memcpy(bf16.data() + begin + 2 * i, &high, sizeof(high));
-  }
-  if (!lost) {
-    return -1;
-  }
-  for (size_t i = 0;; ++i) {
-    uint32_t bits;
-    std::memcpy(&bits, fp32.data() + 4 * i, sizeof(bits));
-    if ((bits & 0x7F800000) != 0x7F800000 &&
-        ((bits + 0x7FFF + ((bits >> 16) & 1)) & 0x7F800000) == 0x7F800000) {
-      return static_cast<int64_t>(i);
+    if ((bits & 0x7F800000) != 0x7F800000 && (rounded & 0x7F800000) == 0x7F800000 && lost < 0) {
+      lost = static_cast<int64_t>(i);
     }
+    const auto high = static_cast<uint16_t>(rounded >> 16);
+    std::memcpy(to + 2 * i, &high, sizeof(high));
   }
+  return lost;
+}
+
+// Appends to `bf16`, by as many threads; returns what RoundElements does.
+int64_t AppendBf16(std::string_view fp32, int threads, std::string& bf16) {
+  const size_t begin = bf16.size();
+  bf16.resize(begin + fp32.size() / 2);
+  std::vector<int64_t> lost((fp32.size() / 4 + kRoundedElements - 1) / kRoundedElements);
+  platform::ForEachIndex(lost.size(), threads, [&](size_t i) {
+    const size_t first = i * kRoundedElements;
+    lost[i] = RoundElements(fp32.substr(4 * first, 4 * kRoundedElements), bf16.data() + begin + 2 * first);
+  });
+  const auto found = std::find_if(lost.begin(), lost.end(), [](int64_t element) { return element >= 0; });
+  return found == lost.end() ? -1 : (found - lost.begin()) * static_cast<int64_t>(kRoundedElements) + *found;
 }
 
 // A file that is to be written.
@@ -189,7 +198,7 @@ class Conversion {
     const size_t begin = batch_.bytes.size();
     if (!target.bf16) {
       batch_.bytes.append(fp32);
-    } else if (const int64_t element = AppendBf16(fp32, batch_.bytes); element >= 0) {
+    } else if (const int64_t element = AppendBf16(fp32, rounding_threads_, batch_.bytes); element >= 0) {
       lost_ = std::min(lost_, std::pair(tensor, first + element));
     }
     batch_.pieces.push_back({.file = target.file,
@@ -219,6 +228,7 @@ class Conversion {
   const std::vector<ExportedTensor>& tensors_;
   const Plan& plan_;
   WritingThread& writer_;
+  const int rounding_threads_ = std::min(kMostRoundingThreads, platform::NumProcessors());
   WritingThread::Batch batch_;
   std::pair<size_t, int64_t> lost_ = kNone;  // the first tensor and element that bf16 does not have
 };

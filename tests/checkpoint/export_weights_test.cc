@@ -16,6 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "checkpoint/hugging_face_folder.h"
+#include "fsdp/bf16.h"
 #include "platform/xxh3.h"
 #include "tests/checkpoint/watched_files.h"
 #include "tests/checkpoint/weights_folder.h"
@@ -114,6 +115,27 @@ TEST_F(ExportWeightsTest, AValueThatBf16DoesNotHaveIsNamed) {
   EXPECT_THAT(std::string(exported.status().message()),
               HasSubstr("element 3 of model.a is finite in fp32 and not in bf16: export with --dtype fp32"));
   EXPECT_TRUE(Export(step, {{.name = "model.a", .shape = {4}}}, {.bf16 = false}).ok());
+}
+
+// Several threads round it.
+TEST_F(ExportWeightsTest, ALargeTensorIsRoundedInItsOrder) {
+  std::vector<float> values(400'001);
+  for (size_t i = 0; i < values.size(); ++i) {
+    values[i] = static_cast<float>(i % 4096);
+  }
+  const SavedStep step = StepWith({{"model.a", values}});
+  ASSERT_TRUE(Export(step, {{.name = "model.a", .shape = {400'001}}}, {}).ok());
+  const std::vector<uint16_t> words = Words("model.a");
+  ASSERT_EQ(words.size(), values.size());
+  for (size_t i = 0; i < values.size(); ++i) {
+    ASSERT_EQ(words[i], fsdp::RoundToBf16(values[i]).bits) << i;
+  }
+  values[250'000] = values[390'000] = 0x1.FFp127F;
+  EXPECT_THAT(
+      std::string(Export(StepWith({{"model.a", values}}), {{.name = "model.a", .shape = {400'001}}}, {})
+                      .status()
+                      .message()),
+      HasSubstr("element 250000 of model.a is finite in fp32"));
 }
 
 TEST_F(ExportWeightsTest, TensorsFillFilesInTheirOrder) {
