@@ -204,6 +204,16 @@ const std::vector<RequiredRule>& RequiredRules() {
 
 const std::vector<AbsentRule>& AbsentRules() {
   static const std::vector<AbsentRule> rules = {
+      {"model.partial_rotary_factor", "not built yet; omit the key"},
+      {"model.rotary_embedding", "not built yet; omit the key"},
+      {"model.embedding_multiplier", "not built yet; omit the key"},
+      {"model.attention_multiplier", "not built yet; omit the key"},
+      {"model.residual_multiplier", "not built yet; omit the key"},
+      {"model.logits_scaling", "not built yet; omit the key"},
+      {"model.attention_gate", "not built yet; omit the key"},
+      {"model.norms_add_one", "not built yet; omit the key"},
+      {"model.moe.shared_expert_intermediate_size", "not built yet; omit the key"},
+      {"model.moe.shared_expert_gate", "not built yet; omit the key"},
       {"model.num_nextn_predict_layers",
        "not built yet: multi-token prediction by number; omit the key, or use model_type: hybrid and a "
        "pattern with a depth, for instance M*M*/M*"},
