@@ -43,6 +43,7 @@
 #include "nlohmann/json.hpp"
 #include "ops/operations.h"
 #include "plan/job_plan.h"
+#include "tests/device/forwarding_device.h"
 #include "tests/parity/run.h"
 #include "trainer/backend.h"
 #include "trainer/bound_program.h"
@@ -124,40 +125,21 @@ class MarkingStream final : public tandem::device::Stream {
   std::vector<Piece>& pieces_;
 };
 
-class MarkingDevice final : public tandem::device::Device {
+class MarkingDevice final : public tandem::device::ForwardingDevice {
  public:
-  MarkingDevice(Device& inner, Marks& marks) : inner_(inner), marks_(marks) {}
+  MarkingDevice(Device& inner, Marks& marks) : ForwardingDevice(inner), marks_(marks) {}
 
-  c10::Device torch_device() const override { return inner_.torch_device(); }
-  std::string name() const override { return inner_.name(); }
-  tandem::device::MemoryUse memory_use() const override { return inner_.memory_use(); }
-  bool finishes_in_calls() const override { return inner_.finishes_in_calls(); }
   std::unique_ptr<tandem::device::Stream> MakeStream(const std::string& name,
                                                      tandem::device::StreamPriority priority,
                                                      tandem::device::StreamError error) override {
     return std::make_unique<MarkingStream>(inner_.MakeStream(name, priority, std::move(error)), inner_,
                                            marks_, name);
   }
-  std::unique_ptr<tandem::device::Region> Reserve(int64_t bytes) override { return inner_.Reserve(bytes); }
-  std::unique_ptr<tandem::device::Region> ReserveHost(int64_t bytes) override {
-    return inner_.ReserveHost(bytes);
-  }
-  void CopyToDevice(void* device, const void* host, int64_t bytes) override {
-    inner_.CopyToDevice(device, host, bytes);
-  }
-  void CopyToHost(void* host, const void* device, int64_t bytes) override {
-    inner_.CopyToHost(host, device, bytes);
-  }
-  void Copy(void* to, const void* from, int64_t bytes) override { inner_.Copy(to, from, bytes); }
   std::unique_ptr<tandem::device::Graph> Capture(std::function<void()> work) override {
     return std::make_unique<TimedGraph>(inner_.Capture(std::move(work)), marks_);
   }
-  void Fill(void* begin, uint8_t byte, int64_t bytes) override { inner_.Fill(begin, byte, bytes); }
-  std::unique_ptr<TimeMark> MarkTime() override { return inner_.MarkTime(); }
-  void Synchronize() override { inner_.Synchronize(); }
 
  private:
-  Device& inner_;
   Marks& marks_;
 };
 

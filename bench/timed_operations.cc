@@ -4,6 +4,8 @@
 #include <variant>
 
 #include "absl/strings/str_cat.h"
+#include "tests/fsdp/forwarding_shard_kernels.h"
+#include "tests/ops/forwarding_kernels.h"
 
 namespace tandem::bench {
 namespace {
@@ -12,12 +14,10 @@ const char* NameOf(const auto& call) {
   return std::visit([](const auto& args) { return args.kName; }, call);
 }
 
-class TimedKernels final : public ops::DeviceKernels {
+class TimedKernels final : public ops::ForwardingKernels {
  public:
-  TimedKernels(const DeviceKernels& inner, CallTimer timer) : inner_(inner), timer_(timer) {}
+  TimedKernels(const DeviceKernels& inner, CallTimer timer) : ForwardingKernels(inner), timer_(timer) {}
 
-  ops::DeviceKind kind() const override { return inner_.kind(); }
-  std::string digest() const override { return inner_.digest(); }
   ops::Call Bind(const ops::KernelCall& call) const override {
     return Timed(NameOf(call), inner_.Bind(call));
   }
@@ -30,19 +30,12 @@ class TimedKernels final : public ops::DeviceKernels {
     return Timed(absl::StrCat("Multiply [", a.rows, ", ", a.columns, "] [", b.rows, ", ", b.columns, "]"),
                  inner_.Bind(product));
   }
-  std::shared_ptr<const void> CopyOf(const void* host, int64_t bytes) const override {
-    return inner_.CopyOf(host, bytes);
-  }
-  void PrepareAttention(const ops::AttentionShape& shape, int64_t element_bytes) const override {
-    inner_.PrepareAttention(shape, element_bytes);
-  }
 
  private:
   ops::Call Timed(std::string name, ops::Call call) const {
     return [this, name = std::move(name), call = std::move(call)] { timer_.Time(name, call); };
   }
 
-  const DeviceKernels& inner_;
   const CallTimer timer_;
 };
 
@@ -62,23 +55,16 @@ class TimedUnit final : public fsdp::UnitKernels {
   const CallTimer timer_;
 };
 
-class TimedShardKernels final : public fsdp::ShardKernels {
+class TimedShardKernels final : public fsdp::ForwardingShardKernels {
  public:
-  TimedShardKernels(const ShardKernels& inner, CallTimer timer) : inner_(inner), timer_(timer) {}
+  TimedShardKernels(const ShardKernels& inner, CallTimer timer)
+      : ForwardingShardKernels(inner), timer_(timer) {}
 
-  void Initialize(uint64_t seed, const fsdp::Parameter& parameter, const fsdp::ParameterInit& init,
-                  fsdp::Range part, bool fp64, void* values) const override {
-    inner_.Initialize(seed, parameter, init, part, fp64, values);
-  }
   std::unique_ptr<fsdp::UnitKernels> MakeUnit(fsdp::ShardGeometry geometry) const override {
     return std::make_unique<TimedUnit>(inner_.MakeUnit(std::move(geometry)), timer_);
   }
-  std::unique_ptr<fsdp::NormKernels> MakeNorm(std::vector<const fsdp::UnitNormTerms*> units) const override {
-    return inner_.MakeNorm(std::move(units));
-  }
 
  private:
-  const ShardKernels& inner_;
   const CallTimer timer_;
 };
 

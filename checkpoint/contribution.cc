@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "checkpoint/contribution.h"
 
-#include <ATen/core/Tensor.h>
-
 #include <map>
 #include <utility>
 
@@ -18,7 +16,7 @@ std::vector<ManifestArray> ArraysOf(const std::vector<Shard>& shards) {
     array.kind = shard.kind;
     array.dtype = SafetensorsDtype(TypeInFile(shard));
     array.shape = shard.shape;
-    if (const int64_t elements = shard.data->numel(); elements > 0) {  // the array must be known all the same
+    if (const int64_t elements = shard.data.size(); elements > 0) {  // the array must be known all the same
       array.pieces.push_back({.slice = shard.slice, .begin = shard.begin, .elements = elements});
     }
   }

@@ -1,12 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "checkpoint/exchange.h"
 
-#include <ATen/core/Tensor.h>
-#include <ATen/ops/empty.h>
-#include <ATen/ops/zeros.h>
-
 #include <algorithm>
-#include <cstring>
+#include <array>
 
 #include "absl/strings/str_cat.h"
 #include "checkpoint/checkpoint.h"
@@ -18,31 +14,27 @@ namespace {
 
 // Collective: every rank's text, in rank order, on every rank, or with to_root on rank 0 alone.
 std::vector<std::string> SendTexts(comm::Communicator& comm, const std::string& text, bool to_root) {
-  const auto size = static_cast<int64_t>(text.size());
-  const at::Tensor own_size = at::empty({1}, at::kLong);
-  *own_size.mutable_data_ptr<int64_t>() = size;
-  at::Tensor sizes = at::empty({comm.size()}, at::kLong);
-  comm.AllGather(own_size, sizes);
-  const int64_t* const all = sizes.const_data_ptr<int64_t>();
-  const int64_t longest = *std::max_element(all, all + comm.size());
+  std::array own_size = {text.size()};
+  std::vector<size_t> sizes(static_cast<size_t>(comm.size()));
+  comm.AllGather(device::MemoryOf(own_size), device::MemoryOf(sizes));
+  const size_t longest = *std::max_element(sizes.begin(), sizes.end());
   const bool receives = !to_root || comm.rank() == 0;
   std::vector<std::string> result;
   if (longest == 0) {
-    result.resize(receives ? static_cast<size_t>(comm.size()) : 0);
+    result.resize(receives ? sizes.size() : 0);
     return result;
   }
 
-  const at::Tensor own = at::zeros({longest}, at::kByte);
-  std::memcpy(own.mutable_data_ptr(), text.data(), text.size());
-  at::Tensor texts = at::empty({receives ? comm.size() * longest : 0}, at::kByte);
+  std::string own = text;
+  own.resize(longest);
+  std::string texts(receives ? sizes.size() * longest : 0, 0);
   if (to_root) {
-    comm.Gather(own, texts);
+    comm.Gather(device::MemoryOf(own), device::MemoryOf(texts));
   } else {
-    comm.AllGather(own, texts);
+    comm.AllGather(device::MemoryOf(own), device::MemoryOf(texts));
   }
-  for (int64_t rank = 0; receives && rank < comm.size(); ++rank) {
-    const char* const begin = static_cast<const char*>(texts.const_data_ptr()) + rank * longest;
-    result.emplace_back(begin, begin + all[rank]);
+  for (size_t rank = 0; receives && rank < sizes.size(); ++rank) {
+    result.push_back(texts.substr(rank * longest, sizes[rank]));
   }
   return result;
 }

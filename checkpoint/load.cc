@@ -1,9 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <ATen/core/Tensor.h>
-#include <ATen/ops/from_blob.h>
-
 #include <algorithm>
-#include <cstring>
 #include <map>
 #include <optional>
 #include <string>
@@ -46,13 +42,13 @@ absl::StatusOr<const ManifestArray*> FindArray(const std::map<std::string, const
     return absl::InvalidArgumentError(absl::StrCat("array ", name, " is ", ShapeText(array.shape), " there, ",
                                                    ShapeText(shard.shape), " here"));
   }
-  const std::string dtype = SafetensorsDtype(shard.data->scalar_type());
+  const std::string dtype = SafetensorsDtype(shard.data.type);
   if (array.dtype != dtype) {
     return absl::InvalidArgumentError(
         absl::StrCat("array ", name, " is of type ", array.dtype, " there, ", dtype, " here"));
   }
   if (!IsPart(shard)) {
-    return absl::InvalidArgumentError("array " + name + ": the shard is not a contiguous part of it");
+    return absl::InvalidArgumentError("array " + name + ": the shard is not a part of it");
   }
   return &array;
 }
@@ -61,21 +57,9 @@ absl::StatusOr<const ManifestArray*> FindArray(const std::map<std::string, const
 struct Move {
   int64_t begin = 0;
   int64_t end = 0;
-  const at::Tensor* data = nullptr;
+  const Elements* data = nullptr;
   int64_t to = 0;
 };
-
-// Copies to bytes of `data`, wherever that lies.
-void CopyBytes(std::string_view from, const at::Tensor& data, int64_t to) {
-  if (data.is_cpu()) {
-    std::memcpy(static_cast<char*>(data.mutable_data_ptr()) + to, from.data(), from.size());
-    return;
-  }
-  const auto size = static_cast<int64_t>(from.size());
-  data.view(at::kByte)
-      .narrow(0, to, size)
-      .copy_(at::from_blob(const_cast<char*>(from.data()), {size}, at::kByte));
-}
 
 // Which files this rank reads, and what of them.
 absl::StatusOr<std::map<int, std::vector<Copy>>> CopiesByFile(const Manifest& manifest,
@@ -176,10 +160,9 @@ class Loading final : public Reading {
   static absl::StatusOr<Move> MoveOf(const ManifestFile& file, const SafetensorsHeader& header,
                                      const Copy& copy) {
     const Shard& shard = *copy.shard;
-    const auto bytes = static_cast<int64_t>(shard.data->itemsize());
+    const int64_t bytes = device::BytesOf(shard.data.type);
     const auto tensor = header.tensors.find(TensorName(shard));
-    if (tensor == header.tensors.end() ||
-        tensor->second.dtype != SafetensorsDtype(shard.data->scalar_type()) ||
+    if (tensor == header.tensors.end() || tensor->second.dtype != SafetensorsDtype(shard.data.type) ||
         tensor->second.end - tensor->second.begin != copy.piece->elements * bytes) {
       return absl::InvalidArgumentError(
           absl::StrCat(file.name, ": array ", TensorName(shard), " is not there as the manifest says"));
@@ -187,7 +170,7 @@ class Loading final : public Reading {
     const int64_t begin = tensor->second.begin + (copy.run.a - copy.piece->begin) * bytes;
     return Move{.begin = begin,
                 .end = begin + copy.run.elements * bytes,
-                .data = shard.data,
+                .data = &shard.data,
                 .to = (copy.run.b - shard.begin) * bytes};
   }
 
@@ -214,9 +197,9 @@ class Loading final : public Reading {
       const int64_t begin = std::max(move.begin, place_);
       const int64_t end = std::min(move.end, part_end);
       if (begin < end) {
-        CopyBytes(std::string_view(part_).substr(static_cast<size_t>(begin - place_),
-                                                 static_cast<size_t>(end - begin)),
-                  *move.data, move.to + (begin - move.begin));
+        Write(std::string_view(part_).substr(static_cast<size_t>(begin - place_),
+                                             static_cast<size_t>(end - begin)),
+              *move.data, move.to + (begin - move.begin));
       }
     }
     bytes_ += part_end - place_;

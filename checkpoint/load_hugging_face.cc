@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "checkpoint/load_hugging_face.h"
 
-#include <ATen/core/Tensor.h>
-#include <ATen/ops/from_blob.h>
-
 #include <algorithm>
 #include <cstring>
 #include <functional>
@@ -21,10 +18,6 @@
 
 namespace tandem::checkpoint {
 namespace {
-
-c10::ScalarType StoredType(const std::string& dtype) {
-  return dtype == "BF16" ? at::kBFloat16 : dtype == "F16" ? at::kHalf : at::kFloat;
-}
 
 // All bits of the exponent.
 template <typename Bits>
@@ -174,8 +167,7 @@ class WeightsLoader {
                problems_[kNotFinite].insert(absl::StrCat(shard.name, own.dtype == "F16" ? ", of fp16" : ""));
              }
              const auto count = static_cast<int64_t>(part.size()) / BytesOfDtype(own.dtype);
-             shard.data->narrow(0, first + begin, count)
-                 .copy_(at::from_blob(const_cast<char*>(part.data()), {count}, StoredType(own.dtype)));
+             WriteConverted(part, own.dtype, shard.data.Part(first + begin, count));
              return absl::OkStatus();
            }});
     }

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "checkpoint/parameter_arrays.h"
 
-#include <ATen/core/Tensor.h>
-#include <ATen/ops/zeros_like.h>
-
 #include <array>
 #include <stdexcept>
 
@@ -17,7 +14,7 @@ constexpr std::array kKinds = {kWeight, kExpAvg, kExpAvgSq};
 
 }  // namespace
 
-ParameterArrays::ParameterArrays(const device::Device& device, c10::ScalarType type,
+ParameterArrays::ParameterArrays(device::Device& device, device::ElementKind type,
                                  const std::vector<fsdp::UnitShard>& units,
                                  const std::vector<fsdp::StateMemory>& states,
                                  const std::vector<WholeArray>& whole, bool is_first)
@@ -25,8 +22,9 @@ ParameterArrays::ParameterArrays(const device::Device& device, c10::ScalarType t
   if (states.size() != units.size()) {
     throw std::invalid_argument("a state for each unit is needed");
   }
-  const auto add = [&](const device::Memory& memory, c10::ScalarType held) {
-    device_.push_back(memory.begin == nullptr ? at::Tensor() : device::FlatTensorIn(device, memory, held));
+  const auto add = [&](const device::Memory& memory, device::ElementKind held) {
+    held_.push_back(
+        {.memory = memory, .type = held, .device = device.finishes_in_calls() ? nullptr : &device});
   };
   for (size_t u = 0; u < units.size(); ++u) {
     const std::vector<fsdp::StateMemory> by_class = units[u].ByClass(states[u]);
@@ -45,11 +43,11 @@ ParameterArrays::ParameterArrays(const device::Device& device, c10::ScalarType t
 
 ParameterArrays::~ParameterArrays() = default;
 
-void ParameterArrays::AddPieces(const std::vector<at::Tensor>& arrays, bool owned,
-                                std::deque<at::Tensor>& tensors, std::vector<Shard>& shards) const {
+void ParameterArrays::AddPieces(const std::vector<Elements>& arrays, bool owned,
+                                std::vector<Shard>& shards) const {
   for (size_t i = 0; i < kKinds.size() * classes_.size(); ++i) {
     const fsdp::ClassShard& of_class = *classes_[i / kKinds.size()];
-    if (!arrays[i].defined()) {
+    if (arrays[i].memory.begin == nullptr) {
       continue;
     }
     for (const fsdp::Piece& piece : of_class.pieces()) {
@@ -63,14 +61,13 @@ void ParameterArrays::AddPieces(const std::vector<at::Tensor>& arrays, bool owne
                         .shape = parameter.shape,
                         .slice = parameter.slice,
                         .begin = range.begin - parameter.range.begin,
-                        .data = &tensors.emplace_back(
-                            arrays[i].narrow(0, range.begin - of_class.held().begin, range.size())),
+                        .data = arrays[i].Part(range.begin - of_class.held().begin, range.size()),
                         .type = type_});
     }
   }
   for (size_t i = 0; i < whole_.size() && (is_first_ || !owned); ++i) {
-    const at::Tensor& array = arrays[kKinds.size() * classes_.size() + i];
-    shards.push_back({.name = whole_[i], .kind = kState, .shape = {array.numel()}, .data = &array});
+    const Elements& array = arrays[kKinds.size() * classes_.size() + i];
+    shards.push_back({.name = whole_[i], .kind = kState, .shape = {array.size()}, .data = array});
   }
 }
 
@@ -78,17 +75,20 @@ void ParameterArrays::MakeShards() {
   if (!loaded_.empty()) {
     return;
   }
-  for (const at::Tensor& array : device_) {
-    const bool is_there = !array.defined() || array.scalar_type() == type_;
-    loaded_.push_back(is_there ? array
-                               : at::zeros_like(array, array.options().dtype(type_).device(at::kCPU)));
+  for (const Elements& array : held_) {
+    loaded_.push_back(array);
+    if (array.memory.begin != nullptr && array.type != type_) {
+      std::string& on_host =
+          on_host_.emplace_back(static_cast<size_t>(array.size() * device::BytesOf(type_)), 0);
+      loaded_.back() = {.memory = device::MemoryOf(on_host), .type = type_};
+    }
   }
-  AddPieces(loaded_, /*owned=*/false, pieces_, shards_);
+  AddPieces(loaded_, /*owned=*/false, shards_);
 }
 
 const std::vector<Shard>& ParameterArrays::owned_shards() {
   if (owned_shards_.empty()) {
-    AddPieces(device_, /*owned=*/true, owned_pieces_, owned_shards_);
+    AddPieces(held_, /*owned=*/true, owned_shards_);
   }
   return owned_shards_;
 }
@@ -99,13 +99,14 @@ const std::vector<Shard>& ParameterArrays::shards() {
 }
 
 void ParameterArrays::Loaded() {
+  auto on_host = on_host_.begin();
   for (size_t i = 0; i < loaded_.size(); ++i) {
-    if (device_[i].defined() && !loaded_[i].is_same(device_[i])) {
-      device_[i].copy_(loaded_[i]);
+    if (loaded_[i].memory.begin != held_[i].memory.begin) {
+      WriteConverted(*on_host++, SafetensorsDtype(type_), held_[i]);
     }
   }
   shards_.clear();
-  pieces_.clear();
+  on_host_.clear();
   loaded_.clear();
 }
 

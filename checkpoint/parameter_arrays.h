@@ -35,9 +35,9 @@ class ParameterArrays {
   // are of `type`, but a frozen unit holds weights of its own type, and no moments.
   // whole: arrays of `type` beside the units', which the first rank saves (is_first) and every rank loads.
   // `units` and all memory outlive it.
-  ParameterArrays(const device::Device& device, c10::ScalarType type,
-                  const std::vector<fsdp::UnitShard>& units, const std::vector<fsdp::StateMemory>& states,
-                  const std::vector<WholeArray>& whole = {}, bool is_first = true);
+  ParameterArrays(device::Device& device, device::ElementKind type, const std::vector<fsdp::UnitShard>& units,
+                  const std::vector<fsdp::StateMemory>& states, const std::vector<WholeArray>& whole = {},
+                  bool is_first = true);
   ~ParameterArrays();
   ParameterArrays(const ParameterArrays&) = delete;
   ParameterArrays& operator=(const ParameterArrays&) = delete;
@@ -51,20 +51,18 @@ class ParameterArrays {
  private:
   void MakeShards();
   // Adds a shard for every piece of a parameter that is held (owned: that this rank alone has), whose data
-  // are views in `tensors` of `arrays`, which are as device_; then those of the whole arrays.
-  void AddPieces(const std::vector<at::Tensor>& arrays, bool owned, std::deque<at::Tensor>& tensors,
-                 std::vector<Shard>& shards) const;
+  // are parts of `arrays`, which are as held_; then those of the whole arrays.
+  void AddPieces(const std::vector<Elements>& arrays, bool owned, std::vector<Shard>& shards) const;
 
   std::vector<const fsdp::ClassShard*> classes_;  // of all units
-  const c10::ScalarType type_;
+  const device::ElementKind type_;
   std::vector<std::string> whole_;  // their names
   const bool is_first_;
-  // Per class and kind: what is held of the class; undefined: nothing. Behind them the whole arrays.
-  std::vector<at::Tensor> device_;
-  std::deque<at::Tensor> owned_pieces_;  // owned_shards_ point to these, and to device_
+  // Per class and kind: what is held of the class; without memory: nothing. Behind them the whole arrays.
+  std::vector<Elements> held_;
   std::vector<Shard> owned_shards_;
-  std::vector<at::Tensor> loaded_;  // as device_, in type_; empty: no load is in progress
-  std::deque<at::Tensor> pieces_;   // shards_ point to these, and to loaded_
+  std::vector<Elements> loaded_;     // as held_, in type_; empty: no load is in progress
+  std::deque<std::string> on_host_;  // those of loaded_ that are not in place
   std::vector<Shard> shards_;
 };
 

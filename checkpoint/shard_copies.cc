@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "checkpoint/shard_copies.h"
 
-#include <ATen/core/Tensor.h>
-#include <ATen/ops/from_blob.h>
-
 #include <algorithm>
 #include <stdexcept>
 #include <utility>
@@ -17,22 +14,19 @@ ShardCopies::ShardCopies(device::Device& device, const std::vector<Shard>& shard
                          std::vector<CopiedMemory> memory)
     : device_(device), memory_(std::move(memory)), copies_(shards) {
   for (Shard& copy : copies_) {
-    const char* const data = static_cast<const char*>(copy.data->const_data_ptr());
-    const auto bytes = static_cast<int64_t>(copy.data->nbytes());
-    const auto found = std::find_if(memory_.begin(), memory_.end(), [&](const CopiedMemory& each) {
-      return data >= each.from.begin && data + bytes <= each.from.begin + each.from.bytes;
-    });
+    const auto [data, bytes] = copy.data.memory;
+    const auto found =
+        std::find_if(memory_.begin(), memory_.end(), [data = data, bytes = bytes](const CopiedMemory& each) {
+          return data >= each.from.begin && data + bytes <= each.from.begin + each.from.bytes;
+        });
     if (found == memory_.end()) {
       throw std::logic_error(absl::StrCat(TensorName(copy), " lies in no memory that is copied"));
     }
-    copy.data = &tensors_.emplace_back(
-        at::from_blob(found->to.begin + (data - found->from.begin), {copy.data->numel()},
-                      at::TensorOptions().dtype(copy.data->scalar_type()).device(at::kCPU)));
+    copy.data.memory.begin = found->to.begin + (data - found->from.begin);
+    copy.data.device = nullptr;
   }
   Copy();
 }
-
-ShardCopies::~ShardCopies() = default;
 
 void ShardCopies::Copy() {
   for (const CopiedMemory& each : memory_) {

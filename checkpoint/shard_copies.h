@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <deque>
 #include <vector>
 
 #include "checkpoint/shard.h"
@@ -26,7 +25,6 @@ class ShardCopies {
   // Every shard's data lie in what one of `memory` is copied from. All memory, the shards and their data
   // outlive it. Copies all of it once: what nothing changes is never copied again. Throws std::logic_error.
   ShardCopies(device::Device& device, const std::vector<Shard>& shards, std::vector<CopiedMemory> memory);
-  ~ShardCopies();
   ShardCopies(const ShardCopies&) = delete;
   ShardCopies& operator=(const ShardCopies&) = delete;
 
@@ -39,7 +37,6 @@ class ShardCopies {
  private:
   device::Device& device_;
   const std::vector<CopiedMemory> memory_;
-  std::deque<at::Tensor> tensors_;  // copies_ point to these
   std::vector<Shard> copies_;
 };
 

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "checkpoint/shards_file.h"
 
-#include <ATen/core/Tensor.h>
-#include <ATen/ops/empty.h>
-
 #include <algorithm>
 #include <utility>
 
@@ -18,7 +15,7 @@ namespace {
 
 // Whether its memory holds what the file does.
 bool IsInPlace(const Shard& shard) {
-  return shard.data->is_cpu() && shard.data->scalar_type() == TypeInFile(shard);
+  return shard.data.device == nullptr && shard.data.type == TypeInFile(shard);
 }
 
 }  // namespace
@@ -26,10 +23,10 @@ bool IsInPlace(const Shard& shard) {
 absl::StatusOr<ShardsFile> ShardsFile::Make(const std::vector<Shard>& shards) {
   std::vector<TensorToWrite> tensors;
   for (const Shard& shard : shards) {
-    const int64_t elements = shard.data->numel();
+    const int64_t elements = shard.data.size();
     if (!IsPart(shard)) {
       return absl::InvalidArgumentError(
-          absl::StrCat("array ", TensorName(shard), ": its shard is not a contiguous part of it"));
+          absl::StrCat("array ", TensorName(shard), ": its shard is not a part of it"));
     }
     if (elements > 0) {
       tensors.push_back(
@@ -43,9 +40,6 @@ absl::StatusOr<ShardsFile> ShardsFile::Make(const std::vector<Shard>& shards) {
 ShardsFile::ShardsFile(const std::vector<Shard>& shards, std::string beginning)
     : shards_(shards), beginning_(std::move(beginning)), shard_digests_(shards.size()) {}
 
-ShardsFile::~ShardsFile() = default;
-ShardsFile::ShardsFile(ShardsFile&&) noexcept = default;
-
 std::string_view ShardsFile::Next() {
   std::string_view part;
   if (!std::exchange(begun_, true)) {
@@ -58,7 +52,7 @@ std::string_view ShardsFile::Next() {
     if (is_exported) {
       digest_of_shard_.Add(part);
     }
-    if (element_ == shard.data->numel()) {
+    if (element_ == shard.data.size()) {
       if (is_exported && element_ > 0) {
         shard_digests_[shard_] = std::exchange(digest_of_shard_, platform::Xxh3()).Get();
       }
@@ -72,21 +66,17 @@ std::string_view ShardsFile::Next() {
 }
 
 std::string_view ShardsFile::NextOf(const Shard& shard) {
-  const c10::ScalarType type = TypeInFile(shard);
-  const auto element_bytes = static_cast<int64_t>(c10::elementSize(type));
+  const device::ElementKind type = TypeInFile(shard);
+  const int64_t element_bytes = device::BytesOf(type);
   const int64_t begin = element_;
-  const int64_t elements = std::min(platform::kFilePartBytes / element_bytes, shard.data->numel() - begin);
-  const auto bytes = static_cast<size_t>(elements * element_bytes);
+  const int64_t elements = std::min(platform::kFilePartBytes / element_bytes, shard.data.size() - begin);
   element_ += elements;
+  const Elements part = shard.data.Part(begin, elements);
   if (IsInPlace(shard)) {
-    return {static_cast<const char*>(shard.data->const_data_ptr()) + begin * element_bytes, bytes};
+    return {part.memory.begin, static_cast<size_t>(part.memory.bytes)};
   }
-  if (staging_ == nullptr) {
-    staging_ = std::make_unique<at::Tensor>(at::empty({platform::kFilePartBytes}, at::kByte));
-  }
-  at::Tensor staged = staging_->narrow(0, 0, elements * element_bytes).view(type);
-  staged.copy_(shard.data->narrow(0, begin, elements));
-  return {static_cast<const char*>(staged.const_data_ptr()), bytes};
+  Read(part, type, staging_);
+  return staging_;
 }
 
 }  // namespace tandem::checkpoint

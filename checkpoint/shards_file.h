@@ -2,17 +2,12 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "platform/xxh3.h"
-
-namespace at {
-class Tensor;
-}
 
 namespace tandem::checkpoint {
 
@@ -22,14 +17,11 @@ struct Shard;
 // another type there, platform::kFilePartBytes are in the host's memory at a time, and nothing of the rest.
 class ShardsFile {
  public:
-  // `shards` and their data outlive it. InvalidArgument, naming the array, for one that is not a contiguous
+  // `shards` and their data outlive it. InvalidArgument, naming the array, for one that is not a
   // part of its array or has a name that another has. Empty shards are left out.
   static absl::StatusOr<ShardsFile> Make(const std::vector<Shard>& shards);
-  ~ShardsFile();
-  ShardsFile(ShardsFile&&) noexcept;
 
-  // The next part of the file, which is valid until the next call; empty at its end. Throws DeviceError, and
-  // what LibTorch does.
+  // The next part of the file, which is valid until the next call; empty at its end. Throws DeviceError.
   std::string_view Next();
 
   // Of the parts so far.
@@ -46,9 +38,9 @@ class ShardsFile {
   const std::vector<Shard>& shards_;
   std::string beginning_;
   bool begun_ = false;
-  size_t shard_ = 0;                     // the next part's
-  int64_t element_ = 0;                  // of it, the next
-  std::unique_ptr<at::Tensor> staging_;  // bytes; null until it is needed
+  size_t shard_ = 0;     // the next part's
+  int64_t element_ = 0;  // of it, the next
+  std::string staging_;  // a part that is nowhere as it is in the file
   platform::Xxh3 digest_;
   platform::Xxh3 digest_of_shard_;  // of its parts so far
   std::vector<std::string> shard_digests_;

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "checkpoint/work_together.h"
 
-#include <ATen/core/Tensor.h>
-#include <ATen/ops/empty.h>
-
+#include <array>
 #include <exception>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "checkpoint/exchange.h"
@@ -27,20 +26,15 @@ State StateOf(const absl::Status& status, const Standing& own) {
 
 // Collective: how far all are, or the error that all go by. `status`, and where it is OK `own`: this rank's.
 absl::StatusOr<Standing> Meet(comm::Communicator& comm, const absl::Status& status, const Standing& own) {
-  constexpr int64_t kWidth = 3;
-  const at::Tensor sent = at::empty({kWidth}, at::kLong);
-  auto* const numbers = sent.mutable_data_ptr<int64_t>();
-  numbers[0] = StateOf(status, own);
-  numbers[1] = own.amount;
-  numbers[2] = own.total;
-  at::Tensor gathered = at::empty({kWidth * comm.size()}, at::kLong);
-  comm.AllGather(sent, gathered);
-  const int64_t* const received = gathered.const_data_ptr<int64_t>();
+  using Numbers = std::array<int64_t, 3>;
+  Numbers sent = {StateOf(status, own), own.amount, own.total};
+  std::vector<Numbers> received(static_cast<size_t>(comm.size()));
+  comm.AllGather(device::MemoryOf(sent), device::MemoryOf(received));
   Standing all;
   int64_t worst = kDone;
   int first = 0;  // of the ranks whose state that is
   for (int rank = 0; rank < comm.size(); ++rank) {
-    const int64_t* const of_rank = received + rank * kWidth;
+    const Numbers& of_rank = received[static_cast<size_t>(rank)];
     if (of_rank[0] > worst) {
       worst = of_rank[0];
       first = rank;

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "comm/collective.h"
 
-#include <ATen/core/Tensor.h>
-
 #include <algorithm>
 #include <numeric>
 #include <stdexcept>
@@ -10,6 +8,7 @@
 namespace tandem::comm {
 namespace {
 
+constexpr char kRows[] = "AllToAllRows";
 constexpr char kTransfer[] = "Transfer";
 
 int64_t SumOf(const std::vector<int64_t>& numbers, int first) {
@@ -21,41 +20,44 @@ int64_t SumOf(const std::vector<int64_t>& numbers, int first) {
 }
 
 Collective Check(const char* operation, const std::string& group, int64_t input_slices, int size,
-                 const at::Tensor& input, at::Tensor& output) {
-  if (!input.is_contiguous() || !output.is_contiguous()) {
-    Refuse(group, operation, "tensors must be contiguous");
-  }
-  if (input.scalar_type() != output.scalar_type()) {
-    Refuse(group, operation, "input and output differ in dtype");
-  }
-  const int64_t in = static_cast<int64_t>(input.nbytes());
-  const int64_t out = static_cast<int64_t>(output.nbytes());
-  if (input.numel() % input_slices != 0 || in / input_slices * size != out) {
+                 Memory input, Memory output) {
+  if (input.bytes % input_slices != 0 || input.bytes / input_slices * size != output.bytes) {
     Refuse(group, operation,
-           std::to_string(input.numel()) + " elements into " + std::to_string(output.numel()) +
-               " do not fit " + std::to_string(size) + " ranks");
+           std::to_string(input.bytes) + " bytes into " + std::to_string(output.bytes) + " do not fit " +
+               std::to_string(size) + " ranks");
   }
   return {.operation = operation,
-          .input = in == 0 ? nullptr : static_cast<const char*>(input.const_data_ptr()),
-          .output = out == 0 ? nullptr : static_cast<char*>(output.mutable_data_ptr()),
-          .slice = in / input_slices};
+          .input = input.begin,
+          .output = output.bytes == 0 ? nullptr : output.begin,
+          .slice = input.bytes / input_slices};
 }
 
-// Bytes of rows for each rank, of a matrix that has as many.
-std::vector<int64_t> BytesOfRows(const char* operation, const std::string& group, int size,
-                                 const std::vector<int64_t>& rows, const at::Tensor& matrix) {
+// Bytes of rows for each rank, of `memory`, which has as many.
+std::vector<int64_t> BytesOfRows(const std::string& group, int size, const std::vector<int64_t>& rows,
+                                 Memory memory, int64_t row_bytes) {
   std::vector<int64_t> bytes;
   for (const int64_t of_rank : rows) {
     if (of_rank < 0) {
-      Refuse(group, operation, std::to_string(of_rank) + " rows for a rank");
+      Refuse(group, kRows, std::to_string(of_rank) + " rows for a rank");
     }
-    bytes.push_back(of_rank * matrix.size(1) * static_cast<int64_t>(matrix.itemsize()));
+    bytes.push_back(of_rank * row_bytes);
   }
-  if (static_cast<int>(rows.size()) != size || SumOf(rows, size) > matrix.size(0)) {
-    Refuse(group, operation,
-           "rows for " + std::to_string(rows.size()) + " ranks do not fit " + std::to_string(size) +
-               " ranks and " + std::to_string(matrix.size(0)) + " rows");
+  if (static_cast<int>(rows.size()) != size || SumOf(bytes, size) > memory.bytes) {
+    Refuse(group, kRows,
+           "rows for " + std::to_string(rows.size()) + " ranks, of " + std::to_string(row_bytes) +
+               " bytes each, do not fit " + std::to_string(size) + " ranks and " +
+               std::to_string(memory.bytes) + " bytes");
   }
+  return bytes;
+}
+
+// By rank: none for `rank`, all of `memory` for the other.
+std::vector<int64_t> BytesOfPeer(const std::string& group, int rank, int size, Memory memory) {
+  if (size != 2) {
+    Refuse(group, kTransfer, "it is of two ranks, and this group has " + std::to_string(size));
+  }
+  std::vector<int64_t> bytes(2, 0);
+  bytes[1 - rank] = memory.bytes;
   return bytes;
 }
 
@@ -76,74 +78,45 @@ char* Collective::OutputOf(int rank) const {
   return output + (receives.empty() ? rank * slice : SumOf(receives, rank));
 }
 
-Collective CheckAllGather(const std::string& group, int size, const at::Tensor& input, at::Tensor& output) {
+Collective CheckAllGather(const std::string& group, int size, Memory input, Memory output) {
   return Check("AllGather", group, 1, size, input, output);
 }
 
-Collective CheckAllToAll(const std::string& group, int size, const at::Tensor& input, at::Tensor& output) {
+Collective CheckAllToAll(const std::string& group, int size, Memory input, Memory output) {
   Collective call = Check("AllToAll", group, size, size, input, output);
   call.scatters = true;
   return call;
 }
 
-Collective CheckAllToAllRows(const std::string& group, int size, const at::Tensor& input,
-                             const std::vector<int64_t>& sends, at::Tensor& output,
-                             const std::vector<int64_t>& receives) {
-  static constexpr char kOperation[] = "AllToAllRows";
-  if (input.dim() != 2 || output.dim() != 2 || input.size(1) != output.size(1) || !input.is_contiguous() ||
-      !output.is_contiguous() || input.scalar_type() != output.scalar_type()) {
-    Refuse(group, kOperation, "input and output must be contiguous matrices of one width and dtype");
-  }
-  return {.operation = kOperation,
-          .input = input.numel() == 0 ? nullptr : static_cast<const char*>(input.const_data_ptr()),
-          .output = output.numel() == 0 ? nullptr : static_cast<char*>(output.mutable_data_ptr()),
+Collective CheckAllToAllRows(const std::string& group, int size, Memory input,
+                             const std::vector<int64_t>& sends, Memory output,
+                             const std::vector<int64_t>& receives, int64_t row_bytes) {
+  return {.operation = kRows,
+          .input = input.begin,
+          .output = output.bytes == 0 ? nullptr : output.begin,
           .scatters = true,
-          .sends = BytesOfRows(kOperation, group, size, sends, input),
-          .receives = BytesOfRows(kOperation, group, size, receives, output)};
+          .sends = BytesOfRows(group, size, sends, input, row_bytes),
+          .receives = BytesOfRows(group, size, receives, output, row_bytes)};
 }
 
-Collective CheckGather(const std::string& group, int rank, int size, const at::Tensor& input,
-                       at::Tensor& output) {
+Collective CheckGather(const std::string& group, int rank, int size, Memory input, Memory output) {
   if (rank == 0) {
     return Check("Gather", group, 1, size, input, output);
   }
-  if (!input.is_contiguous()) {
-    Refuse(group, "Gather", "tensors must be contiguous");
-  }
-  const auto bytes = static_cast<int64_t>(input.nbytes());
-  return {.operation = "Gather",
-          .input = bytes == 0 ? nullptr : static_cast<const char*>(input.const_data_ptr()),
-          .slice = bytes};
+  return {.operation = "Gather", .input = input.begin, .slice = input.bytes};
 }
 
-namespace {
-
-// By rank: none for `rank`, those of the tensor for the other.
-std::vector<int64_t> BytesOfPeer(const std::string& group, int rank, int size, const at::Tensor& tensor) {
-  if (size != 2) {
-    Refuse(group, kTransfer, "it is of two ranks, and this group has " + std::to_string(size));
-  }
-  if (!tensor.is_contiguous()) {
-    Refuse(group, kTransfer, "tensors must be contiguous");
-  }
-  std::vector<int64_t> bytes(2, 0);
-  bytes[1 - rank] = static_cast<int64_t>(tensor.nbytes());
-  return bytes;
-}
-
-}  // namespace
-
-Collective CheckSend(const std::string& group, int rank, int size, const at::Tensor& input) {
+Collective CheckSend(const std::string& group, int rank, int size, Memory input) {
   return {.operation = kTransfer,
-          .input = input.numel() == 0 ? nullptr : static_cast<const char*>(input.const_data_ptr()),
+          .input = input.begin,
           .scatters = true,
           .sends = BytesOfPeer(group, rank, size, input),
           .receives = {0, 0}};
 }
 
-Collective CheckReceive(const std::string& group, int rank, int size, at::Tensor& output) {
+Collective CheckReceive(const std::string& group, int rank, int size, Memory output) {
   return {.operation = kTransfer,
-          .output = output.numel() == 0 ? nullptr : static_cast<char*>(output.mutable_data_ptr()),
+          .output = output.bytes == 0 ? nullptr : output.begin,
           .scatters = true,
           .sends = {0, 0},
           .receives = BytesOfPeer(group, rank, size, output)};

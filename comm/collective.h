@@ -31,20 +31,19 @@ struct Collective {
   char* OutputOf(int rank) const;
 };
 
-// Throw std::invalid_argument, naming `group`, for tensors that are not contiguous or whose sizes do not fit.
-Collective CheckAllGather(const std::string& group, int size, const at::Tensor& input, at::Tensor& output);
-Collective CheckAllToAll(const std::string& group, int size, const at::Tensor& input, at::Tensor& output);
-Collective CheckAllToAllRows(const std::string& group, int size, const at::Tensor& input,
-                             const std::vector<int64_t>& sends, at::Tensor& output,
-                             const std::vector<int64_t>& receives);
+// Throw std::invalid_argument, naming `group`, for sizes that do not fit.
+Collective CheckAllGather(const std::string& group, int size, Memory input, Memory output);
+Collective CheckAllToAll(const std::string& group, int size, Memory input, Memory output);
+Collective CheckAllToAllRows(const std::string& group, int size, Memory input,
+                             const std::vector<int64_t>& sends, Memory output,
+                             const std::vector<int64_t>& receives, int64_t row_bytes);
 // `output` is looked at on rank 0; elsewhere the result has none.
-Collective CheckGather(const std::string& group, int rank, int size, const at::Tensor& input,
-                       at::Tensor& output);
+Collective CheckGather(const std::string& group, int rank, int size, Memory input, Memory output);
 // Both ends call it "Transfer".
-Collective CheckSend(const std::string& group, int rank, int size, const at::Tensor& input);
-Collective CheckReceive(const std::string& group, int rank, int size, at::Tensor& output);
+Collective CheckSend(const std::string& group, int rank, int size, Memory input);
+Collective CheckReceive(const std::string& group, int rank, int size, Memory output);
 
-// A group for tensors in host memory: a call returns when its collective is done, and any memory will do.
+// A group whose calls return when their collective is done, and for which any memory will do.
 class HostCommunicator : public Communicator {
  public:
   HostCommunicator(std::string name, int rank, int size) : name_(std::move(name)), rank_(rank), size_(size) {}
@@ -52,22 +51,18 @@ class HostCommunicator : public Communicator {
   const std::string& name() const final { return name_; }
   int rank() const final { return rank_; }
   int size() const final { return size_; }
-  void AllGather(const at::Tensor& input, at::Tensor& output) final {
-    Exchange(CheckAllGather(name_, size_, input, output));
+  void AllGather(Memory input, Memory output) final { Exchange(CheckAllGather(name_, size_, input, output)); }
+  void AllToAll(Memory input, Memory output) final { Exchange(CheckAllToAll(name_, size_, input, output)); }
+  void AllToAllRows(Memory input, const std::vector<int64_t>& sends, Memory output,
+                    const std::vector<int64_t>& receives, int64_t row_bytes) final {
+    Exchange(CheckAllToAllRows(name_, size_, input, sends, output, receives, row_bytes));
   }
-  void AllToAll(const at::Tensor& input, at::Tensor& output) final {
-    Exchange(CheckAllToAll(name_, size_, input, output));
-  }
-  void AllToAllRows(const at::Tensor& input, const std::vector<int64_t>& sends, at::Tensor& output,
-                    const std::vector<int64_t>& receives) final {
-    Exchange(CheckAllToAllRows(name_, size_, input, sends, output, receives));
-  }
-  void Gather(const at::Tensor& input, at::Tensor& output) final {
+  void Gather(Memory input, Memory output) final {
     Exchange(CheckGather(name_, rank_, size_, input, output), /*to_root=*/true);
   }
-  void Send(const at::Tensor& input) final { Exchange(CheckSend(name_, rank_, size_, input)); }
-  void Receive(at::Tensor& output) final { Exchange(CheckReceive(name_, rank_, size_, output)); }
-  absl::Status RegisterWindow(std::shared_ptr<const device::Region>) final { return absl::OkStatus(); }
+  void Send(Memory input) final { Exchange(CheckSend(name_, rank_, size_, input)); }
+  void Receive(Memory output) final { Exchange(CheckReceive(name_, rank_, size_, output)); }
+  absl::Status RegisterWindow(std::shared_ptr<const device::Region>) override { return absl::OkStatus(); }
   void CheckPending() final {}
   uint64_t num_collectives() const final { return num_collectives_; }
   uint64_t num_ended() const final { return num_ended_; }

@@ -8,16 +8,15 @@
 #include <vector>
 
 #include "absl/status/status.h"
-
-namespace at {
-class Tensor;
-}
+#include "device/memory.h"
 
 namespace tandem::device {
 class Region;
 }
 
 namespace tandem::comm {
+
+using device::Memory;
 
 // A peer is lost, the deadline passed, or the communicator was aborted. what() names group, rank, operation.
 class CommError : public std::runtime_error {
@@ -35,10 +34,10 @@ class AddressError : public std::runtime_error {
 //
 // Every rank makes the same calls in the same order, except that a Send meets a Receive, and from one thread
 // (the stream's). On the CPU a call returns when the collective is done; on a GPU it is enqueued on the
-// current stream. Tensors are contiguous, any dtype (bytes are moved), and stay alive until it is done. A
-// group of one rank is a communicator like any other (lone_communicator.h). Throws CommError when a peer is
-// lost or the deadline passes; what a GPU notices later, CheckPending throws. Not thread-safe, except Abort,
-// CheckPending and the two counts.
+// current stream. Memory is the GPU's, and the host's for groups on CPUs, and stays alive until it is done.
+// A group of one rank is a communicator like any other (lone_communicator.h). Throws CommError when a peer is
+// lost or the deadline passes, and std::invalid_argument for sizes that do not fit; what a GPU notices later,
+// CheckPending throws. Not thread-safe, except Abort, CheckPending and the two counts.
 class Communicator {
  public:
   virtual ~Communicator() = default;
@@ -47,28 +46,29 @@ class Communicator {
   virtual int rank() const = 0;                 // within the group
   virtual int size() const = 0;
 
-  // output: [size * n], the inputs [n] of all ranks in rank order. input may be the rank-th slice of output.
-  virtual void AllGather(const at::Tensor& input, at::Tensor& output) = 0;
+  // output: size * n bytes, the inputs (n bytes) of all ranks in rank order. input may be the rank-th slice
+  // of output.
+  virtual void AllGather(Memory input, Memory output) = 0;
 
-  // output: [size * n], slice i from rank i; input: [size * n], slice i to rank i. Separate memory.
-  virtual void AllToAll(const at::Tensor& input, at::Tensor& output) = 0;
+  // output: size * n bytes, slice i from rank i; input: size * n bytes, slice i to rank i. Separate memory.
+  virtual void AllToAll(Memory input, Memory output) = 0;
 
-  // The same with a different number of rows for each rank. Tensors are matrices. The first sends[0] rows of
+  // The same with a different number of rows, of `row_bytes` each, for each rank. The first sends[0] rows of
   // the input go to rank 0, the next sends[1] to rank 1, and so on; the output has receives[0] rows from rank
   // 0, and so on; further rows are left alone. Both lists have `size` numbers, and sends[j] on rank i equals
   // receives[i] on rank j.
-  virtual void AllToAllRows(const at::Tensor& input, const std::vector<int64_t>& sends, at::Tensor& output,
-                            const std::vector<int64_t>& receives) = 0;
+  virtual void AllToAllRows(Memory input, const std::vector<int64_t>& sends, Memory output,
+                            const std::vector<int64_t>& receives, int64_t row_bytes) = 0;
 
-  // Gathers to rank 0 only. Its output: [size * n], the inputs [n] of all ranks in rank order. On other ranks
-  // output is left alone, whatever its size; they return as soon as their input may change, so they may be
-  // one call ahead of rank 0.
-  virtual void Gather(const at::Tensor& input, at::Tensor& output) = 0;
+  // Gathers to rank 0 only. Its output: size * n bytes, the inputs (n bytes) of all ranks in rank order. On
+  // other ranks output is left alone, whatever its size; they return as soon as their input may change, so
+  // they may be one call ahead of rank 0.
+  virtual void Gather(Memory input, Memory output) = 0;
 
   // From one rank to the other of a group of two: a Send meets a Receive of as many bytes. On the CPU the
   // input may change when Send returns. std::invalid_argument in a group of another size.
-  virtual void Send(const at::Tensor& input) = 0;
-  virtual void Receive(at::Tensor& output) = 0;
+  virtual void Send(Memory input) = 0;
+  virtual void Receive(Memory output) = 0;
 
   // Collective: registers `region`, which has the same size on every rank, with the group, so that
   // collectives on parts of it at the same offset on every rank need no intermediate memory. The communicator

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
+#include <functional>
 #include <memory>
 
 #include "comm/communicator.h"
@@ -8,10 +10,13 @@
 
 namespace tandem::comm {
 
-// The group of one rank, on any device: each collective is one copy on the current stream, or nothing if
-// its output is its input. It waits for no other rank, so it has no deadline, and needs no other memory, no
-// store and no network: any region is as good as a window. A copy that the device fails to do is an error of
-// the stream that it is on. Throws std::invalid_argument for a group of several.
-std::unique_ptr<Communicator> MakeLoneCommunicator(const Membership& membership);
+// Between two places that do not overlap.
+using CopyBytes = std::function<void(char* to, const char* from, int64_t bytes)>;
+
+// The group of one rank, on any device: each collective is one `copy`, by default in the host's memory, or
+// nothing if its output is its input. On a GPU it is enqueued on the current stream. It waits for no other
+// rank, so it counts as ended when it has been issued, has no deadline, and needs no other memory, no store
+// and no network: any region is as good as a window. Throws std::invalid_argument for a group of several.
+std::unique_ptr<Communicator> MakeLoneCommunicator(const Membership& membership, CopyBytes copy = nullptr);
 
 }  // namespace tandem::comm

@@ -1,10 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "comm/nccl_communicator.h"
 
-#include <ATen/core/Tensor.h>
-#include <c10/cuda/CUDAGuard.h>
-#include <c10/cuda/CUDAStream.h>
-
 #include <chrono>
 #include <cstddef>
 #include <future>
@@ -16,6 +12,7 @@
 #include "comm/nccl_error.h"
 #include "comm/nccl_memory.h"
 #include "device/cuda/check.h"
+#include "device/cuda/current.h"
 #include "device/device.h"
 #include "platform/clock.h"
 
@@ -77,7 +74,7 @@ NcclCommunicator::NcclCommunicator(std::string name, int rank, int size, int job
       job_rank_(job_rank),
       device_(device),
       timeout_(timeout) {
-  const c10::cuda::CUDAGuard guard(static_cast<c10::DeviceIndex>(device_));
+  const device::CudaGuard guard(device_);
   const std::string where = Where("creation");
   ncclConfig_t config = Config(name_, options);
   Check(begin(&comm_, &config), where);
@@ -85,7 +82,7 @@ NcclCommunicator::NcclCommunicator(std::string name, int rank, int size, int job
 }
 
 NcclCommunicator::~NcclCommunicator() {
-  const c10::cuda::CUDAGuard guard(static_cast<c10::DeviceIndex>(device_));
+  const device::CudaGuard guard(device_);
   try {
     Farewell();
   } catch (const CommError&) {
@@ -156,15 +153,10 @@ bool NcclCommunicator::LockWithin(absl::Duration patience) ABSL_NO_THREAD_SAFETY
 }
 
 template <typename Launch>
-void NcclCommunicator::Start(const Collective& call, const at::Tensor& input, const at::Tensor& output,
-                             const Launch& launch) {
+void NcclCommunicator::Start(const Collective& call, const Launch& launch) {
   const std::string where = Where(call.operation);
-  if (!input.is_cuda() || !output.is_cuda() || input.get_device() != device_ ||
-      output.get_device() != device_) {
-    throw std::invalid_argument(where + ": tensors must be on GPU " + std::to_string(device_));
-  }
-  const c10::cuda::CUDAGuard guard(static_cast<c10::DeviceIndex>(device_));
-  const cudaStream_t stream = c10::cuda::getCurrentCUDAStream().stream();
+  const device::CudaGuard guard(device_);
+  const cudaStream_t stream = device::CurrentCudaStream(device_);
   const uint64_t sequence = num_collectives_;
   if (call.IsEmpty()) {
     ++num_collectives_;
@@ -248,25 +240,25 @@ void NcclCommunicator::Farewell() {
   }
 }
 
-void NcclCommunicator::AllGather(const at::Tensor& input, at::Tensor& output) {
+void NcclCommunicator::AllGather(Memory input, Memory output) {
   const Collective call = CheckAllGather(name_, size_, input, output);
-  Start(call, input, output, [&](ncclComm_t comm, cudaStream_t stream) {
+  Start(call, [&](ncclComm_t comm, cudaStream_t stream) {
     return ncclAllGather(call.input, call.output, static_cast<size_t>(call.slice), ncclInt8, comm, stream);
   });
 }
 
-void NcclCommunicator::AllToAll(const at::Tensor& input, at::Tensor& output) {
+void NcclCommunicator::AllToAll(Memory input, Memory output) {
   const Collective call = CheckAllToAll(name_, size_, input, output);
-  Start(call, input, output, [&](ncclComm_t comm, cudaStream_t stream) {
+  Start(call, [&](ncclComm_t comm, cudaStream_t stream) {
     return ncclAlltoAll(call.input, call.output, static_cast<size_t>(call.slice), ncclInt8, comm, stream);
   });
 }
 
 // What is for each rank, to it: copy engines take slices of one size alone.
-void NcclCommunicator::AllToAllRows(const at::Tensor& input, const std::vector<int64_t>& sends,
-                                    at::Tensor& output, const std::vector<int64_t>& receives) {
-  const Collective call = CheckAllToAllRows(name_, size_, input, sends, output, receives);
-  Start(call, input, output, [&](ncclComm_t comm, cudaStream_t stream) {
+void NcclCommunicator::AllToAllRows(Memory input, const std::vector<int64_t>& sends, Memory output,
+                                    const std::vector<int64_t>& receives, int64_t row_bytes) {
+  const Collective call = CheckAllToAllRows(name_, size_, input, sends, output, receives, row_bytes);
+  Start(call, [&](ncclComm_t comm, cudaStream_t stream) {
     ncclResult_t result = ncclGroupStart();
     for (int peer = 0; peer < size_ && IsOk(result); ++peer) {
       if (call.BytesTo(peer) > 0) {
@@ -283,9 +275,9 @@ void NcclCommunicator::AllToAllRows(const at::Tensor& input, const std::vector<i
   });
 }
 
-void NcclCommunicator::Gather(const at::Tensor& input, at::Tensor& output) {
+void NcclCommunicator::Gather(Memory input, Memory output) {
   const Collective call = CheckGather(name_, rank_, size_, input, output);
-  Start(call, input, rank_ == 0 ? output : input, [&](ncclComm_t comm, cudaStream_t stream) {
+  Start(call, [&](ncclComm_t comm, cudaStream_t stream) {
     const auto bytes = static_cast<size_t>(call.slice);
     ncclResult_t result = ncclGroupStart();
     for (int peer = 0; peer < size_ && rank_ == 0 && IsOk(result); ++peer) {
@@ -299,24 +291,24 @@ void NcclCommunicator::Gather(const at::Tensor& input, at::Tensor& output) {
   });
 }
 
-void NcclCommunicator::Send(const at::Tensor& input) {
+void NcclCommunicator::Send(Memory input) {
   const Collective call = CheckSend(name_, rank_, size_, input);
-  Start(call, input, input, [&](ncclComm_t comm, cudaStream_t stream) {
+  Start(call, [&](ncclComm_t comm, cudaStream_t stream) {
     const int peer = 1 - rank_;
     return ncclSend(call.input, static_cast<size_t>(call.BytesTo(peer)), ncclInt8, peer, comm, stream);
   });
 }
 
-void NcclCommunicator::Receive(at::Tensor& output) {
+void NcclCommunicator::Receive(Memory output) {
   const Collective call = CheckReceive(name_, rank_, size_, output);
-  Start(call, output, output, [&](ncclComm_t comm, cudaStream_t stream) {
+  Start(call, [&](ncclComm_t comm, cudaStream_t stream) {
     const int peer = 1 - rank_;
     return ncclRecv(call.output, static_cast<size_t>(call.BytesFrom(peer)), ncclInt8, peer, comm, stream);
   });
 }
 
 absl::Status NcclCommunicator::RegisterWindow(std::shared_ptr<const device::Region> region) {
-  const c10::cuda::CUDAGuard guard(static_cast<c10::DeviceIndex>(device_));
+  const device::CudaGuard guard(device_);
   const std::string where = Where("registration of a window");
   // Other memory makes NCCL fail in a way that leaves the communicator useless.
   if (dynamic_cast<const NcclRegion*>(region.get()) == nullptr) {

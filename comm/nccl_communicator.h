@@ -44,13 +44,13 @@ class NcclCommunicator final : public Communicator {
   int device() const { return device_; }
   absl::Duration timeout() const { return timeout_; }
 
-  void AllGather(const at::Tensor& input, at::Tensor& output) override;
-  void AllToAll(const at::Tensor& input, at::Tensor& output) override;
-  void AllToAllRows(const at::Tensor& input, const std::vector<int64_t>& sends, at::Tensor& output,
-                    const std::vector<int64_t>& receives) override;
-  void Gather(const at::Tensor& input, at::Tensor& output) override;
-  void Send(const at::Tensor& input) override;
-  void Receive(at::Tensor& output) override;
+  void AllGather(Memory input, Memory output) override;
+  void AllToAll(Memory input, Memory output) override;
+  void AllToAllRows(Memory input, const std::vector<int64_t>& sends, Memory output,
+                    const std::vector<int64_t>& receives, int64_t row_bytes) override;
+  void Gather(Memory input, Memory output) override;
+  void Send(Memory input) override;
+  void Receive(Memory output) override;
 
   absl::Status RegisterWindow(std::shared_ptr<const device::Region> region) override ABSL_LOCKS_EXCLUDED(mu_);
   void Abort() override ABSL_LOCKS_EXCLUDED(mu_);
@@ -88,8 +88,7 @@ class NcclCommunicator final : public Communicator {
 
   // Calls `launch`, which enqueues a collective of NCCL on the current stream, and marks its begin and end.
   template <typename Launch>
-  void Start(const Collective& call, const at::Tensor& input, const at::Tensor& output, const Launch& launch)
-      ABSL_LOCKS_EXCLUDED(mu_);
+  void Start(const Collective& call, const Launch& launch) ABSL_LOCKS_EXCLUDED(mu_);
 
   // Records an event on `stream`, after all work that is enqueued there.
   cudaEvent_t Mark(cudaStream_t stream) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);

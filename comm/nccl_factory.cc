@@ -1,10 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "comm/nccl_factory.h"
 
-#include <ATen/core/Tensor.h>
-#include <ATen/ops/zeros.h>
-#include <c10/cuda/CUDAGuard.h>
-#include <c10/cuda/CUDAStream.h>
 #include <cuda_runtime_api.h>
 #include <nccl.h>
 
@@ -17,6 +13,7 @@
 #include "comm/nccl_error.h"
 #include "comm/nccl_memory.h"
 #include "device/cuda/check.h"
+#include "device/cuda/current.h"
 #include "device/device.h"
 #include "parallel/job_groups.h"
 #include "platform/clock.h"
@@ -30,7 +27,11 @@ class NcclFactory final : public CommunicatorFactory {
 
   std::unique_ptr<Communicator> Make(const Membership& membership, Communicator* live) override {
     if (membership.size == 1) {  // NCCL's would take some 400 MiB of the GPU, and copy all the same
-      return MakeLoneCommunicator(membership);
+      return MakeLoneCommunicator(membership, [device = device_](char* to, const char* from, int64_t bytes) {
+        device::CheckCuda(cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), cudaMemcpyDeviceToDevice,
+                                          device::CurrentCudaStream(device)),
+                          "copy on the GPU");
+      });
     }
     TakeMultiprocessors(membership);
     if (live != nullptr) {
@@ -55,15 +56,15 @@ class NcclFactory final : public CommunicatorFactory {
   // both do. In a step one stage's thread could so wait for another that waits for it; here both ends of a
   // link come in the same order.
   void Connect(Communicator& link) const {
-    const c10::cuda::CUDAGuard guard(static_cast<c10::DeviceIndex>(device_));
-    at::Tensor word =
-        at::zeros({1}, at::TensorOptions().dtype(at::kByte).device(at::kCUDA, static_cast<int8_t>(device_)));
+    const device::CudaGuard guard(device_);
+    const NcclRegion region(device_, 1);
+    const Memory word{.begin = region.begin(), .bytes = 1};
     if (link.rank() == 0) {
       link.Send(word);
     } else {
       link.Receive(word);
     }
-    const cudaStream_t stream = c10::cuda::getCurrentCUDAStream().stream();
+    const cudaStream_t stream = device::CurrentCudaStream(device_);
     const absl::Time deadline = platform::SteadyClock().Now() + rendezvous_.timeout;
     for (cudaError_t state = cudaErrorNotReady; state != cudaSuccess;) {
       state = cudaStreamQuery(stream);

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "comm/nccl_memory.h"
 
-#include <c10/cuda/CUDAGuard.h>
 #include <cuda_runtime_api.h>
 #include <nccl.h>
 
@@ -10,6 +9,7 @@
 
 #include "comm/nccl_error.h"
 #include "device/cuda/check.h"
+#include "device/cuda/current.h"
 
 namespace tandem::comm {
 
@@ -17,7 +17,7 @@ NcclRegion::NcclRegion(int device, int64_t bytes) : device_(device), bytes_(byte
   if (bytes_ == 0) {
     return;
   }
-  const c10::cuda::CUDAGuard guard(static_cast<c10::DeviceIndex>(device_));
+  const device::CudaGuard guard(device_);
   const ncclResult_t result = ncclMemAlloc(&begin_, static_cast<size_t>(bytes_));
   if (result != ncclSuccess) {
     size_t free = 0;
@@ -34,7 +34,7 @@ NcclRegion::~NcclRegion() {
   if (begin_ == nullptr) {
     return;
   }
-  const c10::cuda::CUDAGuard guard(static_cast<c10::DeviceIndex>(device_));
+  const device::CudaGuard guard(device_);
   ncclMemFree(begin_);
 }
 

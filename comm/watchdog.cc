@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "comm/watchdog.h"
 
-#include <ATen/core/Tensor.h>
-#include <ATen/ops/empty.h>
-
+#include <string>
 #include <utility>
 
 namespace tandem::comm {
@@ -38,12 +36,10 @@ bool Watchdog::Leaving(absl::Duration wait) {
 
 void Watchdog::Run() {
   bool leaving = false;
-  const at::Tensor mine = at::empty({1}, at::kByte);
-  at::Tensor all = at::empty({heartbeat_.size()}, at::kByte);
   try {
     do {
       leaving = Leaving(interval_);
-    } while (Exchange(leaving, mine, all));
+    } while (Exchange(leaving));
   } catch (...) {
     if (!leaving) {
       Lost();
@@ -84,15 +80,12 @@ void Watchdog::Lost() {
   }
 }
 
-bool Watchdog::Exchange(bool leaving, const at::Tensor& mine, at::Tensor& all) {
-  *mine.mutable_data_ptr<uint8_t>() = leaving ? 1 : 0;
-  heartbeat_.AllGather(mine, all);
-  for (int rank = 0; rank < heartbeat_.size(); ++rank) {
-    if (all.const_data_ptr<uint8_t>()[rank] != 0) {
-      return false;
-    }
-  }
-  return true;
+bool Watchdog::Exchange(bool leaving) {
+  constexpr char kLeaves = 1;
+  std::string mine(1, leaving ? kLeaves : 0);
+  std::string all(static_cast<size_t>(heartbeat_.size()), 0);
+  heartbeat_.AllGather(device::MemoryOf(mine), device::MemoryOf(all));
+  return all.find(kLeaves) == std::string::npos;
 }
 
 }  // namespace tandem::comm

@@ -42,7 +42,7 @@ class Watchdog {
   // Waits for up to `wait`; returns true if this rank leaves or another has left.
   bool Leaving(absl::Duration wait) ABSL_LOCKS_EXCLUDED(mu_);
   // Returns false if a rank has left; then there is nothing more to detect.
-  bool Exchange(bool leaving, const at::Tensor& mine, at::Tensor& all);
+  bool Exchange(bool leaving);
 
   Communicator& heartbeat_;
   const std::vector<Communicator*> watched_;

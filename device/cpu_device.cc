@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <ATen/core/Tensor.h>
-#include <c10/core/Device.h>
 #include <sys/mman.h>
 #include <sys/sysinfo.h>
 
@@ -97,7 +95,6 @@ class CpuDevice final : public Device {
  public:
   explicit CpuDevice(StreamFactory* streams) : streams_(streams == nullptr ? &threads_ : streams) {}
 
-  c10::Device torch_device() const override { return c10::Device(c10::DeviceType::CPU); }
   std::string name() const override { return "cpu"; }
   MemoryUse memory_use() const override {
     const int64_t total = OfMeminfo("MemTotal");

@@ -9,13 +9,6 @@
 
 #include "device/stream.h"
 
-namespace at {
-class Tensor;
-}
-namespace c10 {
-struct Device;
-}
-
 namespace tandem::device {
 
 // One piece of a device's memory; freed with the object, which no work may use any more.
@@ -61,8 +54,6 @@ enum class StreamPriority : uint8_t { kNormal, kHigh };
 class Device {
  public:
   virtual ~Device() = default;
-
-  virtual c10::Device torch_device() const = 0;
 
   // As its driver says it: "NVIDIA H200"; "cpu".
   virtual std::string name() const = 0;

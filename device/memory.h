@@ -2,18 +2,9 @@
 #pragma once
 
 #include <cstdint>
-#include <vector>
-
-namespace at {
-class Tensor;
-}
-namespace c10 {
-enum class ScalarType : int8_t;
-}
+#include <ranges>
 
 namespace tandem::device {
-
-class Device;
 
 // Bytes of this value are a NaN of every floating-point type.
 inline constexpr uint8_t kNanByte = 0xFF;
@@ -30,12 +21,11 @@ struct Memory {
   }
 };
 
-// A contiguous tensor at the beginning of `memory`, which is of `device`. Throws std::invalid_argument where
-// the tensor does not fit, or does not begin at a multiple of its element's size.
-at::Tensor TensorIn(const Device& device, Memory memory, const std::vector<int64_t>& shape,
-                    c10::ScalarType dtype);
-
-// The same of as many elements as fit exactly: 1-D. Throws where a part of an element is left over.
-at::Tensor FlatTensorIn(const Device& device, Memory memory, c10::ScalarType dtype);
+// The elements of a vector, a string or an array, as long as these stay where they are.
+template <std::ranges::contiguous_range Elements>
+Memory MemoryOf(Elements& elements) {
+  return {.begin = reinterpret_cast<char*>(std::ranges::data(elements)),
+          .bytes = static_cast<int64_t>(std::ranges::size(elements) * sizeof(*std::ranges::data(elements)))};
+}
 
 }  // namespace tandem::device

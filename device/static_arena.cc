@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "device/static_arena.h"
 
-#include <ATen/core/Tensor.h>
-
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -11,10 +9,10 @@
 
 namespace tandem::device {
 StaticArena::StaticArena(Device& device, std::shared_ptr<Region> region, bool fill_with_nan)
-    : device_(device), region_(std::move(region)) {
+    : region_(std::move(region)) {
   if (fill_with_nan && region_->bytes() > 0) {
-    device_.Fill(region_->begin(), kNanByte, region_->bytes());
-    device_.Synchronize();
+    device.Fill(region_->begin(), kNanByte, region_->bytes());
+    device.Synchronize();
   }
 }
 
@@ -27,10 +25,6 @@ Memory StaticArena::At(int64_t offset, int64_t bytes) const {
                             " bytes");
   }
   return {.begin = region_->begin() + offset, .bytes = bytes};
-}
-
-at::Tensor StaticArena::At(int64_t offset, const std::vector<int64_t>& shape, c10::ScalarType dtype) const {
-  return TensorIn(device_, At(offset, region_->bytes() - offset), shape, dtype);
 }
 
 Memory StaticArena::all() const { return {.begin = region_->begin(), .bytes = region_->bytes()}; }

@@ -3,7 +3,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <vector>
 
 #include "device/memory.h"
 
@@ -19,9 +18,8 @@ class StaticArena {
  public:
   // `region` is memory of `device` (Device::Reserve, or what a communicator can register,
   // comm/communicator_factory.h), shared with the communicators that register it; or of the host, which the
-  // device copies to and from (Device::ReserveHost) and which holds no tensors. fill_with_nan: every byte is
-  // 0xFF at the start, a NaN of every floating-point type; otherwise what is there is unspecified. Blocks
-  // until it is filled. `device` outlives it.
+  // device copies to and from (Device::ReserveHost). fill_with_nan: every byte is 0xFF at the start, a NaN of
+  // every floating-point type; otherwise what is there is unspecified. Blocks until it is filled.
   StaticArena(Device& device, std::shared_ptr<Region> region, bool fill_with_nan = false);
   ~StaticArena();
   StaticArena(const StaticArena&) = delete;
@@ -30,14 +28,10 @@ class StaticArena {
   // Throws std::out_of_range unless [offset, offset + bytes) lies in the region.
   Memory At(int64_t offset, int64_t bytes) const;
 
-  // A contiguous tensor at that offset. Throws as At and TensorIn do.
-  at::Tensor At(int64_t offset, const std::vector<int64_t>& shape, c10::ScalarType dtype) const;
-
   Memory all() const;
   const std::shared_ptr<Region>& region() const { return region_; }
 
  private:
-  Device& device_;
   const std::shared_ptr<Region> region_;
 };
 

@@ -1,10 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fsdp/class_shard.h"
 
-#include <ATen/core/Tensor.h>
-#include <ATen/ops/zeros.h>
-#include <c10/core/ScalarType.h>
-
 #include <stdexcept>
 #include <utility>
 
@@ -16,16 +12,18 @@
 namespace tandem::fsdp {
 namespace {
 
-int64_t ElementBytes(c10::ScalarType type) { return static_cast<int64_t>(c10::elementSize(type)); }
+using device::BytesOf;
+using device::ElementKind;
+using device::Memory;
 
 // One type for all, or bf16 over fp32. Nodes write contributions in what they compute in, or in the main
 // type.
 bool AreSupported(const ClassTypes& types) {
-  using enum c10::ScalarType;
+  using enum ElementKind;
   const bool one = types.compute == types.main && types.transport == types.main;
-  return one ? types.main == Double || types.main == Float
-             : types.main == Float && types.compute == BFloat16 &&
-                   (types.transport == BFloat16 || types.transport == Float);
+  return one ? types.main == kDouble || types.main == kFloat
+             : types.main == kFloat && types.compute == kBf16 &&
+                   (types.transport == kBf16 || types.transport == kFloat);
 }
 
 }  // namespace
@@ -47,17 +45,16 @@ ClassShard::ClassShard(std::string name, Layout layout, const UnitMesh& mesh, Cl
     throw std::invalid_argument("unit " + name_ + ": " + error.what());
   }
   if (!AreSupported(types)) {
-    throw std::invalid_argument("unit " + name_ + ": main type " + c10::toString(types.main) +
-                                ", compute type " + c10::toString(types.compute) + ", transport type " +
-                                c10::toString(types.transport) +
-                                "; parameters are Double in all three, or Float in all three, or Float with "
-                                "BFloat16 for compute and BFloat16 or Float for transport");
+    throw std::invalid_argument("unit " + name_ + ": main type " + ToText(types.main) + ", compute type " +
+                                ToText(types.compute) + ", transport type " + ToText(types.transport) +
+                                "; parameters are float64 in all three, or float32 in all three, or float32 "
+                                "with bfloat16 for compute and bfloat16 or float32 for transport");
   }
   // On one rank most are the same.
   std::vector<std::pair<ShardGeometry, std::shared_ptr<UnitKernels>>> made;
-  const auto on = [&](Range range, int num_ranks, c10::ScalarType reduced) {
-    ShardGeometry geometry{.fp64 = types.main == c10::ScalarType::Double,
-                           .reduces_bf16 = reduced == c10::ScalarType::BFloat16,
+  const auto on = [&](Range range, int num_ranks, ElementKind reduced) {
+    ShardGeometry geometry{.fp64 = types.main == ElementKind::kDouble,
+                           .reduces_bf16 = reduced == ElementKind::kBf16,
                            .begin = range.begin,
                            .shard_elements = range.size(),
                            .num_ranks = num_ranks,
@@ -84,21 +81,21 @@ ClassShard::ClassShard(ClassShard&&) noexcept = default;
 
 int64_t ClassShard::published_bytes() const {
   const bool publishes = !types_.frozen && (types_.publishes || types_.compute != types_.main);
-  return publishes ? held_.size() * ElementBytes(types_.compute) : 0;
+  return publishes ? held_.size() * BytesOf(types_.compute) : 0;
 }
 
 ClassBytes ClassShard::bytes() const {
-  const int64_t main = ElementBytes(types_.main);
-  const int64_t compute = ElementBytes(types_.compute);
+  const int64_t main = BytesOf(types_.main);
+  const int64_t compute = BytesOf(types_.compute);
   const int64_t all = PaddedElements(layout_, mesh_);
   const UnitBufferBytes small = BufferBytesOf(layout_, mesh_, static_cast<int>(main));
-  return {.weights = held_.size() * ElementBytes(weights_type()),
+  return {.weights = held_.size() * BytesOf(weights_type()),
           .moment = held_.size() * main,
           .published = published_bytes(),
           .piece = PieceElements(layout_, mesh_) * compute,
           .shard = ShardElements(layout_, mesh_) * compute,
           .gathered = all * compute,
-          .contribution = all * ElementBytes(types_.transport),
+          .contribution = all * BytesOf(types_.transport),
           .full_gradient = all * main,
           .accumulator = accumulator_.size() * main,
           .norm_terms = small.norm_terms,
@@ -106,7 +103,7 @@ ClassBytes ClassShard::bytes() const {
           .optimizer_scratch = small.optimizer_scratch};
 }
 
-void ClassShard::CheckBytes(const char* what, device::Memory memory, int64_t bytes) const {
+void ClassShard::CheckBytes(const char* what, Memory memory, int64_t bytes) const {
   if (memory.begin == nullptr || memory.bytes < bytes) {
     throw std::invalid_argument("unit " + name_ + ": " + what + " needs " + std::to_string(bytes) +
                                 " bytes, there are " +
@@ -115,14 +112,13 @@ void ClassShard::CheckBytes(const char* what, device::Memory memory, int64_t byt
 }
 
 // Exactly as many: a shard of another unit is a mistake, even a larger one.
-at::Tensor ClassShard::Elements(const char* what, device::Memory memory, int64_t elements,
-                                c10::ScalarType type) const {
-  const int64_t bytes = elements * ElementBytes(type);
+Memory ClassShard::Elements(const char* what, Memory memory, int64_t elements, ElementKind type) const {
+  const int64_t bytes = elements * BytesOf(type);
   if (memory.bytes != bytes) {
     throw std::invalid_argument("unit " + name_ + ": " + what + " has " + std::to_string(memory.bytes) +
                                 " bytes, and must have " + std::to_string(bytes));
   }
-  return device::FlatTensorIn(*device_, memory, type);
+  return memory;
 }
 
 void ClassShard::CheckGroup(const comm::Communicator& comm, int size, int rank) const {
@@ -133,15 +129,15 @@ void ClassShard::CheckGroup(const comm::Communicator& comm, int size, int rank) 
   }
 }
 
-UnitNormTerms* ClassShard::NormTermsIn(device::Memory memory) const {
+UnitNormTerms* ClassShard::NormTermsIn(Memory memory) const {
   if (memory.begin != nullptr) {
-    CheckBytes("norm terms", memory, BufferBytesOf(layout_, mesh_, ElementBytes(types_.main)).norm_terms);
+    CheckBytes("norm terms", memory, BufferBytesOf(layout_, mesh_, BytesOf(types_.main)).norm_terms);
   }
   return memory.as<UnitNormTerms>();
 }
 
-char* ClassShard::At(device::Memory accumulator, int64_t flat) const {
-  return accumulator.begin + (flat - accumulator_.begin) * ElementBytes(types_.main);
+char* ClassShard::At(Memory accumulator, int64_t flat) const {
+  return accumulator.begin + (flat - accumulator_.begin) * BytesOf(types_.main);
 }
 
 void ClassShard::Initialize(uint64_t seed, const std::vector<ParameterInit>& inits,
@@ -150,61 +146,64 @@ void ClassShard::Initialize(uint64_t seed, const std::vector<ParameterInit>& ini
     throw std::invalid_argument("unit " + name_ + ": " + std::to_string(inits.size()) + " initialisers for " +
                                 std::to_string(layout_.parameters.size()) + " parameters");
   }
-  const at::Tensor weights = Elements("weights", state.weights, held_.size(), weights_type());
+  const Memory weights = Elements("weights", state.weights, held_.size(), weights_type());
   // Those of a frozen unit may be of a narrower type: they are computed on the host.
   const bool in_place = weights_type() == types_.main;
-  const at::Tensor main = in_place ? weights : at::zeros({held_.size()}, types_.main);
+  std::vector<float> main(in_place ? 0 : static_cast<size_t>(held_.size()));  // frozen: in the compute type
+  char* const values = in_place ? weights.begin : reinterpret_cast<char*>(main.data());
   if (in_place) {
-    weights.zero_();
+    device_->Fill(weights.begin, 0, weights.bytes);
   }
   for (const Piece& piece : pieces_) {
     const auto parameter = static_cast<size_t>(piece.parameter);
     (in_place ? *kernels_ : CpuShardKernels())
         .Initialize(seed, layout_.parameters[parameter], inits[parameter], piece.range,
-                    types_.main == c10::ScalarType::Double,
-                    static_cast<char*>(main.mutable_data_ptr()) +
-                        (piece.range.begin - held_.begin) * ElementBytes(types_.main));
+                    types_.main == ElementKind::kDouble,
+                    values + (piece.range.begin - held_.begin) * BytesOf(types_.main));
   }
   if (!in_place) {
-    weights.copy_(main);
+    std::vector<Bf16> rounded(main.size());
+    CpuShardKernels().Round(main.data(), held_.size(), rounded.data());
+    device_->CopyToDevice(weights.begin, rounded.data(), weights.bytes);
+    device_->Synchronize();
   }
   if (state.exp_avg.begin == nullptr) {
     return;  // frozen
   }
-  Elements("exp_avg", state.exp_avg, held_.size(), types_.main).zero_();
-  Elements("exp_avg_sq", state.exp_avg_sq, held_.size(), types_.main).zero_();
+  for (const auto& [what, moment] : {std::pair{"exp_avg", state.exp_avg}, {"exp_avg_sq", state.exp_avg_sq}}) {
+    device_->Fill(Elements(what, moment, held_.size(), types_.main).begin, 0, moment.bytes);
+  }
 }
 
 void ClassShard::Publish(const StateMemory& state) const {
   if (published_bytes() > 0) {
-    Elements("published", state.published, held_.size(), types_.compute)
-        .copy_(Elements("weights", state.weights, held_.size(), weights_type()));
+    BindCopy(Elements("weights", state.weights, held_.size(), weights_type()), weights_type(),
+             Elements("published", state.published, held_.size(), types_.compute), types_.compute, *device_,
+             *kernels_)();
   }
 }
 
-BoundCall ClassShard::BindUnshard(comm::Communicator& inner, device::Memory shard,
-                                  device::Memory gathered) const {
+BoundCall ClassShard::BindUnshard(comm::Communicator& inner, Memory shard, Memory gathered) const {
   CheckGroup(inner, mesh_.inner, mesh_.inner_rank);
   return [&inner, from = Elements("shard", shard, ShardElements(layout_, mesh_), types_.compute),
-          to = Elements("gathered buffer", gathered, PaddedElements(layout_, mesh_),
-                        types_.compute)]() mutable { inner.AllGather(from, to); };
+          to = Elements("gathered buffer", gathered, PaddedElements(layout_, mesh_), types_.compute)] {
+    inner.AllGather(from, to);
+  };
 }
 
-BoundCall ClassShard::BindUnshardOuter(comm::Communicator& outer, device::Memory piece,
-                                       device::Memory shard) const {
+BoundCall ClassShard::BindUnshardOuter(comm::Communicator& outer, Memory piece, Memory shard) const {
   CheckGroup(outer, mesh_.outer, mesh_.outer_rank);
   return [&outer, from = Elements("piece", piece, PieceElements(layout_, mesh_), types_.compute),
-          to = Elements("shard", shard, ShardElements(layout_, mesh_), types_.compute)]() mutable {
+          to = Elements("shard", shard, ShardElements(layout_, mesh_), types_.compute)] {
     outer.AllGather(from, to);
   };
 }
 
-BoundCall ClassShard::BindAccumulate(device::Memory contribution, device::Memory full_gradient,
-                                     bool add) const {
+BoundCall ClassShard::BindAccumulate(Memory contribution, Memory full_gradient, bool add) const {
   const int64_t all = PaddedElements(layout_, mesh_);
   return [kernels = accumulate_, from = Elements("contribution", contribution, all, types_.transport),
           to = Elements("full gradient", full_gradient, all, types_.main),
-          add] { kernels->Fold(from.const_data_ptr(), to.mutable_data_ptr(), add, nullptr); };
+          add] { kernels->Fold(from.begin, to.begin, add, nullptr); };
 }
 
 BoundCall ClassShard::BindReduceGradients(comm::Communicator* inner, const ReduceMemory& memory,
@@ -217,45 +216,43 @@ BoundCall ClassShard::BindReduceGradients(comm::Communicator* inner, const Reduc
   }
   const int64_t all = PaddedElements(layout_, mesh_);
   const Range shard = ShardRange(layout_, mesh_);
-  const c10::ScalarType type = memory.accumulated ? types_.main : types_.transport;
-  at::Tensor accumulator = Elements("accumulator", memory.gradients, accumulator_.size(), types_.main);
-  const at::Tensor contribution = Elements("contribution", memory.contribution, all, type);
+  const ElementKind type = memory.accumulated ? types_.main : types_.transport;
+  const Memory accumulator = Elements("accumulator", memory.gradients, accumulator_.size(), types_.main);
+  const Memory contribution = Elements("contribution", memory.contribution, all, type);
   char* const gradients = At(memory.gradients, shard.begin);
   UnitNormTerms* const terms = NormTermsIn(memory.norm_terms);
   const std::shared_ptr<UnitKernels> kernels = memory.accumulated ? fold_full_ : fold_;
   if (inner == nullptr) {
     return [kernels, contribution, gradients, add, terms] {
-      kernels->Fold(contribution.const_data_ptr(), gradients, add, terms);
+      kernels->Fold(contribution.begin, gradients, add, terms);
     };
   }
-  return
-      [inner, kernels, contribution, staging = Elements("staging", memory.staging, all, type), gradients, add,
-       terms, everywhere = accumulator_ != shard,
-       own = accumulator.narrow(0, shard.begin - accumulator_.begin, shard.size()), accumulator]() mutable {
-        inner->AllToAll(contribution, staging);
-        kernels->Fold(staging.const_data_ptr(), gradients, add, terms);
-        if (everywhere) {
-          inner->AllGather(own, accumulator);
-        }
-      };
+  return [inner, kernels, contribution, staging = Elements("staging", memory.staging, all, type), gradients,
+          add, terms, everywhere = accumulator_ != shard,
+          own = Memory{gradients, shard.size() * BytesOf(types_.main)}, accumulator] {
+    inner->AllToAll(contribution, staging);
+    kernels->Fold(staging.begin, gradients, add, terms);
+    if (everywhere) {
+      inner->AllGather(own, accumulator);
+    }
+  };
 }
 
 BoundCall ClassShard::BindReduceOuter(comm::Communicator& outer, const ReduceOuterMemory& memory) const {
   CheckGroup(outer, mesh_.outer, mesh_.outer_rank);
   const Range piece = PieceRange(layout_, mesh_);
-  at::Tensor accumulator = Elements("accumulator", memory.gradients, accumulator_.size(), types_.main);
-  return
-      [&outer, kernels = fold_outer_,
-       staging = Elements("staging", memory.staging, accumulator_.size(), types_.main),
-       gradients = At(memory.gradients, piece.begin), terms = NormTermsIn(memory.norm_terms),
-       everywhere = !mesh_.outer_shards_optimizer,
-       own = accumulator.narrow(0, piece.begin - accumulator_.begin, piece.size()), accumulator]() mutable {
-        outer.AllToAll(accumulator, staging);
-        kernels->Fold(staging.const_data_ptr(), gradients, /*add=*/false, terms);
-        if (everywhere) {
-          outer.AllGather(own, accumulator);
-        }
-      };
+  const Memory accumulator = Elements("accumulator", memory.gradients, accumulator_.size(), types_.main);
+  char* const gradients = At(memory.gradients, piece.begin);
+  return [&outer, kernels = fold_outer_,
+          staging = Elements("staging", memory.staging, accumulator_.size(), types_.main), gradients,
+          terms = NormTermsIn(memory.norm_terms), everywhere = !mesh_.outer_shards_optimizer,
+          own = Memory{gradients, piece.size() * BytesOf(types_.main)}, accumulator] {
+    outer.AllToAll(accumulator, staging);
+    kernels->Fold(staging.begin, gradients, /*add=*/false, terms);
+    if (everywhere) {
+      outer.AllGather(own, accumulator);
+    }
+  };
 }
 
 BoundCall ClassShard::BindOptimizerStep(const OptimizerMemory& memory, const AdamWConfig& config) const {
@@ -268,7 +265,7 @@ BoundCall ClassShard::BindOptimizerStep(const OptimizerMemory& memory, const Ada
   if (published_bytes() > 0) {
     Elements("published", memory.state.published, held_.size(), types_.compute);
   }
-  const UnitBufferBytes bytes = BufferBytesOf(layout_, mesh_, ElementBytes(types_.main));
+  const UnitBufferBytes bytes = BufferBytesOf(layout_, mesh_, BytesOf(types_.main));
   CheckBytes("outcome", memory.outcome, sizeof(NormOutcome));
   CheckBytes("inputs", memory.inputs, sizeof(RunInputs));
   if (memory.update_norms.begin != nullptr) {
@@ -295,23 +292,26 @@ BoundCall ClassShard::BindOptimizerStep(const OptimizerMemory& memory, const Ada
   if (published_bytes() == 0 || types_.compute != types_.main) {
     return step;
   }
-  return [step = std::move(step), from = Elements("weights", memory.state.weights, held_.size(), types_.main),
-          to = Elements("published", memory.state.published, held_.size(), types_.compute)]() mutable {
-    step();
-    to.copy_(from);
-  };
+  return
+      [step = std::move(step), device = device_, from = memory.state.weights, to = memory.state.published] {
+        step();
+        device->Copy(to.begin, from.begin, from.bytes);
+      };
 }
 
-BoundCall BindRound(device::Device& device, device::Memory collected, c10::ScalarType main,
-                    device::Memory contribution, c10::ScalarType transport) {
-  const at::Tensor from = device::FlatTensorIn(device, collected, main);
-  const at::Tensor to = device::FlatTensorIn(device, contribution, transport);
-  if (from.numel() != to.numel()) {
-    throw std::invalid_argument("round: " + std::to_string(from.numel()) +
-                                " elements were collected, the contribution's part has " +
-                                std::to_string(to.numel()));
+BoundCall BindCopy(Memory from, ElementKind from_type, Memory to, ElementKind to_type, device::Device& device,
+                   const ShardKernels& kernels) {
+  const bool rounds = from_type == ElementKind::kFloat && to_type == ElementKind::kBf16;
+  const int64_t elements = from.bytes / BytesOf(from_type);
+  if (elements != to.bytes / BytesOf(to_type) || !(rounds || from_type == to_type)) {
+    throw std::invalid_argument(std::string("a copy of ") + std::to_string(elements) + " elements of " +
+                                ToText(from_type) + " to " + std::to_string(to.bytes / BytesOf(to_type)) +
+                                " of " + ToText(to_type));
   }
-  return [from, to] { at::Tensor(to).copy_(from); };
+  if (rounds) {
+    return [&kernels, from, to, elements] { kernels.Round(from.as<float>(), elements, to.as<Bf16>()); };
+  }
+  return [&device, from, to] { device.Copy(to.begin, from.begin, from.bytes); };
 }
 
 }  // namespace tandem::fsdp

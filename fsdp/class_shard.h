@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "device/element_kind.h"
 #include "device/memory.h"
 #include "fsdp/initialize.h"
 #include "fsdp/layout.h"
@@ -34,10 +35,10 @@ using BoundCall = std::function<void()>;
 // If compute is not main, trained weights are published: each step writes a copy of the shard in the compute
 // type, and that copy is gathered.
 struct ClassTypes {
-  c10::ScalarType main;       // weights, moments, accumulator
-  c10::ScalarType compute;    // published shard, gathered parameters
-  c10::ScalarType transport;  // contribution and staging
-  bool frozen = false;        // never updated: weights have the compute type and are gathered directly
+  device::ElementKind main;       // weights, moments, accumulator
+  device::ElementKind compute;    // published shard, gathered parameters
+  device::ElementKind transport;  // contribution and staging
+  bool frozen = false;            // never updated: weights have the compute type and are gathered directly
   // Trained weights are published even if compute is main, so that one gather finds those of all classes of
   // its unit behind each other.
   bool publishes = false;
@@ -105,7 +106,7 @@ class ClassShard {
 
   const Layout& layout() const { return layout_; }
   const ClassTypes& types() const { return types_; }
-  c10::ScalarType weights_type() const { return types_.frozen ? types_.compute : types_.main; }
+  device::ElementKind weights_type() const { return types_.frozen ? types_.compute : types_.main; }
   Range held() const { return held_; }                          // of weights and moments, padding included
   const std::vector<Piece>& pieces() const { return pieces_; }  // of the parameters, in what is held
   // The part of what is held that only this rank has; padding excluded.
@@ -150,7 +151,9 @@ class ClassShard {
   BoundCall BindOptimizerStep(const OptimizerMemory& memory, const AdamWConfig& config) const;
 
  private:
-  at::Tensor Elements(const char* what, device::Memory memory, int64_t elements, c10::ScalarType type) const;
+  // `memory`, of exactly as many elements. Throws std::invalid_argument, naming `what`.
+  device::Memory Elements(const char* what, device::Memory memory, int64_t elements,
+                          device::ElementKind type) const;
   void CheckGroup(const comm::Communicator& comm, int size, int rank) const;
   void CheckBytes(const char* what, device::Memory memory, int64_t bytes) const;
   UnitNormTerms* NormTermsIn(device::Memory memory) const;
@@ -174,9 +177,9 @@ class ClassShard {
   std::shared_ptr<UnitKernels> optimizer_;   // on what is held
 };
 
-// Round: `collected`, the sum of several writers in the main type, to a contribution's part in the transport
-// type. Both are [n].
-BoundCall BindRound(device::Device& device, device::Memory collected, c10::ScalarType main,
-                    device::Memory contribution, c10::ScalarType transport);
+// Copies all elements of `from` to `to`, which has as many: of the same type, or float32 rounded to bfloat16.
+// So the sum of several writers in the main type becomes a contribution in the transport type.
+BoundCall BindCopy(device::Memory from, device::ElementKind from_type, device::Memory to,
+                   device::ElementKind to_type, device::Device& device, const ShardKernels& kernels);
 
 }  // namespace tandem::fsdp

@@ -155,6 +155,7 @@ class CpuKernels final : public ShardKernels {
       InitializeParameter(seed, parameter, init, part, static_cast<float*>(values));
     }
   }
+  void Round(const float* from, int64_t elements, Bf16* to) const override { Publish(from, elements, to); }
   std::unique_ptr<UnitKernels> MakeUnit(ShardGeometry geometry) const override {
     if (geometry.fp64) {
       return std::make_unique<CpuUnitKernels<double, double>>(std::move(geometry));

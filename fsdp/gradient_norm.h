@@ -29,7 +29,6 @@ struct GradientNormConfig {
 // folds them in rank order: the outcome is the same bits on every rank. On a GPU all of it is enqueued.
 // Throws std::invalid_argument if a size does not fit.
 BoundCall BindGradientNorm(comm::Communicator& comm, const GradientNormMemory& memory,
-                           const GradientNormConfig& config, const device::Device& device,
-                           const ShardKernels& kernels);
+                           const GradientNormConfig& config, const ShardKernels& kernels);
 
 }  // namespace tandem::fsdp

@@ -5,6 +5,7 @@
 #include <memory>
 #include <vector>
 
+#include "fsdp/bf16.h"
 #include "fsdp/initialize.h"
 #include "fsdp/layout.h"
 #include "fsdp/norm_outcome.h"
@@ -77,6 +78,9 @@ class ShardKernels {
   // of device.
   virtual void Initialize(uint64_t seed, const Parameter& parameter, const ParameterInit& init, Range part,
                           bool fp64, void* values) const = 0;
+
+  // to[i] = from[i], rounded, on the current stream.
+  virtual void Round(const float* from, int64_t elements, Bf16* to) const = 0;
 
   virtual std::unique_ptr<UnitKernels> MakeUnit(ShardGeometry geometry) const = 0;
   virtual std::unique_ptr<NormKernels> MakeNorm(std::vector<const UnitNormTerms*> units) const = 0;

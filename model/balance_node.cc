@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <ATen/core/Tensor.h>
-
 #include <stdexcept>
 
 #include "comm/communicator.h"
@@ -8,7 +6,6 @@
 #include "model/decoder_nodes.h"
 #include "model/node_kinds.h"
 #include "ops/sparse_operations.h"
-#include "ops/tensors.h"
 
 namespace tandem::model {
 namespace {
@@ -27,9 +24,8 @@ class BalanceNode final : public DeclaredNode {
     const ops::Array own = by_rank.Rows(communicator.rank(), 1);
     ops::Calls calls;
     calls.Add(ops_.sparse().CountLargest(s_.router, logits, own));
-    calls.Add([own = ops::TensorOf(own), all = ops::TensorOf(by_rank), &communicator]() mutable {
-      communicator.AllGather(own, all);
-    });
+    calls.Add(
+        [own = own.memory(), all = by_rank.memory(), &communicator] { communicator.AllGather(own, all); });
     calls.Add(ops_.sparse().MeanCounts(by_rank, s_.tokens * s_.chosen, in.ContinuesState("seen"),
                                        in.State("seen"), counts));
     calls.Add(ops_.sparse().RouterLosses(s_.router, s_.router_losses, logits, counts, in.Value("losses"),

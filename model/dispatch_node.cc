@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <ATen/core/Tensor.h>
-
 #include <stdexcept>
 #include <vector>
 
@@ -9,7 +7,6 @@
 #include "model/decoder_nodes.h"
 #include "model/node_kinds.h"
 #include "model/rows_beyond_room.h"
-#include "ops/tensors.h"
 
 namespace tandem::model {
 namespace {
@@ -27,9 +24,10 @@ class RowExchange {
     return {static_cast<const int64_t*>(counts_.begin), static_cast<size_t>(counts_.rows * counts_.columns)};
   }
 
-  void Move(const at::Tensor& from, at::Tensor& to, bool back) const {
+  // Both contiguous, with rows of as many bytes.
+  void Move(const ops::Array& from, const ops::Array& to, bool back) const {
     if (!exact()) {
-      communicator_.AllToAll(from, to);
+      communicator_.AllToAll(from.memory(), to.memory());
       return;
     }
     const int size = communicator_.size();
@@ -40,11 +38,8 @@ class RowExchange {
       own.push_back(counts[communicator_.rank() * size + rank]);
       others.push_back(counts[rank * size + communicator_.rank()]);
     }
-    if (back) {
-      communicator_.AllToAllRows(from, others, to, own);
-    } else {
-      communicator_.AllToAllRows(from, own, to, others);
-    }
+    communicator_.AllToAllRows(from.memory(), back ? others : own, to.memory(), back ? own : others,
+                               from.columns * ops::BytesOf(from.type));
   }
 
  private:
@@ -54,10 +49,10 @@ class RowExchange {
 
 // From the rank that sends tokens to the one that has their experts, and back.
 ops::Call There(const RowExchange& rows, const ops::Array& from, const ops::Array& to) {
-  return [rows, from = ops::TensorOf(from), to = ops::TensorOf(to)]() mutable { rows.Move(from, to, false); };
+  return [rows, from, to] { rows.Move(from, to, false); };
 }
 ops::Call Back(const RowExchange& rows, const ops::Array& from, const ops::Array& to) {
-  return [rows, from = ops::TensorOf(from), to = ops::TensorOf(to)]() mutable { rows.Move(from, to, true); };
+  return [rows, from, to] { rows.Move(from, to, true); };
 }
 
 class DispatchNode final : public DeclaredNode {
@@ -104,8 +99,8 @@ class SizesNode final : public DeclaredNode {
     const ops::Array counts = in.Value("counts");
     const ops::Array gathered = copies ? in.Scratch("gathered") : counts;
     ops::Calls calls;
-    calls.Add([sent = ops::TensorOf(in.Value("sent_counts")), all = ops::TensorOf(gathered),
-               &communicator = in.Communicator()]() mutable { communicator.AllGather(sent, all); });
+    calls.Add([sent = in.Value("sent_counts").memory(), all = gathered.memory(),
+               &communicator = in.Communicator()] { communicator.AllGather(sent, all); });
     if (copies) {
       calls.Add(ops_.Copy(gathered, counts));
     }

@@ -8,16 +8,13 @@
 #include <vector>
 
 #include "absl/types/span.h"
+#include "device/element_kind.h"
 #include "model/config.h"
 
-namespace c10 {
-enum class ScalarType : int8_t;
-}
 namespace tandem::comm {
 class Communicator;
 }
 namespace tandem::ops {
-enum class ElementKind : uint8_t;
 class Operations;
 }  // namespace tandem::ops
 
@@ -30,9 +27,7 @@ struct NodeContext;
 // order. What is known when a pass is bound is decided then; nothing is left for when it runs but to launch
 // kernels. What changes by step is in the memory that they read.
 
-// Names of an element type: LibTorch's, and the operations'.
-c10::ScalarType ScalarTypeOf(ComputeType type);
-ops::ElementKind ElementKindOf(ComputeType type);
+device::ElementKind ElementKindOf(ComputeType type);
 
 enum class Pass : uint8_t { kForward, kRecompute, kBackwardInput, kBackwardWeight };
 

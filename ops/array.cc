@@ -8,16 +8,6 @@
 
 namespace tandem::ops {
 
-int64_t BytesOf(ElementKind type) {
-  static constexpr int64_t kBytes[] = {0, 4, 8, 2, 8, 1};
-  return kBytes[static_cast<int>(type)];
-}
-
-const char* ToText(ElementKind type) {
-  static constexpr const char* kNames[] = {"nothing", "float32", "float64", "bfloat16", "int64", "byte"};
-  return kNames[static_cast<int>(type)];
-}
-
 bool Array::contiguous() const {
   return elements() == 0 || ((columns == 1 || column_stride == 1) && (rows == 1 || row_stride == columns));
 }

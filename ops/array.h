@@ -5,17 +5,17 @@
 #include <string>
 
 #include "device/bf16.h"
+#include "device/element_kind.h"
+#include "device/memory.h"
 #include "ops/device_kind.h"
 
 namespace tandem::ops {
 
 using device::Arithmetic;
 using device::Bf16;
-
-enum class ElementKind : uint8_t { kNone, kFloat, kDouble, kBf16, kInt64, kByte };
-
-int64_t BytesOf(ElementKind type);
-const char* ToText(ElementKind type);  // "float32"
+using device::BytesOf;
+using device::ElementKind;
+using device::ToText;
 
 // How something else becomes an Array: ops/tensors.h has LibTorch's tensors.
 template <typename From>
@@ -39,7 +39,9 @@ struct Array {
 
   bool defined() const { return type != ElementKind::kNone; }
   int64_t elements() const { return rows * columns; }
-  int64_t bytes() const { return elements() * BytesOf(type); }  // of a contiguous one
+  // Of a contiguous one.
+  int64_t bytes() const { return elements() * BytesOf(type); }
+  device::Memory memory() const { return {.begin = static_cast<char*>(begin), .bytes = bytes()}; }
   bool contiguous() const;
   std::string shape() const;  // "float32 [2, 3] on the CPU"
 

@@ -22,7 +22,6 @@
 #include "trainer/backend.h"
 #include "trainer/stage_memory.h"
 #include "trainer/state_update.h"
-#include "trainer/transfer.h"
 
 namespace tandem::trainer {
 
@@ -232,8 +231,9 @@ Call Binder::BindOpcode(const Program& program, const Instruction& instruction, 
     case Opcode::kRound: {
       const model::UnitTypes types =
           TypesOf(plan_, instruction.target, operands.At(Role::kContribution).part);
-      return fsdp::BindRound(device, operands.Of(Role::kCollected), model::ScalarTypeOf(types.main),
-                             operands.Of(Role::kContribution), model::ScalarTypeOf(types.transport));
+      return fsdp::BindCopy(operands.Of(Role::kCollected), model::ElementKindOf(types.main),
+                            operands.Of(Role::kContribution), model::ElementKindOf(types.transport), device,
+                            backend_.shard_kernels());
     }
     case Opcode::kReduceOuter:
       return units_.at(instruction.target)
@@ -258,8 +258,7 @@ Call Binder::BindOpcode(const Program& program, const Instruction& instruction, 
                                     {.norm_terms = std::move(norm_terms),
                                      .inputs = operands.Of(Role::kInputs),
                                      .outcome = operands.Of(Role::kOutcome)},
-                                    NormConfig(parity, program.num_microbatches), device,
-                                    backend_.shard_kernels());
+                                    NormConfig(parity, program.num_microbatches), backend_.shard_kernels());
     }
     case Opcode::kOptimizerStep: {
       const Memory both = operands.Of(Role::kOptimizerState);
@@ -322,9 +321,14 @@ Call Binder::BindOpcode(const Program& program, const Instruction& instruction, 
       return [] {};  // the issuing thread waits (Executor)
     case Opcode::kSend:
     case Opcode::kReceive:
-      return BindTransfer(*communicator,
-                          operands.Of(operands.Has(Role::kValue) ? Role::kValue : Role::kGradient), device,
-                          instruction.opcode == Opcode::kSend);
+      return [communicator, sends = instruction.opcode == Opcode::kSend,
+              memory = operands.Of(operands.Has(Role::kValue) ? Role::kValue : Role::kGradient)] {
+        if (sends) {
+          communicator->Send(memory);
+        } else {
+          communicator->Receive(memory);
+        }
+      };
   }
   throw std::logic_error(
       absl::StrCat("no trainer runs this: ", schedules::ToText(instruction, plan_.outline)));

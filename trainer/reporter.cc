@@ -1,16 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "trainer/reporter.h"
 
-#include <ATen/core/Tensor.h>
-#include <ATen/ops/empty.h>
-#include <ATen/ops/full.h>
-
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "comm/communicator.h"
+#include "comm/tree_gather.h"
 
 namespace tandem::trainer {
 namespace {
@@ -20,11 +18,19 @@ constexpr char kDepthLoss[] = "mtp_loss";
 constexpr int kDoublesPerMagnitude = 3;
 constexpr int kDoublesPerItem = 3 * kDoublesPerMagnitude;  // weight, gradient, update
 
-// The sum of the losses of `microbatches`.
-double SumOfLosses(const double* gathered, const RankSharing& sharing, int64_t stride, int64_t offset,
+// The sum of the losses of `microbatches`, which begin at `at` in each rank's doubles.
+double SumOfLosses(const std::vector<const double*>& of_ranks, const RankSharing& sharing, int64_t at,
                    int64_t microbatches) {
   return SumOfMicrobatches(sharing.losses, microbatches,
-                           [&](int rank, int64_t round) { return gathered[rank * stride + offset + round]; });
+                           [&](int rank, int64_t round) { return of_ranks[rank][at + round]; });
+}
+
+// The same list of doubles of every rank, each beginning further on.
+std::vector<const double*> Behind(std::vector<const double*> of_ranks, int64_t doubles) {
+  for (const double*& of_rank : of_ranks) {
+    of_rank += doubles;
+  }
+  return of_ranks;
 }
 
 double* Put(const fsdp::Magnitude& magnitude, double* out) {
@@ -121,26 +127,26 @@ void Reporter::Run() {
 }
 
 void Reporter::ExchangeOwn() {
-  const at::Tensor count = at::full({1}, static_cast<double>(own_.size()), at::kDouble);
-  at::Tensor counts = at::empty({comm_.size()}, at::kDouble);
-  comm_.AllGather(count, counts);
-  const double* const of_ranks = counts.const_data_ptr<double>();
-  most_own_ = static_cast<int64_t>(*std::max_element(of_ranks, of_ranks + comm_.size()));
-  const at::Tensor mine = at::full({most_own_}, 0.0, at::kDouble);
-  std::copy(own_.begin(), own_.end(), mine.mutable_data_ptr<double>());
-  at::Tensor all = at::empty({comm_.rank() == 0 ? comm_.size() * most_own_ : 0}, at::kDouble);
-  comm_.Gather(mine, all);
-  for (int rank = 0; comm_.rank() == 0 && rank < comm_.size(); ++rank) {
-    const double* const places = all.const_data_ptr<double>() + rank * most_own_;
-    owned_.emplace_back(places, places + static_cast<int64_t>(of_ranks[rank]));
+  std::array count = {static_cast<int64_t>(own_.size())};
+  num_own_.resize(static_cast<size_t>(comm_.size()));
+  comm_.AllGather(device::MemoryOf(count), device::MemoryOf(num_own_));
+  std::vector<int64_t> bytes;
+  for (const int64_t own : num_own_) {
+    bytes.push_back(own * static_cast<int64_t>(sizeof(int64_t)));
+  }
+  std::vector<int64_t> mine = own_;
+  const comm::TreeGathered all = comm::GatherByTree(comm_, bytes, device::MemoryOf(mine));
+  for (size_t rank = 0; rank < all.of_ranks.size(); ++rank) {
+    std::vector<int64_t>& places = owned_.emplace_back(num_own_[rank]);
+    std::copy_n(all.of_ranks[rank], bytes[rank], reinterpret_cast<char*>(places.data()));
   }
 }
 
-void Reporter::FoldNorms(const double* gathered, int64_t stride, v1::StepReport& report,
+void Reporter::FoldNorms(const std::vector<const double*>& of_ranks, v1::StepReport& report,
                          std::vector<NonfiniteGradient>& nonfinite) const {
   std::vector<fsdp::ParameterNorms> totals(item_elements_.size());
   for (int rank = 0; rank < comm_.size(); ++rank) {
-    const double* in = gathered + rank * stride;
+    const double* in = of_ranks[rank];
     for (const int64_t item : owned_[rank]) {
       const fsdp::Magnitude gradient = Get(in + kDoublesPerMagnitude);
       totals[item].weight.Add(Get(in));
@@ -172,7 +178,7 @@ void Reporter::FoldNorms(const double* gathered, int64_t stride, v1::StepReport&
 
 void Reporter::Fold(const StepRecord& record) {
   const bool with_norms = record.norms.has_value() && !item_elements_.empty();
-  if (with_norms && most_own_ < 0) {
+  if (with_norms && num_own_.empty()) {
     ExchangeOwn();
   }
   const auto rounds = static_cast<int64_t>(record.losses.size());
@@ -182,39 +188,41 @@ void Reporter::Fold(const StepRecord& record) {
   for (const TextLosses& text : record.validation) {
     validation_rounds += static_cast<int64_t>(text.losses.size());
   }
-  const int64_t items = with_norms ? most_own_ : 0;
-  const int64_t items_at = validation_at + validation_rounds;
-  const int64_t routers_at = items_at + items * kDoublesPerItem;
-  const int64_t stride = routers_at + NumDoubles(record.routers);
-  const at::Tensor mine = at::empty({stride}, at::kDouble);
-  at::Tensor all = at::empty({comm_.rank() == 0 ? comm_.size() * stride : 0}, at::kDouble);
-  double* out = mine.mutable_data_ptr<double>();
-  out = std::copy(record.losses.begin(), record.losses.end(), out);
+  const int64_t routers_at = validation_at + validation_rounds;
+  const int64_t norms_at = routers_at + NumDoubles(record.routers);  // last: ranks own more and less
+  std::vector<int64_t> bytes(static_cast<size_t>(comm_.size()), norms_at);
+  for (size_t rank = 0; rank < bytes.size(); ++rank) {
+    bytes[rank] += with_norms ? num_own_[rank] * kDoublesPerItem : 0;
+    bytes[rank] *= static_cast<int64_t>(sizeof(double));
+  }
+  std::vector<double> mine(static_cast<size_t>(bytes[comm_.rank()]) / sizeof(double));
+  double* out = std::copy(record.losses.begin(), record.losses.end(), mine.data());
   for (const std::vector<double>& losses : record.depth_losses) {
     out = std::copy(losses.begin(), losses.end(), out);
   }
   for (const TextLosses& text : record.validation) {
     out = std::copy(text.losses.begin(), text.losses.end(), out);
   }
+  out = Put(record.routers, out);
   for (size_t i = 0; with_norms && i < own_.size(); ++i) {
     const fsdp::ParameterNorms& norms = record.norms->at(i);
     for (const fsdp::Magnitude* magnitude : {&norms.weight, &norms.gradient, &norms.update}) {
       out = Put(*magnitude, out);
     }
   }
-  double* const routers = mine.mutable_data_ptr<double>() + routers_at;
-  std::fill(out, routers, 0.0);  // of ranks that own more
-  Put(record.routers, routers);
-  comm_.Gather(mine, all);
+  const comm::TreeGathered all = comm::GatherByTree(comm_, bytes, device::MemoryOf(mine));
   if (comm_.rank() != 0) {
     return;
   }
+  // Messages are whole doubles, and so are at multiples of one.
+  std::vector<const double*> of_ranks;
+  for (const char* const message : all.of_ranks) {
+    of_ranks.push_back(reinterpret_cast<const double*>(message));
+  }
 
-  const double* gathered = all.const_data_ptr<double>();
   v1::StepReport report = record.report;
   const auto mean_loss = [&](int64_t at) {
-    return SumOfLosses(gathered, sharing_, stride, at,
-                       rounds * static_cast<int64_t>(sharing_.losses.size())) /
+    return SumOfLosses(of_ranks, sharing_, at, rounds * static_cast<int64_t>(sharing_.losses.size())) /
            record.divisor;
   };
   if (rounds > 0) {
@@ -231,21 +239,22 @@ void Reporter::Fold(const StepRecord& record) {
       (*report.mutable_scalars())["model_flops_utilization"] = seconds_at_peak_ / report.seconds();
     }
   }
-  FoldValidation(record.validation, gathered, stride, validation_at, report);
+  FoldValidation(record.validation, of_ranks, validation_at, report);
   std::vector<NonfiniteGradient> nonfinite;
   if (with_norms) {
-    FoldNorms(gathered + items_at, stride, report, nonfinite);
+    FoldNorms(Behind(of_ranks, norms_at), report, nonfinite);
   }
-  trainer::Fold(record.routers, sharing_, gathered + routers_at, comm_.size(), stride, report);
+  trainer::Fold(record.routers, sharing_, Behind(of_ranks, routers_at), report);
   report_(report, nonfinite);
 }
 
-void Reporter::FoldValidation(const std::vector<TextLosses>& validation, const double* gathered,
-                              int64_t stride, int64_t at, v1::StepReport& report) const {
+void Reporter::FoldValidation(const std::vector<TextLosses>& validation,
+                              const std::vector<const double*>& of_ranks, int64_t at,
+                              v1::StepReport& report) const {
   double sum = 0;
   double divisor = 0;
   for (const auto& [extent, losses] : validation) {
-    const double of_text = SumOfLosses(gathered, sharing_, stride, at, extent.batches);
+    const double of_text = SumOfLosses(of_ranks, sharing_, at, extent.batches);
     if (!extent.name.empty()) {
       (*report.mutable_scalars())[absl::StrCat(kValidationLoss, "/", extent.name)] = of_text / extent.divisor;
     }

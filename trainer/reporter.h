@@ -56,10 +56,11 @@ struct NonfiniteGradient {
   bool operator==(const NonfiniteGradient&) const = default;
 };
 
-// Brings what the ranks have seen of each step to rank 0 and folds it there, in the order of the global
-// microbatch number (parallel::Topology), so that the report does not depend on how many ranks share the
-// work. One thread per rank, with a communicator of its own, while the next step runs. Only rank 0 has the
-// report: nothing that the ranks must agree on may follow from it.
+// Brings what the ranks have seen of each step to rank 0, along a tree (comm/tree_gather.h) to which each
+// rank adds the norms of what it owns and no more, and folds it there, in the order of the global microbatch
+// number (parallel::Topology), so that the report does not depend on how many ranks share the work. One
+// thread per rank, with a communicator of its own, while the next step runs. Only rank 0 has the report:
+// nothing that the ranks must agree on may follow from it.
 //
 // At most one record is in progress: Submit for the next one waits, on the host and between two runs, until
 // the one before has been sent, on rank 0 until it has been folded and reported. A stream never waits. All
@@ -95,13 +96,13 @@ class Reporter {
   void Run() ABSL_LOCKS_EXCLUDED(mu_);
   void AwaitIdle() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);  // nothing is in progress, or one has failed
   void Fold(const StepRecord& record);
-  // The loss of each text, and of all: the mean over the targets that count. gathered: of all ranks; of each
-  // there are the losses of the texts, one after the other, from place `at` on.
-  void FoldValidation(const std::vector<TextLosses>& validation, const double* gathered, int64_t stride,
+  // The loss of each text, and of all: the mean over the targets that count. of_ranks: each rank's doubles,
+  // with the losses of the texts, one after the other, from place `at` on.
+  void FoldValidation(const std::vector<TextLosses>& validation, const std::vector<const double*>& of_ranks,
                       int64_t at, v1::StepReport& report) const;
-  // Once: how much the rank that owns most has, and on rank 0 what each owns.
+  // Once: how many parameters each rank owns, and on rank 0 which.
   void ExchangeOwn();
-  void FoldNorms(const double* gathered, int64_t stride, v1::StepReport& report,
+  void FoldNorms(const std::vector<const double*>& of_ranks, v1::StepReport& report,
                  std::vector<NonfiniteGradient>& nonfinite) const;
 
   comm::Communicator& comm_;
@@ -113,7 +114,7 @@ class Reporter {
   const std::function<void(int64_t, std::exception_ptr)> failed_;
 
   // The thread's.
-  int64_t most_own_ = -1;                    // of a rank; -1: not exchanged yet
+  std::vector<int64_t> num_own_;             // by rank; empty: not exchanged yet
   std::vector<std::vector<int64_t>> owned_;  // on rank 0: by rank, in its order
 
   absl::Mutex mu_;

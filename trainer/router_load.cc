@@ -21,15 +21,15 @@ int64_t NumDoubles(const RouterLoad& load) {
   return static_cast<int64_t>(doubles);
 }
 
-// `begin`: of this layer's rows in rank 0's doubles.
-int64_t FurtherPasses(const RouterLoad& shape, const RankSharing& sharing, const double* begin,
-                      int64_t stride) {
+// `rows_at`: where this layer's rows begin in each rank's doubles.
+int64_t FurtherPasses(const RouterLoad& shape, const RankSharing& sharing,
+                      const std::vector<const double*>& of_ranks, int64_t rows_at) {
   int64_t passes = 0;
   for (const std::vector<int>& group : sharing.experts) {
     for (size_t i = 0; i < shape.rows.size() * group.size(); ++i) {  // by microbatch and receiver
       int64_t rows = 0;
       for (const int sender : group) {
-        rows += static_cast<int64_t>(begin[sender * stride + static_cast<int64_t>(i)]);
+        rows += static_cast<int64_t>(of_ranks[sender][rows_at + static_cast<int64_t>(i)]);
       }
       passes += std::max<int64_t>(rows - 1, 0) / sharing.rows_at_a_time;
     }
@@ -37,14 +37,13 @@ int64_t FurtherPasses(const RouterLoad& shape, const RankSharing& sharing, const
   return passes;
 }
 
-// `begin`: of this layer in rank 0's doubles.
-v1::ExpertLoad FoldLayer(const RouterLoad& shape, const RankSharing& sharing, const double* begin, int ranks,
-                         int64_t stride) {
+// `of_ranks`: where each rank's doubles of this layer begin.
+v1::ExpertLoad FoldLayer(const RouterLoad& shape, const RankSharing& sharing,
+                         const std::vector<const double*>& of_ranks) {
   v1::ExpertLoad load;
   load.set_layer(shape.layer);
   load.mutable_tokens()->Resize(static_cast<int>(shape.tokens.size()), 0);
-  for (int rank = 0; rank < ranks; ++rank) {
-    const double* in = begin + rank * stride;
+  for (const double* in : of_ranks) {
     for (int64_t& tokens : *load.mutable_tokens()) {
       tokens += static_cast<int64_t>(*in++);
     }
@@ -53,17 +52,16 @@ v1::ExpertLoad FoldLayer(const RouterLoad& shape, const RankSharing& sharing, co
   const auto losses_at = static_cast<int64_t>(shape.tokens.size()) + 1;
   const auto microbatches = static_cast<int64_t>(shape.losses.size() * sharing.losses.size());
   const auto mean = [&](int number) {  // 0: balance, 1: z
-    return SumOfMicrobatches(
-               sharing.losses, microbatches,
-               [&](int rank, int64_t round) {
-                 return begin[rank * stride + losses_at + round * kDoublesPerMicrobatch + number];
-               }) /
+    return SumOfMicrobatches(sharing.losses, microbatches,
+                             [&](int rank, int64_t round) {
+                               return of_ranks[rank][losses_at + round * kDoublesPerMicrobatch + number];
+                             }) /
            static_cast<double>(microbatches);
   };
   load.set_balance_loss(mean(0));
   load.set_z_loss(mean(1));
   const auto rows_at = losses_at + kDoublesPerMicrobatch * static_cast<int64_t>(shape.losses.size());
-  load.set_further_passes(FurtherPasses(shape, sharing, begin + rows_at, stride));
+  load.set_further_passes(FurtherPasses(shape, sharing, of_ranks, rows_at));
   return load;
 }
 
@@ -139,11 +137,13 @@ double* Put(const std::vector<RouterLoad>& loads, double* out) {
   return out;
 }
 
-void Fold(const std::vector<RouterLoad>& shape, const RankSharing& sharing, const double* gathered, int ranks,
-          int64_t stride, v1::StepReport& report) {
+void Fold(const std::vector<RouterLoad>& shape, const RankSharing& sharing,
+          std::vector<const double*> of_ranks, v1::StepReport& report) {
   for (const RouterLoad& layer : shape) {
-    *report.mutable_norms()->add_experts() = FoldLayer(layer, sharing, gathered, ranks, stride);
-    gathered += NumDoubles(layer);
+    *report.mutable_norms()->add_experts() = FoldLayer(layer, sharing, of_ranks);
+    for (const double*& of_rank : of_ranks) {
+      of_rank += NumDoubles(layer);
+    }
   }
   AddScalars(report.norms().experts(), *report.mutable_scalars());
 }

@@ -61,12 +61,12 @@ int64_t NumDoubles(const std::vector<RouterLoad>& loads);
 double* Put(const std::vector<RouterLoad>& loads, double* out);
 
 // Adds up what the ranks have put: tokens as whole numbers, losses in the order of the global microbatch
-// number. gathered: rank r's doubles begin at r * stride. shape: any rank's loads. The
-// loads of experts go to the report's norms, and to its scalars the few numbers of all layers that every
-// report carries: "moe_balance_loss" and "moe_z_loss" (means over the sparse layers), "moe_largest_load" (the
-// most tokens of an expert, in means of its layer), "moe_idle" (experts without tokens), "moe_dropped" and
+// number. of_ranks: where each rank's doubles begin. shape: any rank's loads. The loads of experts go to the
+// report's norms, and to its scalars the few numbers of all layers that every report carries:
+// "moe_balance_loss" and "moe_z_loss" (means over the sparse layers), "moe_largest_load" (the most tokens of
+// an expert, in means of its layer), "moe_idle" (experts without tokens), "moe_dropped" and
 // "moe_further_passes". Nothing without sparse layers.
-void Fold(const std::vector<RouterLoad>& shape, const RankSharing& sharing, const double* gathered, int ranks,
-          int64_t stride, v1::StepReport& report);
+void Fold(const std::vector<RouterLoad>& shape, const RankSharing& sharing,
+          std::vector<const double*> of_ranks, v1::StepReport& report);
 
 }  // namespace tandem::trainer

@@ -73,9 +73,9 @@ std::vector<fsdp::UnitShard> MakeUnits(const plan::JobPlan& plan, int rank, Back
     std::vector<fsdp::UnitClass> classes;
     for (size_t c = 0; c < types.size(); ++c) {
       classes.push_back({.layout = std::move(layouts[unit].at(c)),
-                         .types = {.main = model::ScalarTypeOf(types[c].main),
-                                   .compute = model::ScalarTypeOf(types[c].compute),
-                                   .transport = model::ScalarTypeOf(types[c].transport),
+                         .types = {.main = model::ElementKindOf(types[c].main),
+                                   .compute = model::ElementKindOf(types[c].compute),
+                                   .transport = model::ElementKindOf(types[c].transport),
                                    .frozen = plan.outline.units[unit].frozen}});
     }
     units.emplace_back(plan.units[unit].name, std::move(classes), plan::MeshOf(plan, unit, rank),

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "trainer/state_update.h"
 
-#include <ATen/core/Tensor.h>
-
 #include <cstddef>
 #include <stdexcept>
 #include <string>
@@ -11,7 +9,6 @@
 #include "fsdp/norm_outcome.h"
 #include "model/node.h"
 #include "ops/operations.h"
-#include "ops/tensors.h"
 
 namespace tandem::trainer {
 namespace {
@@ -53,8 +50,7 @@ fsdp::BoundCall BindBiasUpdates(comm::Communicator& comm, const BiasesMemory& me
     calls.Add(ops.Copy(router.tokens, own.Rows(router.offset, router.tokens.elements())));
     calls.Add(ops.Fill(0, router.tokens));
   }
-  calls.Add(
-      [&comm, from = ops::TensorOf(own), to = ops::TensorOf(all)]() mutable { comm.AllGather(from, to); });
+  calls.Add([&comm, from = own.memory(), to = all.memory()] { comm.AllGather(from, to); });
   for (const Router& router : routers) {
     if (!router.frozen) {
       calls.Add(ops.sparse().UpdateRouterBias(by_rank.Columns(router.offset, router.tokens.elements()),

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "trainer/step_recorder.h"
 
-#include <c10/core/Device.h>
 #include <sched.h>
 #include <time.h>
 
@@ -37,7 +36,7 @@ void StepRecorder::Run(int instruction, const std::function<void()>& run) {
   Times& times = times_[instruction];
   // Threads of the communicator take part in a collective. When one instruction runs at a time, nothing else
   // of this rank runs beside it, and the process's time is its time. On CUDA the host only issues.
-  const bool knows_cpu = device_.torch_device().is_cpu() && (serialized_ || what.communicator < 0);
+  const bool knows_cpu = device_.finishes_in_calls() && (serialized_ || what.communicator < 0);
   const clockid_t cpu = serialized_ ? CLOCK_PROCESS_CPUTIME_ID : CLOCK_THREAD_CPUTIME_ID;
   const int64_t cpu_before = Nanoseconds(cpu);
   times.start = device_.MarkTime();

@@ -130,7 +130,7 @@ TrainingState::TrainingState(const plan::JobPlan& plan, const RankConfig& config
               config.executor.fill_with_nan, saved_.region),
       states_(StatesOf(plan, memory_)),
       updated_states_(UpdatedStatesOf(plan, memory_)),
-      arrays_(backend.device(), model::ScalarTypeOf(plan.precision.common.main), units_, states_,
+      arrays_(backend.device(), model::ElementKindOf(plan.precision.common.main), units_, states_,
               updated_states_, plan::TopologyOf(plan, config.rank).saves_states()) {}
 
 TrainingState::Start TrainingState::Load(checkpoint::HeldLease& lease,
@@ -147,7 +147,7 @@ TrainingState::Start TrainingState::Load(checkpoint::HeldLease& lease,
        .resume_from = config_.resume_from,
        .last_step = plan_.train.steps,
        .parameters = ShapesOf(plan_),
-       .weights_dtype = checkpoint::SafetensorsDtype(model::ScalarTypeOf(plan_.precision.common.main)),
+       .weights_dtype = checkpoint::SafetensorsDtype(model::ElementKindOf(plan_.precision.common.main)),
        .model = plan_.resolved_model,
        .training = TrainingText(plan_),
        .data = data_,

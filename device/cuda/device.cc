@@ -1,23 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "device/cuda/device.h"
 
-#include <ATen/core/Tensor.h>
-#include <c10/core/Device.h>
-#include <c10/cuda/CUDAGuard.h>
-#include <c10/cuda/CUDAStream.h>
 #include <cuda_runtime_api.h>
 
 #include <stdexcept>
 
 #include "device/cuda/check.h"
+#include "device/cuda/current.h"
 #include "device/cuda/graph.h"
 
 namespace tandem::device {
 namespace {
-
-cudaStream_t Current(int index) {
-  return c10::cuda::getCurrentCUDAStream(static_cast<c10::DeviceIndex>(index)).stream();
-}
 
 class CudaRegion final : public Region {
  public:
@@ -25,7 +18,7 @@ class CudaRegion final : public Region {
     if (bytes_ == 0) {
       return;
     }
-    const c10::cuda::CUDAGuard guard(static_cast<c10::DeviceIndex>(index_));
+    const CudaGuard guard(index_);
     const cudaError_t error = cudaMalloc(&begin_, static_cast<size_t>(bytes_));
     if (error == cudaErrorMemoryAllocation) {
       cudaGetLastError();  // this one does not stay
@@ -40,7 +33,7 @@ class CudaRegion final : public Region {
   }
   ~CudaRegion() override {
     if (begin_ != nullptr) {
-      const c10::cuda::CUDAGuard guard(static_cast<c10::DeviceIndex>(index_));
+      const CudaGuard guard(index_);
       cudaFree(begin_);  // an earlier error of the GPU may be returned here once more
     }
   }
@@ -60,7 +53,7 @@ class PinnedRegion final : public Region {
     if (bytes_ == 0) {
       return;
     }
-    const c10::cuda::CUDAGuard guard(static_cast<c10::DeviceIndex>(index));
+    const CudaGuard guard(index);
     const cudaError_t error = cudaMallocHost(&begin_, static_cast<size_t>(bytes_));
     if (error == cudaErrorMemoryAllocation) {
       cudaGetLastError();  // this one does not stay
@@ -115,16 +108,13 @@ class CudaDevice final : public Device {
     CheckCuda(cudaFree(nullptr), "start of the GPU");
   }
 
-  c10::Device torch_device() const override {
-    return {c10::DeviceType::CUDA, static_cast<c10::DeviceIndex>(index_)};
-  }
   std::string name() const override {
     cudaDeviceProp properties{};
     CheckCuda(cudaGetDeviceProperties(&properties, index_), "properties of the GPU");
     return properties.name;
   }
   MemoryUse memory_use() const override {
-    const c10::cuda::CUDAGuard guard(static_cast<c10::DeviceIndex>(index_));
+    const CudaGuard guard(index_);
     size_t free = 0;
     size_t total = 0;
     CheckCuda(cudaMemGetInfo(&free, &total), "memory of the GPU");
@@ -142,30 +132,34 @@ class CudaDevice final : public Device {
     return std::make_unique<PinnedRegion>(index_, bytes);
   }
   void CopyToDevice(void* device, const void* host, int64_t bytes) override {
-    CheckCuda(
-        cudaMemcpyAsync(device, host, static_cast<size_t>(bytes), cudaMemcpyHostToDevice, Current(index_)),
-        "copy to the GPU");
+    const CudaGuard guard(index_);
+    CheckCuda(cudaMemcpyAsync(device, host, static_cast<size_t>(bytes), cudaMemcpyHostToDevice,
+                              CurrentCudaStream(index_)),
+              "copy to the GPU");
   }
   void CopyToHost(void* host, const void* device, int64_t bytes) override {
-    CheckCuda(
-        cudaMemcpyAsync(host, device, static_cast<size_t>(bytes), cudaMemcpyDeviceToHost, Current(index_)),
-        "copy from the GPU");
+    const CudaGuard guard(index_);
+    CheckCuda(cudaMemcpyAsync(host, device, static_cast<size_t>(bytes), cudaMemcpyDeviceToHost,
+                              CurrentCudaStream(index_)),
+              "copy from the GPU");
   }
   void Copy(void* to, const void* from, int64_t bytes) override {
-    CheckCuda(
-        cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), cudaMemcpyDeviceToDevice, Current(index_)),
-        "copy on the GPU");
+    CheckCuda(cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), cudaMemcpyDeviceToDevice,
+                              CurrentCudaStream(index_)),
+              "copy on the GPU");
   }
   std::unique_ptr<Graph> Capture(std::function<void()> work) override {
     return CaptureCudaGraph(index_, work);
   }
   void Fill(void* begin, uint8_t byte, int64_t bytes) override {
-    const c10::cuda::CUDAGuard guard(static_cast<c10::DeviceIndex>(index_));
-    CheckCuda(cudaMemsetAsync(begin, byte, static_cast<size_t>(bytes), Current(index_)), "fill");
+    const CudaGuard guard(index_);
+    CheckCuda(cudaMemsetAsync(begin, byte, static_cast<size_t>(bytes), CurrentCudaStream(index_)), "fill");
   }
-  std::unique_ptr<TimeMark> MarkTime() override { return std::make_unique<EventMark>(Current(index_)); }
+  std::unique_ptr<TimeMark> MarkTime() override {
+    return std::make_unique<EventMark>(CurrentCudaStream(index_));
+  }
   void Synchronize() override {
-    const c10::cuda::CUDAGuard guard(static_cast<c10::DeviceIndex>(index_));
+    const CudaGuard guard(index_);
     CheckCuda(cudaDeviceSynchronize(), "work before the first step");
   }
 

@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "device/cuda/check.h"
+#include "device/cuda/current.h"
 #include "device/cuda/device.h"
 #include "device/event_pool.h"
 
@@ -44,7 +45,7 @@ class CudaStream final : public Stream {
  public:
   CudaStream(int index, StreamPriority priority, StreamError error)
       : device_(static_cast<c10::DeviceIndex>(index)), error_(std::move(error)) {
-    const c10::cuda::CUDAGuard guard(device_);
+    const CudaGuard guard(device_);
     int least = 0;
     int greatest = 0;
     CheckCuda(cudaDeviceGetStreamPriorityRange(&least, &greatest), "priorities of streams");
@@ -55,7 +56,7 @@ class CudaStream final : public Stream {
 
   // Returns at once; the runtime lets go of the stream when its work is done.
   ~CudaStream() override {
-    const c10::cuda::CUDAGuard guard(device_);
+    const CudaGuard guard(device_);
     cudaStreamDestroy(stream_);
   }
 
@@ -79,7 +80,7 @@ class CudaStream final : public Stream {
   }
 
   Event Record() override {
-    const c10::cuda::CUDAGuard guard(device_);
+    const CudaGuard guard(device_);
     CudaEvent* const event = events_->Take([] { return std::make_unique<CudaEvent>(); });
     const Event recorded(event);
     CheckCuda(cudaEventRecord(event->event(), stream_), "recording an event");
@@ -90,7 +91,7 @@ class CudaStream final : public Stream {
     if (event.state() == nullptr) {
       return;
     }
-    const c10::cuda::CUDAGuard guard(device_);
+    const CudaGuard guard(device_);
     CheckCuda(cudaStreamWaitEvent(stream_, static_cast<const CudaEvent&>(*event.state()).event(), 0),
               "waiting for an event");
   }
@@ -141,6 +142,10 @@ class CudaStream final : public Stream {
 };
 
 }  // namespace
+
+cudaStream_t CurrentCudaStream(int index) {
+  return c10::cuda::getCurrentCUDAStream(static_cast<c10::DeviceIndex>(index)).stream();
+}
 
 std::unique_ptr<Stream> MakeCudaStream(int index, StreamPriority priority, StreamError error) {
   return std::make_unique<CudaStream>(index, priority, std::move(error));

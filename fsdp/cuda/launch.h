@@ -49,6 +49,9 @@ struct InitialValues {
 template <typename T>
 int LaunchInitialize(const InitialValues& initial, T* values, Stream stream);
 
+// to[i] = from[i], rounded.
+int LaunchRound(const float* from, int64_t elements, Bf16* to, Stream stream);
+
 // gradients[i] = (((gradients[i] + c0[i]) + c1[i]) + …) of the shard's parameters, without gradients[i] where
 // not add, as fold.h; and the terms of what is then there. terms: the terms, and behind them room for the
 // partial sums of min(num_tiles, kMaxTermBlocks) blocks; null: not wanted. stride: between contributions.

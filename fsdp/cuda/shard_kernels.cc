@@ -1,40 +1,42 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fsdp/cuda/shard_kernels.h"
 
-#include <ATen/core/Tensor.h>
-#include <ATen/ops/empty.h>
-#include <ATen/ops/from_blob.h>
-#include <c10/cuda/CUDAStream.h>
+#include <cuda_runtime_api.h>
 
 #include <utility>
 
 #include "device/cuda/check.h"
+#include "device/cuda/current.h"
 #include "fsdp/buffer_bytes.h"
 #include "fsdp/cuda/launch.h"
 
 namespace tandem::fsdp {
 namespace {
 
-cuda::Stream CurrentStream() { return c10::cuda::getCurrentCUDAStream().stream(); }
+cuda::Stream CurrentStream() { return device::CurrentCudaStream(); }
 
-// A table of the GPU that never changes.
+// A table of the current GPU that never changes.
 template <typename Element>
 class Table {
  public:
   explicit Table(const std::vector<Element>& elements) {
-    const auto bytes = static_cast<int64_t>(elements.size() * sizeof(Element));
-    bytes_ = at::empty({bytes},
-                       at::TensorOptions().dtype(at::kByte).device(at::kCUDA, c10::cuda::current_device()));
-    // From memory that is not pinned: it is there when the call returns.
-    if (bytes > 0) {
-      bytes_.copy_(at::from_blob(const_cast<Element*>(elements.data()), {bytes}, at::kByte));
+    if (elements.empty()) {
+      return;
     }
+    const size_t bytes = elements.size() * sizeof(Element);
+    device::CheckCuda(cudaMalloc(&data_, bytes), "memory of a table");
+    // Streams do not wait for the default stream, on which this is.
+    device::CheckCuda(cudaMemcpy(data_, elements.data(), bytes, cudaMemcpyHostToDevice), "copy of a table");
+    device::CheckCuda(cudaStreamSynchronize(nullptr), "copy of a table");
   }
+  ~Table() { cudaFree(data_); }
+  Table(const Table&) = delete;
+  Table& operator=(const Table&) = delete;
 
-  const Element* data() const { return static_cast<const Element*>(bytes_.const_data_ptr()); }
+  const Element* data() const { return static_cast<const Element*>(data_); }
 
  private:
-  at::Tensor bytes_;
+  void* data_ = nullptr;
 };
 
 // Tiles end at multiples of their length in the unit's flat buffer, so that their chunks are whole ones.
@@ -152,6 +154,9 @@ class CudaKernels final : public ShardKernels {
                : cuda::LaunchInitialize(initial, static_cast<float*>(values) + to, CurrentStream()),
           "initial values");
     }
+  }
+  void Round(const float* from, int64_t elements, Bf16* to) const override {
+    device::CheckCuda(cuda::LaunchRound(from, elements, to, CurrentStream()), "rounding");
   }
   std::unique_ptr<UnitKernels> MakeUnit(ShardGeometry geometry) const override {
     if (geometry.fp64) {

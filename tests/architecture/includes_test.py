@@ -47,6 +47,20 @@ TORCH_FREE_FILES = {
     "ops": {"attention_shape.h", "attention_work.h", "attention_work.cc", "delta_shape.h", "delta_work.h", "device_kind.h", "latent_shape.h", "linear_work.h", "mixer_work.h", "rope_scaling.h", "rope_scaling.cc", "router_config.h", "row_work.h", "scan_shape.h", "sparse_work.h", "tokens.h", "workspace.h"},
 }
 TORCH_FREE_TARGETS = {"checkpoint": "tandem_checkpoint_format", "data": "tandem_data_paths", "fsdp": "tandem_fsdp_layout", "model": "tandem_model_config"}
+# The files that include LibTorch, and why; all others go without (and build faster).
+TORCH_FILES = {
+    "comm/gloo_communicator.cc": "Gloo is reached through it",
+    "device/cpu_stream.cc": "its threads, and no gradients",
+    "device/cuda/graph.cc": "its allocator is watched during a capture",
+    "device/cuda/stream.cc": "its current stream is ours",
+    "ops/cpu/product.cc": "its products",
+    "ops/cpu/tiled_product.cc": "its products",
+    "ops/cuda/blocked_attention.cc": "its products",
+    "ops/cuda/device_kernels.cc": "its current stream",
+    "ops/tensors.cc": "arrays as its tensors, for these",
+    "trainer/failure.cc": "its exceptions",
+    "trainer/trainer_process.cc": "its threads",
+}
 INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^">]+)[">]', re.M)
 TORCH_HEADER = re.compile(r"^(ATen|torch|c10)/")
 GRPC_HEADER = re.compile(r"^grpc|\.grpc\.pb\.h$")
@@ -82,6 +96,8 @@ def violations(root):
                         yield f"{where}: forward-declare at::Tensor in headers"
                     elif include == "torch/torch.h":
                         yield f"{where}: include ATen/core/Tensor.h and ATen/ops/<op>.h instead"
+                    elif str(path.relative_to(root)) not in TORCH_FILES:
+                        yield f"{where}: pass memory, sizes and types instead of tensors, or say in TORCH_FILES why not"
                 elif GRPC_HEADER.search(include):
                     if here not in ("controller", "worker", "cli"):
                         yield f"{where}: only controller, worker and cli know gRPC"

@@ -19,6 +19,7 @@
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/job_folder.h"
 #include "checkpoint/whole_steps.h"
+#include "tests/checkpoint/elements_of.h"
 #include "tests/comm/run_thread_ranks.h"
 
 namespace tandem::checkpoint {
@@ -61,7 +62,7 @@ struct RankState {
       result.push_back({.name = "array" + std::to_string(i),
                         .shape = {kElements[i]},
                         .begin = begins[i],
-                        .data = &tensors[i]});
+                        .data = ElementsOf(tensors[i])});
     }
     return result;
   }

@@ -17,6 +17,7 @@
 #include "checkpoint/safetensors.h"
 #include "platform/xxh3.h"
 #include "tests/checkpoint/checkpoint_folder.h"
+#include "tests/checkpoint/elements_of.h"
 #include "tests/checkpoint/faulty_files.h"
 #include "tests/comm/run_thread_ranks.h"
 
@@ -82,10 +83,10 @@ TEST_F(CheckpointTest, TheFileOfARankThatOwnedNothingIsVerifiedToo) {
     const at::Tensor part = at::ones({comm.rank() < 2 ? 1 : 0});
     WholeSteps whole;
     Save(files_, comm, FolderAt(directory_), 3, OwnerOf(InfoOf(10)), InfoOf(10),
-         {{.name = "w", .shape = {2}, .begin = std::min(comm.rank(), 2), .data = &part}}, whole);
+         {{.name = "w", .shape = {2}, .begin = std::min(comm.rank(), 2), .data = ElementsOf(part)}}, whole);
   });
   const at::Tensor whole = at::zeros({2});
-  const std::vector<Shard> shards = {{.name = "w", .shape = {2}, .data = &whole}};
+  const std::vector<Shard> shards = {{.name = "w", .shape = {2}, .data = ElementsOf(whole)}};
   LoadAlone(files_, Path(10), shards);
   EXPECT_TRUE(at::equal(whole, at::ones({2})));
   const std::string file = Path(10) + "/rank-00002.safetensors";
@@ -110,12 +111,13 @@ TEST_F(CheckpointTest, LoadNamesArraysThatDoNotFit) {
   };
   const at::Tensor floats = at::zeros({64});
   const at::Tensor doubles = at::zeros({64}, at::kDouble);
-  EXPECT_THAT(reason({.name = "other", .shape = {64}, .data = &floats}), HasSubstr("it has no array other"));
-  EXPECT_THAT(reason({.name = "array1", .shape = {65}, .data = &doubles}),
+  EXPECT_THAT(reason({.name = "other", .shape = {64}, .data = ElementsOf(floats)}),
+              HasSubstr("it has no array other"));
+  EXPECT_THAT(reason({.name = "array1", .shape = {65}, .data = ElementsOf(doubles)}),
               HasSubstr("is [64] there, [65] here"));
-  EXPECT_THAT(reason({.name = "array1", .shape = {64}, .data = &floats}),
+  EXPECT_THAT(reason({.name = "array1", .shape = {64}, .data = ElementsOf(floats)}),
               HasSubstr("is of type F64 there, F32 here"));
-  EXPECT_EQ(reason({.name = "array1", .shape = {64}, .data = &doubles}), "loaded");
+  EXPECT_EQ(reason({.name = "array1", .shape = {64}, .data = ElementsOf(doubles)}), "loaded");
   EXPECT_TRUE(at::equal(doubles, Whole(10, 1)));
 }
 
@@ -139,7 +141,8 @@ TEST_F(CheckpointTest, ArraysThatAreNotCoveredOnceAreRefusedOnEveryRank) {
       WholeSteps whole;
       try {
         Save(files_, comm, FolderAt(directory_), 3, OwnerOf(InfoOf(20)), InfoOf(20),
-             {{.name = "w", .shape = {9}, .begin = comm.rank() == 0 ? 0 : begin, .data = &part}}, whole);
+             {{.name = "w", .shape = {9}, .begin = comm.rank() == 0 ? 0 : begin, .data = ElementsOf(part)}},
+             whole);
       } catch (const CheckpointError& error) {
         const std::lock_guard lock(mu);
         EXPECT_THAT(error.what(), HasSubstr("array w has a piece at element"));

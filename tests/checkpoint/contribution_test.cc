@@ -11,6 +11,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "tests/checkpoint/elements_of.h"
 
 namespace tandem::checkpoint {
 namespace {
@@ -28,11 +29,12 @@ TEST(ContributionTest, EveryPieceLiesInTheFileOfTheRankThatSentIt) {
   const at::Tensor three = at::zeros({3});
   const at::Tensor nothing = at::zeros({0});
   Manifest manifest;
-  const absl::Status collected = Collect(
-      {SentBy(0, {{.name = "a", .shape = {3}, .begin = 3, .data = &nothing},
-                  {.name = "b", .shape = {6}, .begin = 3, .data = &three}}),
-       SentBy(1, {{.name = "a", .shape = {3}, .data = &three}, {.name = "b", .shape = {6}, .data = &three}})},
-      manifest);
+  const absl::Status collected =
+      Collect({SentBy(0, {{.name = "a", .shape = {3}, .begin = 3, .data = ElementsOf(nothing)},
+                          {.name = "b", .shape = {6}, .begin = 3, .data = ElementsOf(three)}}),
+               SentBy(1, {{.name = "a", .shape = {3}, .data = ElementsOf(three)},
+                          {.name = "b", .shape = {6}, .data = ElementsOf(three)}})},
+              manifest);
   ASSERT_TRUE(collected.ok()) << collected;
   ASSERT_EQ(manifest.files.size(), 2u);
   EXPECT_EQ(manifest.files[1].name, "file-1");
@@ -49,9 +51,9 @@ TEST(ContributionTest, EveryPieceLiesInTheFileOfTheRankThatSentIt) {
 TEST(ContributionTest, AnArrayOfAnotherTypeOrSizeOnOneRankIsNamedWithTheRank) {
   const at::Tensor floats = at::zeros({3});
   const at::Tensor doubles = at::zeros({3}, at::kDouble);
-  const std::string first = SentBy(0, {{.name = "a", .shape = {6}, .data = &floats}});
-  for (const Shard& other : {Shard{.name = "a", .shape = {6}, .begin = 3, .data = &doubles},
-                             Shard{.name = "a", .shape = {7}, .begin = 3, .data = &floats}}) {
+  const std::string first = SentBy(0, {{.name = "a", .shape = {6}, .data = ElementsOf(floats)}});
+  for (const Shard& other : {Shard{.name = "a", .shape = {6}, .begin = 3, .data = ElementsOf(doubles)},
+                             Shard{.name = "a", .shape = {7}, .begin = 3, .data = ElementsOf(floats)}}) {
     Manifest manifest;
     EXPECT_THAT(Collect({first, SentBy(1, {other})}, manifest).message(),
                 HasSubstr("array a: rank 1 has another type or shape than the ranks before it"));
@@ -61,8 +63,9 @@ TEST(ContributionTest, AnArrayOfAnotherTypeOrSizeOnOneRankIsNamedWithTheRank) {
 TEST(ContributionTest, AnArrayThatNobodySendsAllOfIsNamed) {
   const at::Tensor three = at::zeros({3});
   Manifest manifest;
-  EXPECT_THAT(Collect({SentBy(0, {{.name = "a", .shape = {6}, .data = &three}})}, manifest).message(),
-              HasSubstr("array a has 6 elements, its pieces cover 3"));
+  EXPECT_THAT(
+      Collect({SentBy(0, {{.name = "a", .shape = {6}, .data = ElementsOf(three)}})}, manifest).message(),
+      HasSubstr("array a has 6 elements, its pieces cover 3"));
 }
 
 }  // namespace

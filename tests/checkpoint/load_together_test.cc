@@ -20,6 +20,7 @@
 #include "comm/communicator.h"
 #include "platform/files.h"
 #include "tests/checkpoint/checkpoint_folder.h"
+#include "tests/checkpoint/elements_of.h"
 #include "tests/checkpoint/faulty_files.h"
 
 namespace tandem::checkpoint {
@@ -67,8 +68,8 @@ TEST_F(LoadTogetherTest, ManyPartsOfOneFileAreWhatOneIs) {
   comm::RunThreadRanks(1, [&](comm::Communicator& comm) {
     WholeSteps whole;
     Save(files_, comm, FolderAt(directory_), 3, OwnerOf(InfoOf(10)), InfoOf(10),
-         {{.name = "first", .shape = {kElements}, .data = &first},
-          {.name = "second", .shape = {kElements}, .data = &second}},
+         {{.name = "first", .shape = {kElements}, .data = ElementsOf(first)},
+          {.name = "second", .shape = {kElements}, .data = ElementsOf(second)}},
          whole);
   });
   comm::RunThreadRanks(3, [&](comm::Communicator& comm) {
@@ -77,8 +78,8 @@ TEST_F(LoadTogetherTest, ManyPartsOfOneFileAreWhatOneIs) {
     const at::Tensor part = at::zeros({size});
     const at::Tensor negative = at::zeros({size});
     Load(files_, comm, Path(10),
-         {{.name = "first", .shape = {kElements}, .begin = begin, .data = &part},
-          {.name = "second", .shape = {kElements}, .begin = begin, .data = &negative}},
+         {{.name = "first", .shape = {kElements}, .begin = begin, .data = ElementsOf(part)},
+          {.name = "second", .shape = {kElements}, .begin = begin, .data = ElementsOf(negative)}},
          [](const WorkProgress&) {});
     EXPECT_TRUE(at::equal(part, first.narrow(0, begin, size)));
     EXPECT_TRUE(at::equal(negative, second.narrow(0, begin, size)));
@@ -107,7 +108,9 @@ TEST_F(LoadTogetherTest, AHeaderThatWasReadWronglyPutsNoArrayInAnothersPlace) {
   comm::RunThreadRanks(1, [&](comm::Communicator& comm) {
     WholeSteps whole;
     Save(files_, comm, FolderAt(directory_), 3, OwnerOf(InfoOf(10)), InfoOf(10),
-         {{.name = "a", .shape = {8}, .data = &a}, {.name = "b", .shape = {8}, .data = &b}}, whole);
+         {{.name = "a", .shape = {8}, .data = ElementsOf(a)},
+          {.name = "b", .shape = {8}, .data = ElementsOf(b)}},
+         whole);
   });
   class Swapped final : public platform::ForwardingFiles {
    public:
@@ -125,7 +128,8 @@ TEST_F(LoadTogetherTest, AHeaderThatWasReadWronglyPutsNoArrayInAnothersPlace) {
   const at::Tensor to_b = at::zeros({8}, at::kFloat);
   try {
     LoadAlone(files, Path(10),
-              {{.name = "a", .shape = {8}, .data = &to_a}, {.name = "b", .shape = {8}, .data = &to_b}});
+              {{.name = "a", .shape = {8}, .data = ElementsOf(to_a)},
+               {.name = "b", .shape = {8}, .data = ElementsOf(to_b)}});
     ADD_FAILURE() << "loaded";
   } catch (const CheckpointError& error) {
     EXPECT_THAT(error.what(), HasSubstr("rank-00000.safetensors changed while it was read"));

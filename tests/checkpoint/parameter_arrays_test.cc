@@ -23,6 +23,9 @@ namespace {
 
 using testing::HasSubstr;
 
+constexpr fsdp::ClassTypes kFp32{device::ElementKind::kFloat, device::ElementKind::kFloat,
+                                 device::ElementKind::kFloat};
+
 // Two units with gaps between their parameters; the second is smaller than a granule.
 std::vector<std::pair<std::string, fsdp::Layout>> Units() {
   return {{"layers.0", fsdp::MakeLayout({{.name = "model.layers.0.norm.weight", .shape = {5}},
@@ -36,8 +39,8 @@ std::vector<std::pair<std::string, fsdp::Layout>> Units() {
 struct RankUnits {
   explicit RankUnits(const fsdp::UnitMesh& mesh) : device(device::MakeCpuDevice()) {
     for (const auto& [name, layout] : Units()) {
-      units.emplace_back(name, std::vector<fsdp::UnitClass>{{layout, {at::kFloat, at::kFloat, at::kFloat}}},
-                         mesh, *device, fsdp::CpuShardKernels());
+      units.emplace_back(name, std::vector<fsdp::UnitClass>{{layout, kFp32}}, mesh, *device,
+                         fsdp::CpuShardKernels());
     }
     for (const fsdp::UnitShard& unit : units) {
       const auto memory = [&] {
@@ -47,7 +50,7 @@ struct RankUnits {
       };
       states.push_back({memory(), memory(), memory()});
     }
-    arrays = std::make_unique<ParameterArrays>(*device, at::kFloat, units, states);
+    arrays = std::make_unique<ParameterArrays>(*device, device::ElementKind::kFloat, units, states);
   }
 
   // Element i of a parameter's n-th kind: a number of its own.
@@ -169,7 +172,7 @@ struct Columns {
             {fsdp::MakeLayout({{.name = "before", .shape = {3}, .slice = {{0, rank == 0 ? 3 : 0}}},
                                {.name = "matrix", .shape = {6, 12}, .slice = slice}},
                               4),
-             {at::kFloat, at::kFloat, at::kFloat}}},
+             kFp32}},
         fsdp::UnitMesh(), *device, fsdp::CpuShardKernels());
     const auto memory = [&] {
       const int64_t held = units[0].classes()[0].held().size();
@@ -177,7 +180,7 @@ struct Columns {
       return device::Memory{static_cast<char*>(tensors.back().mutable_data_ptr()), held * 4};
     };
     states.push_back({memory(), memory(), memory()});
-    arrays = std::make_unique<ParameterArrays>(*device, at::kFloat, units, states);
+    arrays = std::make_unique<ParameterArrays>(*device, device::ElementKind::kFloat, units, states);
   }
 
   // Element i of the whole parameter of a kind has the value that `visit` gets.
@@ -241,7 +244,8 @@ TEST_F(ParameterArraysTest, AWholeArrayIsSavedByTheFirstRankAndLoadedByEvery) {
   const auto arrays_of = [&](const RankUnits& rank, at::Tensor& held, bool is_first) {
     const device::Memory memory{static_cast<char*>(held.mutable_data_ptr()),
                                 static_cast<int64_t>(held.nbytes())};
-    return ParameterArrays(*rank.device, at::kFloat, rank.units, rank.states, {{kName, memory}}, is_first);
+    return ParameterArrays(*rank.device, device::ElementKind::kFloat, rank.units, rank.states,
+                           {{kName, memory}}, is_first);
   };
   std::string path;
   comm::RunThreadRanks(3, [&](comm::Communicator& comm) {

@@ -13,6 +13,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "checkpoint/load_hugging_face.h"
+#include "tests/checkpoint/elements_of.h"
 #include "tests/checkpoint/weights_folder.h"
 #include "tests/comm/run_thread_ranks.h"
 #include "tests/platform/forwarding_files.h"
@@ -48,10 +49,10 @@ class StoredWeightsTest : public testing::Test {
       const int64_t begin = elements * comm.rank() / ranks;
       const int64_t size = elements * (comm.rank() + 1) / ranks - begin;
       const at::Tensor data = at::zeros({size});
-      const std::string problem =
-          LoadHuggingFace(platform::SystemFiles(), comm, folder, weights,
-                          {{.name = "model.a", .shape = {elements}, .begin = begin, .data = &data}},
-                          [](const WorkProgress&) {});
+      const std::string problem = LoadHuggingFace(
+          platform::SystemFiles(), comm, folder, weights,
+          {{.name = "model.a", .shape = {elements}, .begin = begin, .data = ElementsOf(data)}},
+          [](const WorkProgress&) {});
       std::memcpy(values.data() + begin, data.const_data_ptr(), static_cast<size_t>(size) * sizeof(float));
       if (comm.rank() == 0) {
         problem_ = problem;
@@ -183,10 +184,11 @@ TEST_F(StoredWeightsTest, ARankReadsOnlyItsOwnExperts) {
     CountedReads files;
     const at::Tensor own = at::zeros({6});
     const at::Tensor half = at::zeros({4});
-    EXPECT_EQ(LoadHuggingFace(files, comm, folder, weights,
-                              {{.name = absl::StrCat("model.", comm.rank()), .shape = {6}, .data = &own},
-                               {.name = "model.x", .shape = {8}, .begin = 4 * comm.rank(), .data = &half}},
-                              [](const WorkProgress&) {}),
+    EXPECT_EQ(LoadHuggingFace(
+                  files, comm, folder, weights,
+                  {{.name = absl::StrCat("model.", comm.rank()), .shape = {6}, .data = ElementsOf(own)},
+                   {.name = "model.x", .shape = {8}, .begin = 4 * comm.rank(), .data = ElementsOf(half)}},
+                  [](const WorkProgress&) {}),
               "");
     EXPECT_EQ(files.bytes, (6 + 4) * 4);
     EXPECT_EQ(own.const_data_ptr<float>()[0], 6.F * static_cast<float>(comm.rank()));

@@ -25,6 +25,7 @@
 #include "platform/files.h"
 #include "platform/xxh3.h"
 #include "tests/checkpoint/checkpoint_folder.h"
+#include "tests/checkpoint/elements_of.h"
 #include "tests/checkpoint/faulty_files.h"
 #include "tests/checkpoint/watched_files.h"
 
@@ -368,7 +369,8 @@ TEST_F(VerifyTest, RanksMeetWhileOneOfThemStillReads) {
     const at::Tensor part = at::zeros({comm.rank() == 0 ? 1 : kLarge}, at::kByte);
     WholeSteps whole;
     Save(files_, comm, FolderAt(directory_), 3, OwnerOf(InfoOf(10)), InfoOf(10),
-         {{.name = "w", .shape = {kLarge + 1}, .begin = comm.rank() == 0 ? 0 : 1, .data = &part}}, whole);
+         {{.name = "w", .shape = {kLarge + 1}, .begin = comm.rank() == 0 ? 0 : 1, .data = ElementsOf(part)}},
+         whole);
   });
   absl::Notification met;
   int64_t read = 0;

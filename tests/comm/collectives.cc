@@ -6,6 +6,8 @@
 
 #include <vector>
 
+#include "tests/device/tensors.h"
+
 namespace tandem::comm {
 namespace {
 
@@ -35,10 +37,12 @@ void ExpectRowsArrive(Communicator& comm, at::ScalarType dtype) {
   expected.push_back(at::full({kBehind, kWidth}, 7, dtype));
   const at::Tensor sent = at::cat(input);
   at::Tensor there = at::full_like(at::cat(expected), 7);
-  comm.AllToAllRows(sent, sends, there, receives);
+  comm.AllToAllRows(device::MemoryOf(sent), sends, device::MemoryOf(there), receives,
+                    device::RowBytesOf(there));
   ASSERT_TRUE(at::equal(there, at::cat(expected)));
   at::Tensor back = at::full_like(sent, 3);
-  comm.AllToAllRows(there, receives, back, sends);
+  comm.AllToAllRows(device::MemoryOf(there), receives, device::MemoryOf(back), sends,
+                    device::RowBytesOf(back));
   ASSERT_TRUE(at::equal(back, sent));
 }
 
@@ -52,7 +56,7 @@ void ExpectCollectivesMoveTheRightBytes(Communicator& comm) {
     for (const int64_t count : {0, 3, 40'000}) {
       const at::Tensor mine = Values(count, comm.rank(), dtype);
       at::Tensor gathered = at::zeros({ranks * count}, dtype);
-      comm.AllGather(mine, gathered);
+      comm.AllGather(device::MemoryOf(mine), device::MemoryOf(gathered));
       ASSERT_EQ(comm.num_collectives(), ++calls);
       for (int rank = 0; rank < ranks; ++rank) {
         ASSERT_TRUE(at::equal(gathered.narrow(0, rank * count, count), Values(count, rank, dtype)));
@@ -60,25 +64,26 @@ void ExpectCollectivesMoveTheRightBytes(Communicator& comm) {
       // In place: the input is the rank-th slice of the output.
       at::Tensor in_place = at::zeros({ranks * count}, dtype);
       in_place.narrow(0, comm.rank() * count, count).copy_(mine);
-      comm.AllGather(in_place.narrow(0, comm.rank() * count, count), in_place);
+      comm.AllGather(device::MemoryOf(in_place.narrow(0, comm.rank() * count, count)),
+                     device::MemoryOf(in_place));
       ASSERT_EQ(comm.num_collectives(), ++calls);
       ASSERT_TRUE(at::equal(in_place, gathered));
 
       // To rank 0 alone; what the others pass is left alone.
       at::Tensor at_root = at::full({comm.rank() == 0 ? ranks * count : 2}, 5, dtype);
-      comm.Gather(mine, at_root);
+      comm.Gather(device::MemoryOf(mine), device::MemoryOf(at_root));
       ASSERT_EQ(comm.num_collectives(), ++calls);
       ASSERT_TRUE(at::equal(at_root, comm.rank() == 0 ? gathered : at::full({2}, 5, dtype)));
 
       const at::Tensor slices = Values(ranks * count, comm.rank(), dtype);
       at::Tensor there = at::zeros({ranks * count}, dtype);
       at::Tensor back = at::zeros({ranks * count}, dtype);
-      comm.AllToAll(slices, there);
+      comm.AllToAll(device::MemoryOf(slices), device::MemoryOf(there));
       for (int rank = 0; rank < ranks; ++rank) {
         ASSERT_TRUE(at::equal(there.narrow(0, rank * count, count),
                               Values(ranks * count, rank, dtype).narrow(0, comm.rank() * count, count)));
       }
-      comm.AllToAll(there, back);
+      comm.AllToAll(device::MemoryOf(there), device::MemoryOf(back));
       ASSERT_TRUE(at::equal(back, slices)) << "twice is the identity";
       calls += 2;
       ExpectRowsArrive(comm, dtype);
@@ -95,11 +100,11 @@ void ExpectTransfersArrive(Communicator& link) {
       for (const int64_t count : {0, 3, 40'000}) {
         const at::Tensor sent = Values(count, from_first ? 0 : 1, dtype);
         if (sends) {
-          link.Send(sent);
+          link.Send(device::MemoryOf(sent));
           continue;
         }
         at::Tensor received = at::zeros({count}, dtype);
-        link.Receive(received);
+        link.Receive(device::MemoryOf(received));
         ASSERT_TRUE(at::equal(received, sent)) << count;
       }
     }

@@ -12,10 +12,12 @@
 
 #include "device/device.h"
 #include "tests/comm/collectives.h"
+#include "tests/comm/forwarding_communicator.h"
 #include "tests/comm/memory_store.h"
 #include "tests/comm/run_thread_ranks.h"
 #include "tests/comm/thread_communicator.h"
 #include "tests/comm/thread_groups.h"
+#include "tests/device/tensors.h"
 
 namespace tandem::comm {
 namespace {
@@ -39,7 +41,7 @@ const std::vector<CommunicatorUse> kUses = {{.group = "dp_cp", .purpose = "reduc
 int64_t SumOfGather(Communicator& comm, int64_t value) {
   const at::Tensor mine = at::full({1}, value, at::kLong);
   at::Tensor all = at::empty({comm.size()}, at::kLong);
-  comm.AllGather(mine, all);
+  comm.AllGather(device::MemoryOf(mine), device::MemoryOf(all));
   return all.sum().item<int64_t>();
 }
 
@@ -121,31 +123,12 @@ TEST(CommunicatorsTest, UnknownGroupsAndUsesListedTwiceAreRefused) {
 }
 
 // Refuses windows, as a GPU without peer access would.
-class WithoutWindows final : public Communicator {
+class WithoutWindows final : public ForwardingCommunicator {
  public:
-  explicit WithoutWindows(std::unique_ptr<Communicator> inner) : inner_(std::move(inner)) {}
-  const std::string& name() const override { return inner_->name(); }
-  int rank() const override { return inner_->rank(); }
-  int size() const override { return inner_->size(); }
-  void AllGather(const at::Tensor& input, at::Tensor& output) override { inner_->AllGather(input, output); }
-  void AllToAll(const at::Tensor& input, at::Tensor& output) override { inner_->AllToAll(input, output); }
-  void AllToAllRows(const at::Tensor& input, const std::vector<int64_t>& sends, at::Tensor& output,
-                    const std::vector<int64_t>& receives) override {
-    inner_->AllToAllRows(input, sends, output, receives);
-  }
-  void Gather(const at::Tensor& input, at::Tensor& output) override { inner_->Gather(input, output); }
-  void Send(const at::Tensor& input) override { inner_->Send(input); }
-  void Receive(at::Tensor& output) override { inner_->Receive(output); }
+  using ForwardingCommunicator::ForwardingCommunicator;
   absl::Status RegisterWindow(std::shared_ptr<const device::Region>) override {
     return absl::FailedPreconditionError("no peer access");
   }
-  void Abort() override { inner_->Abort(); }
-  void CheckPending() override { inner_->CheckPending(); }
-  uint64_t num_collectives() const override { return inner_->num_collectives(); }
-  uint64_t num_ended() const override { return inner_->num_ended(); }
-
- private:
-  const std::unique_ptr<Communicator> inner_;
 };
 
 class FactoryWithoutWindows final : public CommunicatorFactory {
@@ -193,7 +176,8 @@ TEST(CommunicatorsTest, GlooJoinsByRendezvous) {
     for (Communicator* each : communicators.all()) {
       EXPECT_EQ(SumOfGather(*each, rank + 1), 3);
     }
-    EXPECT_THROW(communicators[0].AllGather(at::zeros({2}), *std::make_unique<at::Tensor>(at::zeros({3}))),
+    EXPECT_THROW(communicators[0].AllGather(device::MemoryOf(at::zeros({2})),
+                                            device::MemoryOf(*std::make_unique<at::Tensor>(at::zeros({3})))),
                  std::invalid_argument);
   });
 }

@@ -29,6 +29,7 @@
 #include "tests/comm/collectives.h"
 #include "tests/comm/memory_store.h"
 #include "tests/comm/run_thread_ranks.h"
+#include "tests/device/tensors.h"
 
 extern char** environ;
 
@@ -59,7 +60,7 @@ std::unique_ptr<Communicator> MakeGlooCommunicator(const std::string& name, std:
 
 void ExpectAllToAllFails(Communicator& comm, const std::string& message) {
   at::Tensor output = at::zeros({2});
-  EXPECT_THAT([&] { comm.AllToAll(at::zeros({2}), output); },
+  EXPECT_THAT([&] { comm.AllToAll(device::MemoryOf(at::zeros({2})), device::MemoryOf(output)); },
               testing::ThrowsMessage<CommError>(HasSubstr(message)));
 }
 
@@ -155,13 +156,14 @@ TEST(GlooCommunicatorTest, GroupsBesideEachOtherDoNotMix) {
     std::thread other([&] {
       for (int i = 0; i < 200; ++i) {
         at::Tensor output = at::zeros({2}, at::kLong);
-        reduce->AllGather(at::full({1}, 100 * i + rank, at::kLong), output);
+        reduce->AllGather(device::MemoryOf(at::full({1}, 100 * i + rank, at::kLong)),
+                          device::MemoryOf(output));
         ASSERT_EQ(output[1 - rank].item<int64_t>(), 100 * i + 1 - rank);
       }
     });
     for (int i = 0; i < 200; ++i) {
       at::Tensor output = at::zeros({2}, at::kLong);
-      gather->AllGather(at::full({1}, -i - rank, at::kLong), output);
+      gather->AllGather(device::MemoryOf(at::full({1}, -i - rank, at::kLong)), device::MemoryOf(output));
       ASSERT_EQ(output[1 - rank].item<int64_t>(), -i - 1 + rank);
     }
     other.join();
@@ -213,13 +215,13 @@ TEST(GlooCommunicatorTest, APeerThatLeavesIsNamedAndFelt) {
     at::Tensor output = at::zeros({2});
     const auto begin = std::chrono::steady_clock::now();
     try {
-      comm->AllGather(at::zeros({1}), output);
+      comm->AllGather(device::MemoryOf(at::zeros({1})), device::MemoryOf(output));
       ADD_FAILURE() << "returned";
     } catch (const CommError& error) {
       EXPECT_THAT(error.what(), HasSubstr("group dp_cp rank 0 AllGather: rank 1 closed the connection"));
     }
     EXPECT_LT(Seconds(std::chrono::steady_clock::now() - begin).count(), 10);
-    EXPECT_THROW(comm->AllGather(at::zeros({1}), output), CommError);
+    EXPECT_THROW(comm->AllGather(device::MemoryOf(at::zeros({1})), device::MemoryOf(output)), CommError);
   });
 }
 
@@ -262,7 +264,7 @@ TEST(GlooCommunicatorTest, NoCallStartsAfterAbort) {
   for (const auto& comm : MakeGlooCommunicators("dp_cp", 2, kTimeout, std::make_shared<MemoryStore>())) {
     comm->Abort();
     at::Tensor output = at::zeros({2});
-    EXPECT_THROW(comm->AllGather(at::zeros({1}), output), CommError);
+    EXPECT_THROW(comm->AllGather(device::MemoryOf(at::zeros({1})), device::MemoryOf(output)), CommError);
     EXPECT_EQ(comm->num_collectives(), 0u);
   }
 }
@@ -346,7 +348,7 @@ TEST(RankProcess, DISABLED_RunsUntilAPeerIsLost) {
       std::ofstream(arguments.folder + "/running" + std::to_string(arguments.rank)) << "x";
     }
     try {
-      comm->AllGather(at::zeros({1000}), output);
+      comm->AllGather(device::MemoryOf(at::zeros({1000})), device::MemoryOf(output));
     } catch (const CommError& error) {
       EXPECT_THAT(error.what(), HasSubstr("rank 1 closed the connection, it died or left"));
       return;
@@ -376,8 +378,8 @@ TEST(RankProcess, DISABLED_MeasuresLatency) {
       std::printf("%s of 64 kB a rank: median %.0f us, p90 %.0f us\n", name, times[100], times[180]);
     }
   };
-  measure("AllGather", [&] { comm->AllGather(slice, output); });
-  measure("AllToAll", [&] { comm->AllToAll(input, output); });
+  measure("AllGather", [&] { comm->AllGather(device::MemoryOf(slice), device::MemoryOf(output)); });
+  measure("AllToAll", [&] { comm->AllToAll(device::MemoryOf(input), device::MemoryOf(output)); });
 }
 
 TEST(GlooProcessesTest, CollectivesMoveTheRightBytesBetweenProcesses) {

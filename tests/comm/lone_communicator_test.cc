@@ -11,6 +11,7 @@
 
 #include "device/device.h"
 #include "tests/comm/collectives.h"
+#include "tests/device/tensors.h"
 
 namespace tandem::comm {
 namespace {
@@ -36,18 +37,20 @@ TEST(LoneCommunicatorTest, CollectivesMoveTheRightBytes) {
 TEST(LoneCommunicatorTest, AnInputThatIsItsSliceOfTheOutputStaysThere) {
   const auto comm = Make();
   at::Tensor both = at::arange(4);
-  comm->AllGather(both, both);
+  comm->AllGather(device::MemoryOf(both), device::MemoryOf(both));
   EXPECT_TRUE(at::equal(both, at::arange(4)));
 }
 
 TEST(LoneCommunicatorTest, RowsBehindThoseThatAreSentAreLeftAlone) {
   const auto comm = Make();
   at::Tensor output = at::full({3, 2}, -1.F);
-  comm->AllToAllRows(at::ones({4, 2}), {2}, output, {2});
+  comm->AllToAllRows(device::MemoryOf(at::ones({4, 2})), {2}, device::MemoryOf(output), {2},
+                     device::RowBytesOf(output));
   EXPECT_TRUE(at::equal(output, at::tensor({1.F, 1.F, 1.F, 1.F, -1.F, -1.F}).view({3, 2})));
   EXPECT_THAT(
       [&] {
-        comm->AllToAllRows(at::ones({4, 2}), {2}, output, {1});
+        comm->AllToAllRows(device::MemoryOf(at::ones({4, 2})), {2}, device::MemoryOf(output), {1},
+                           device::RowBytesOf(output));
       },
       ThrowsMessage<CommError>(
           HasSubstr("group dp_cp rank 5 AllToAllRows of 8 bytes: the same rank sends 16")));
@@ -56,7 +59,8 @@ TEST(LoneCommunicatorTest, RowsBehindThoseThatAreSentAreLeftAlone) {
 TEST(LoneCommunicatorTest, WhatDoesNotFitIsRefused) {
   const auto comm = Make();
   at::Tensor output = at::zeros({3});
-  EXPECT_THROW(comm->AllGather(at::zeros({2}), output), std::invalid_argument);
+  EXPECT_THROW(comm->AllGather(device::MemoryOf(at::zeros({2})), device::MemoryOf(output)),
+               std::invalid_argument);
   EXPECT_EQ(comm->num_collectives(), 0u);
 }
 
@@ -64,7 +68,7 @@ TEST(LoneCommunicatorTest, NoCallStartsAfterAbort) {
   const auto comm = Make();
   comm->Abort();
   at::Tensor output = at::zeros({2});
-  EXPECT_THAT([&] { comm->AllGather(at::ones({2}), output); },
+  EXPECT_THAT([&] { comm->AllGather(device::MemoryOf(at::ones({2})), device::MemoryOf(output)); },
               ThrowsMessage<CommError>("group dp_cp rank 5 AllGather: aborted"));
   EXPECT_EQ(comm->num_collectives(), 0u);
   EXPECT_TRUE(at::equal(output, at::zeros({2})));

@@ -22,13 +22,13 @@ class PendingCommunicator final : public Communicator {
   const std::string& name() const override { return name_; }
   int rank() const override { return 0; }
   int size() const override { return 1; }
-  void AllGather(const at::Tensor&, at::Tensor&) override {}
-  void AllToAll(const at::Tensor&, at::Tensor&) override {}
-  void AllToAllRows(const at::Tensor&, const std::vector<int64_t>&, at::Tensor&,
-                    const std::vector<int64_t>&) override {}
-  void Gather(const at::Tensor&, at::Tensor&) override {}
-  void Send(const at::Tensor&) override {}
-  void Receive(at::Tensor&) override {}
+  void AllGather(Memory, Memory) override {}
+  void AllToAll(Memory, Memory) override {}
+  void AllToAllRows(Memory, const std::vector<int64_t>&, Memory, const std::vector<int64_t>&,
+                    int64_t) override {}
+  void Gather(Memory, Memory) override {}
+  void Send(Memory) override {}
+  void Receive(Memory) override {}
   void Abort() override {}
   absl::Status RegisterWindow(std::shared_ptr<const device::Region>) override { return absl::OkStatus(); }
   void CheckPending() override {

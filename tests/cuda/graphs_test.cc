@@ -13,6 +13,7 @@
 #include "device/cuda/device.h"
 #include "device/static_arena.h"
 #include "tests/cuda/spinning_backend.h"
+#include "tests/device/tensors.h"
 #include "tests/parity/expect_same.h"
 #include "tests/parity/job.h"
 #include "tests/parity/run.h"
@@ -36,7 +37,7 @@ class CudaCaptureTest : public testing::Test {
   const std::unique_ptr<device::Stream> stream_ =
       device_->MakeStream("compute", device::StreamPriority::kNormal, device::StreamError());
   const device::StaticArena arena_{*device_, device_->Reserve(4096)};
-  at::Tensor number_ = arena_.At(0, {1}, at::kDouble);
+  at::Tensor number_ = device::TensorAt(*device_, arena_, 0, {1}, at::kDouble);
   const device::StaticArena pinned_{*device_, device_->ReserveHost(8)};
   double* const host_ = pinned_.At(0, 8).as<double>();
 };

@@ -15,6 +15,7 @@
 #include "tests/comm/memory_store.h"
 #include "tests/comm/run_thread_ranks.h"
 #include "tests/cuda/spin.h"
+#include "tests/device/tensors.h"
 
 namespace tandem::comm {
 namespace {
@@ -50,10 +51,10 @@ void ExpectTheRightBytes(Communicator& comm, device::Stream& stream) {
     mine.sum().item<float>();  // what the default stream did is done
     back.sum().item<float>();
     stream.Enqueue([&] {
-      comm.AllGather(mine, gathered);
-      comm.Gather(mine, at_root);
-      comm.AllToAll(slices, there);
-      comm.AllToAll(there, back);
+      comm.AllGather(device::MemoryOf(mine), device::MemoryOf(gathered));
+      comm.Gather(device::MemoryOf(mine), device::MemoryOf(at_root));
+      comm.AllToAll(device::MemoryOf(slices), device::MemoryOf(there));
+      comm.AllToAll(device::MemoryOf(there), device::MemoryOf(back));
     });
     stream.Synchronize();
     for (int rank = 0; rank < ranks; ++rank) {
@@ -131,9 +132,9 @@ TEST(NcclCommunicatorTest, TwoRanksOfALinkSendToEachOther) {
         received.sum().item<float>();  // what the default stream did is done
         stream->Enqueue([&] {
           if (rank == sender) {
-            link->Send(sent);
+            link->Send(device::MemoryOf(sent));
           } else {
-            link->Receive(received);
+            link->Receive(device::MemoryOf(received));
           }
         });
         stream->Synchronize();
@@ -179,7 +180,7 @@ TEST(NcclFactoryTest, ACopyOfALoneRankHasEndedWhenTheStreamHasPassedIt) {
   all.sum().item<float>();
   stream->Enqueue([&] {
     cuda::Spin(2'000'000'000, c10::cuda::getCurrentCUDAStream().stream());
-    comm->AllGather(mine, all);
+    comm->AllGather(device::MemoryOf(mine), device::MemoryOf(all));
   });
   comm->CheckPending();
   EXPECT_EQ(comm->num_collectives(), 1u);
@@ -213,13 +214,13 @@ TEST(NcclCommunicatorTest, AbortEndsAPendingCollectiveAndLaterCallsFail) {
     const auto stream = device->MakeStream("a", device::StreamPriority::kNormal, device::StreamError());
     const at::Tensor mine = at::full({8}, 1, at::TensorOptions().dtype(at::kFloat).device(at::kCUDA, rank));
     at::Tensor all = at::zeros({16}, mine.options());
-    stream->Enqueue([&] { comm->AllGather(mine, all); });
+    stream->Enqueue([&] { comm->AllGather(device::MemoryOf(mine), device::MemoryOf(all)); });
     stream->Synchronize();
     if (rank == 1) {
       std::this_thread::sleep_for(std::chrono::seconds(2));  // and never comes to the second one
       return;
     }
-    stream->Enqueue([&] { comm->AllGather(mine, all); });
+    stream->Enqueue([&] { comm->AllGather(device::MemoryOf(mine), device::MemoryOf(all)); });
     const device::Event end = stream->Record();
     std::thread other([&] {
       std::this_thread::sleep_for(std::chrono::milliseconds(200));
@@ -234,7 +235,7 @@ TEST(NcclCommunicatorTest, AbortEndsAPendingCollectiveAndLaterCallsFail) {
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
     EXPECT_TRUE(end.state()->IsReached()) << "the kernel goes on";
-    EXPECT_THROW(comm->AllGather(mine, all), CommError);
+    EXPECT_THROW(comm->AllGather(device::MemoryOf(mine), device::MemoryOf(all)), CommError);
   });
 }
 
@@ -249,13 +250,13 @@ TEST(NcclCommunicatorTest, ACollectiveThatIsNotDoneAtTheDeadlineIsNamed) {
     const auto stream = device->MakeStream("a", device::StreamPriority::kNormal, device::StreamError());
     const at::Tensor mine = at::full({8}, 1, at::TensorOptions().dtype(at::kFloat).device(at::kCUDA, rank));
     at::Tensor all = at::zeros({16}, mine.options());
-    stream->Enqueue([&] { comm->AllGather(mine, all); });
+    stream->Enqueue([&] { comm->AllGather(device::MemoryOf(mine), device::MemoryOf(all)); });
     stream->Synchronize();
     if (rank == 1) {
       std::this_thread::sleep_for(std::chrono::seconds(7));
       return;
     }
-    stream->Enqueue([&] { comm->AllGather(mine, all); });
+    stream->Enqueue([&] { comm->AllGather(device::MemoryOf(mine), device::MemoryOf(all)); });
     std::string told;
     const auto start = std::chrono::steady_clock::now();
     while (told.empty() && std::chrono::steady_clock::now() - start < std::chrono::seconds(7)) {
@@ -282,7 +283,7 @@ TEST(NcclCommunicatorTest, TheDeadlineCountsFromWhenTheGpuReachesTheCollective) 
   all.sum().item<float>();  // what the default stream did is done
   stream->Enqueue([&] {
     cuda::Spin(4'500'000'000, c10::cuda::getCurrentCUDAStream().stream());
-    comm->AllGather(mine, all);
+    comm->AllGather(device::MemoryOf(mine), device::MemoryOf(all));
   });
   const device::Event end = stream->Record();
   const auto start = std::chrono::steady_clock::now();

@@ -105,6 +105,24 @@ TEST_P(CudaFoldTest, OfSeveralContributionsGivesTheBitsOfTheCpu) {
   }
 }
 
+// Whole packs and single elements, from places where packs may begin and from others.
+TEST(CudaRoundTest, GivesTheBitsOfTheCpu) {
+  ops::test::Numbers numbers(89);
+  at::Tensor floats = numbers.Normal({10'007}).to(at::kFloat);
+  floats[17].fill_(std::numeric_limits<double>::infinity());
+  floats[18].fill_(std::numeric_limits<double>::quiet_NaN());
+  const at::Tensor on_gpu = floats.to(at::kCUDA);
+  for (const int64_t begin : {0, 3, 8}) {
+    const auto round = [&](const at::Tensor& from, const ShardKernels& kernels) {
+      at::Tensor to = at::full({10'010}, 7, from.options().dtype(at::kBFloat16));
+      kernels.Round(from.const_data_ptr<float>() + begin, 10'007 - begin,
+                    static_cast<Bf16*>(to.mutable_data_ptr()) + begin);
+      return to.cpu();
+    };
+    EXPECT_TRUE(ops::test::SameBits(round(on_gpu, CudaShardKernels()), round(floats, CpuShardKernels())));
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Types, CudaFoldTest,
                          testing::Values(FoldTypes{at::kFloat, at::kFloat},
                                          FoldTypes{at::kFloat, at::kBFloat16},

@@ -14,6 +14,7 @@
 #include "device/cuda/device.h"
 #include "device/static_arena.h"
 #include "tests/cuda/spin.h"
+#include "tests/device/tensors.h"
 
 namespace tandem::cuda {
 namespace {
@@ -44,7 +45,7 @@ TEST_F(CudaDeviceTest, AStreamWaitsForAnEventOfAnotherAndTheHostDoesNot) {
   const auto producer = device_->MakeStream("producer", device::StreamPriority::kNormal, error);
   const auto consumer = device_->MakeStream("consumer", device::StreamPriority::kNormal, error);
   const device::StaticArena arena(*device_, device_->Reserve(4096));
-  at::Tensor number = arena.At(256, {1}, at::kDouble);
+  at::Tensor number = device::TensorAt(*device_, arena, 256, {1}, at::kDouble);
   const device::StaticArena pinned(*device_, device_->ReserveHost(8));
   auto* const host = pinned.At(0, 8).as<double>();
   producer->Enqueue([&] { number.fill_(0); });
@@ -70,10 +71,10 @@ TEST_F(CudaDeviceTest, AStreamWaitsForAnEventOfAnotherAndTheHostDoesNot) {
 
 TEST_F(CudaDeviceTest, ArenasAreOnTheGpuAndNanAtTheStart) {
   const device::StaticArena arena(*device_, device_->Reserve(4096), /*fill_with_nan=*/true);
-  EXPECT_TRUE(arena.At(0, {4}, at::kFloat).is_cuda());
-  EXPECT_EQ(at::isnan(arena.At(0, {512}, at::kDouble)).sum().item<int64_t>(), 512);
-  arena.At(256, {8}, at::kFloat).fill_(2);
-  EXPECT_EQ(arena.At(260, {7}, at::kFloat).sum().item<float>(), 14);
+  EXPECT_TRUE(device::TensorAt(*device_, arena, 0, {4}, at::kFloat).is_cuda());
+  EXPECT_EQ(at::isnan(device::TensorAt(*device_, arena, 0, {512}, at::kDouble)).sum().item<int64_t>(), 512);
+  device::TensorAt(*device_, arena, 256, {8}, at::kFloat).fill_(2);
+  EXPECT_EQ(device::TensorAt(*device_, arena, 260, {7}, at::kFloat).sum().item<float>(), 14);
 }
 
 // As a program does: inputs go up on a stream of their own one run ahead, compute waits for them, results
@@ -85,7 +86,7 @@ TEST_F(CudaDeviceTest, AHostThatIsOneRunAheadReadsEveryRunsResult) {
   const auto down = device_->MakeStream("device-to-host", device::StreamPriority::kNormal, error);
   const device::StaticArena arena(*device_, device_->Reserve(4096));
   const device::StaticArena host(*device_, device_->ReserveHost(4096));
-  at::Tensor state = arena.At(2048, {1}, at::kDouble);
+  at::Tensor state = device::TensorAt(*device_, arena, 2048, {1}, at::kDouble);
   state.fill_(0);
   device_->Synchronize();
   std::vector<device::Event> ends(2);
@@ -105,8 +106,8 @@ TEST_F(CudaDeviceTest, AHostThatIsOneRunAheadReadsEveryRunsResult) {
     host.At(256 * element, 8).as<double>()[0] = run;
     sum = sum * 0.5 + run;
     expected[element] = sum;
-    const at::Tensor input = arena.At(256 * element, {1}, at::kDouble);
-    at::Tensor output = arena.At(512 + 256 * element, {1}, at::kDouble);
+    const at::Tensor input = device::TensorAt(*device_, arena, 256 * element, {1}, at::kDouble);
+    at::Tensor output = device::TensorAt(*device_, arena, 512 + 256 * element, {1}, at::kDouble);
     up->Enqueue(
         [&] { device_->CopyToDevice(arena.At(256 * element, 8).begin, host.At(256 * element, 8).begin, 8); });
     const device::Event loaded = up->Record();

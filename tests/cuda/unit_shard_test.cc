@@ -19,6 +19,7 @@
 #include "tests/comm/memory_store.h"
 #include "tests/comm/run_thread_ranks.h"
 #include "tests/comm/thread_groups.h"
+#include "tests/device/tensors.h"
 #include "tests/fsdp/test_unit.h"
 #include "tests/ops/compare.h"
 
@@ -72,7 +73,7 @@ Outcome Train(const Layout& layout, ClassTypes types, int ranks, bool on_gpu, in
         if (scales.defined()) {
           contribution = contribution * scales;
         }
-        contribution = contribution.to(types.transport);
+        contribution = contribution.to(device::ScalarTypeOf(types.transport));
         if (step == broken && round == 1 && !by_limit) {
           Views(layout, contribution)[0].view({-1})[1].fill_(std::numeric_limits<double>::infinity());
         }
@@ -151,7 +152,7 @@ TEST_P(CudaUnitShardTest, GivesTheBitsOfTheCpu) {
                                     {.name = "c", .shape = {5, 7}, .block = 0},
                                     {.name = "d", .shape = {3, 7}, .block = 0},
                                     {.name = "e", .shape = {64}}},
-                                   GetParam().main == at::kDouble ? 8 : 2);
+                                   GetParam().main == device::ElementKind::kDouble ? 8 : 2);
   for (int ranks = 1; ranks <= std::min(2, device::CountCudaDevices()); ++ranks) {
     for (const int broken : {0, 3}) {
       SCOPED_TRACE(testing::Message() << ranks << " ranks, broken " << broken);
@@ -163,14 +164,14 @@ TEST_P(CudaUnitShardTest, GivesTheBitsOfTheCpu) {
 
 TEST_P(CudaUnitShardTest, AStepAboveTheLimitIsSkippedAsOnTheCpu) {
   const Layout layout = MakeLayout({{.name = "a", .shape = {130, 257}}, {.name = "b", .shape = {33}}},
-                                   GetParam().main == at::kDouble ? 8 : 2);
+                                   GetParam().main == device::ElementKind::kDouble ? 8 : 2);
   ExpectSame(layout, Train(layout, GetParam(), 1, false, 3, {}, /*by_limit=*/true),
              Train(layout, GetParam(), 1, true, 3, {}, /*by_limit=*/true), 1, 3);
 }
 
 TEST_P(CudaUnitShardTest, StartsFromTheNumbersOfTheCpu) {
   const Layout layout = MakeLayout({{.name = "a", .shape = {1000, 4001}}, {.name = "b", .shape = {33}}},
-                                   GetParam().main == at::kDouble ? 8 : 2);
+                                   GetParam().main == device::ElementKind::kDouble ? 8 : 2);
   const auto weights = [&](device::Device& device, const ShardKernels& kernels) {
     comm::ThreadGroups threads;
     const std::unique_ptr<comm::Communicator> comm =
@@ -188,7 +189,7 @@ TEST_P(CudaUnitShardTest, StartsFromTheNumbersOfTheCpu) {
 TEST_P(CudaUnitShardTest, ALargeParameterToo) {
   const Layout layout = MakeLayout(
       {{.name = "small", .shape = {77}, .decays = false}, {.name = "large", .shape = {17'100'003}}},
-      GetParam().main == at::kDouble ? 8 : 2);
+      GetParam().main == device::ElementKind::kDouble ? 8 : 2);
   ExpectSame(layout, Train(layout, GetParam(), 1, false, 3), Train(layout, GetParam(), 1, true, 3), 1, 3);
 }
 
@@ -196,7 +197,7 @@ TEST_P(CudaUnitShardTest, ALargeParameterToo) {
 // time are within the bounds of the fast arithmetic, or one of them is not.
 TEST_P(CudaUnitShardTest, NumbersOfAllMagnitudesToo) {
   const Layout layout = MakeLayout({{.name = "a", .shape = {512, 1024}}, {.name = "b", .shape = {90, 333}}},
-                                   GetParam().main == at::kDouble ? 8 : 2);
+                                   GetParam().main == device::ElementKind::kDouble ? 8 : 2);
   at::Tensor scales = at::full({GatheredElements(layout, 1)}, 1.0, at::kDouble);
   for (int64_t i = 0; i < scales.numel(); ++i) {
     const int64_t range = i / 256;
@@ -212,7 +213,8 @@ TEST_P(CudaUnitShardTest, ARankWithoutElementsTakesPart) {
   if (device::CountCudaDevices() < 2) {
     GTEST_SKIP() << "needs two GPUs";
   }
-  const Layout layout = MakeLayout({{.name = "norm", .shape = {9}}}, GetParam().main == at::kDouble ? 8 : 2);
+  const Layout layout =
+      MakeLayout({{.name = "norm", .shape = {9}}}, GetParam().main == device::ElementKind::kDouble ? 8 : 2);
   ExpectSame(layout, Train(layout, GetParam(), 2, false, 0), Train(layout, GetParam(), 2, true, 0), 2, 0);
 }
 

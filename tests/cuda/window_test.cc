@@ -16,6 +16,7 @@
 #include "device/static_arena.h"
 #include "tests/comm/memory_store.h"
 #include "tests/comm/run_thread_ranks.h"
+#include "tests/device/tensors.h"
 
 namespace tandem::comm {
 namespace {
@@ -44,11 +45,14 @@ void MoveInAnArena(bool registrable) {
     const auto stream = device->MakeStream("gather", device::StreamPriority::kNormal, device::StreamError());
     for (const int64_t offset : {int64_t{0}, int64_t{3} << 20, int64_t{40} << 20}) {
       constexpr int64_t kElements = 100'000;
-      at::Tensor mine = arena.At(offset, {kElements}, at::kFloat);
-      at::Tensor all = arena.At(offset + (int64_t{2} << 20), {ranks * kElements}, at::kFloat);
+      at::Tensor mine = device::TensorAt(*device, arena, offset, {kElements}, at::kFloat);
+      at::Tensor all =
+          device::TensorAt(*device, arena, offset + (int64_t{2} << 20), {ranks * kElements}, at::kFloat);
       mine.copy_(at::arange(kElements, at::kFloat).add(rank));
       device->Synchronize();
-      stream->Enqueue([&] { communicators.Of("dp_cp", "gather").AllGather(mine, all); });
+      stream->Enqueue([&] {
+        communicators.Of("dp_cp", "gather").AllGather(device::MemoryOf(mine), device::MemoryOf(all));
+      });
       stream->Synchronize();
       for (int peer = 0; peer < ranks; ++peer) {
         EXPECT_TRUE(at::equal(all.narrow(0, peer * kElements, kElements).cpu(),
@@ -56,10 +60,13 @@ void MoveInAnArena(bool registrable) {
             << "at " << offset << " from " << peer;
       }
       for (const char* purpose : {"gather", "reduce"}) {  // with a window, and without
-        at::Tensor slices = arena.At(offset + (int64_t{16} << 20), {ranks * kElements}, at::kFloat);
+        at::Tensor slices =
+            device::TensorAt(*device, arena, offset + (int64_t{16} << 20), {ranks * kElements}, at::kFloat);
         slices.fill_(-1);
         device->Synchronize();
-        stream->Enqueue([&] { communicators.Of("dp_cp", purpose).AllToAll(all, slices); });
+        stream->Enqueue([&] {
+          communicators.Of("dp_cp", purpose).AllToAll(device::MemoryOf(all), device::MemoryOf(slices));
+        });
         stream->Synchronize();
         // Everyone had gathered the same.
         EXPECT_TRUE(at::equal(slices.cpu(), at::arange(kElements, at::kFloat).add(rank).repeat({ranks})))

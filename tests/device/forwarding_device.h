@@ -18,7 +18,6 @@ class ForwardingDevice : public Device {
  public:
   explicit ForwardingDevice(Device& inner) : inner_(inner) {}
 
-  c10::Device torch_device() const override { return inner_.torch_device(); }
   std::string name() const override { return inner_.name(); }
   MemoryUse memory_use() const override { return inner_.memory_use(); }
   bool finishes_in_calls() const override { return inner_.finishes_in_calls(); }
@@ -42,7 +41,7 @@ class ForwardingDevice : public Device {
   std::unique_ptr<TimeMark> MarkTime() override { return inner_.MarkTime(); }
   void Synchronize() override { inner_.Synchronize(); }
 
- private:
+ protected:
   Device& inner_;
 };
 

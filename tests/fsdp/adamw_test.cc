@@ -18,7 +18,8 @@ TEST(AdamWTest, EqualsLibTorchInDouble) {
   const auto communicators = comm::MakeThreadCommunicators("test", 1);
   const std::unique_ptr<device::Device> device = device::MakeCpuDevice();
   const AdamWConfig config = test::kAdamW;
-  test::TestUnit unit(layout, at::kDouble, *communicators[0], *device, CpuShardKernels(), config);
+  test::TestUnit unit(layout, device::ElementKind::kDouble, *communicators[0], *device, CpuShardKernels(),
+                      config);
   unit.Initialize(3, 0.5);
 
   constexpr double kLearningRate = 3e-3;

@@ -33,7 +33,7 @@ class ClassShardRefusalTest : public testing::TestWithParam<ClassTypes> {};
 
 TEST_P(ClassShardRefusalTest, MemoryOfAnotherSizeAndGroupsOfAnotherAreRefusedByName) {
   const Layout layout = MixedLayout(GetParam());
-  const auto element = static_cast<int64_t>(c10::elementSize(GetParam().main));
+  const auto element = device::BytesOf(GetParam().main);
   const ClassTypes types = GetParam();
   std::vector<double> memory(100'000);
   char* const begin = reinterpret_cast<char*>(memory.data());
@@ -119,13 +119,14 @@ INSTANTIATE_TEST_SUITE_P(Types, ClassShardRefusalTest, testing::ValuesIn(test::k
                          [](const auto& info) { return test::NameOf(info.param); });
 
 TEST(ClassTypesTest, OtherTypesAreRefused) {
+  using enum device::ElementKind;
   const Layout layout = MakeLayout({{.name = "w", .shape = {2}}}, 4);
-  for (const ClassTypes types : {ClassTypes{at::kFloat, at::kHalf, at::kFloat},
-                                 {at::kFloat, at::kFloat, at::kHalf},
-                                 {at::kFloat, at::kFloat, at::kBFloat16},
-                                 {at::kFloat, at::kDouble, at::kFloat},
-                                 {at::kDouble, at::kBFloat16, at::kDouble},
-                                 {at::kBFloat16, at::kBFloat16, at::kBFloat16}}) {
+  for (const ClassTypes types : {ClassTypes{kFloat, kInt64, kFloat},
+                                 {kFloat, kFloat, kInt64},
+                                 {kFloat, kFloat, kBf16},
+                                 {kFloat, kDouble, kFloat},
+                                 {kDouble, kBf16, kDouble},
+                                 {kBf16, kBf16, kBf16}}) {
     EXPECT_NE(MessageOf([&] { ClassShard("u", layout, {}, types, Cpu(), CpuShardKernels()); }), "accepted");
   }
 }

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "tests/comm/run_thread_ranks.h"
+#include "tests/device/tensors.h"
 #include "tests/fsdp/test_unit.h"
 
 namespace tandem::fsdp {
@@ -60,7 +61,9 @@ struct Outcome {
 
 Outcome Train(const Layout& layout, ClassTypes types, int ranks, int steps) {
   Outcome outcome;
-  const auto fresh = [&] { return at::full({layout.elements}, kNan, at::TensorOptions().dtype(types.main)); };
+  const auto fresh = [&] {
+    return at::full({layout.elements}, kNan, at::TensorOptions().dtype(device::ScalarTypeOf(types.main)));
+  };
   outcome.weights = fresh();
   outcome.exp_avg = fresh();
   outcome.exp_avg_sq = fresh();
@@ -71,7 +74,8 @@ Outcome Train(const Layout& layout, ClassTypes types, int ranks, int steps) {
     const int rounds = kContributions / ranks;
     for (int64_t step = 1; step <= steps; ++step) {
       for (int round = 0; round < rounds; ++round) {
-        unit.Reduce(Contribution(layout, types.transport, ranks, step, round * ranks + comm.rank()),
+        unit.Reduce(Contribution(layout, device::ScalarTypeOf(types.transport), ranks, step,
+                                 round * ranks + comm.rank()),
                     /*add=*/round > 0,
                     /*last=*/round + 1 == rounds);
       }
@@ -113,8 +117,8 @@ void ExpectSameNorms(const ParameterNorms& a, const ParameterNorms& b) {
 
 class ClassShardTest : public testing::TestWithParam<ClassTypes> {
  protected:
-  static at::ScalarType main() { return GetParam().main; }
-  static at::ScalarType transport() { return GetParam().transport; }
+  static at::ScalarType main() { return device::ScalarTypeOf(GetParam().main); }
+  static at::ScalarType transport() { return device::ScalarTypeOf(GetParam().transport); }
 };
 
 TEST_P(ClassShardTest, AnyNumberOfRanksGivesTheSameBits) {
@@ -142,7 +146,7 @@ TEST_P(ClassShardTest, AnyNumberOfRanksGivesTheSameBits) {
 TEST_P(ClassShardTest, TheGatherIsExact) {
   for (const int ranks : {1, 2, 3, 4}) {
     const Outcome outcome = Train(MixedLayout(GetParam()), GetParam(), ranks, 2);
-    EXPECT_TRUE(SameBits(outcome.gathered, outcome.weights.to(GetParam().compute)));
+    EXPECT_TRUE(SameBits(outcome.gathered, outcome.weights.to(device::ScalarTypeOf(GetParam().compute))));
   }
 }
 
@@ -363,7 +367,7 @@ TEST_P(ClassShardTest, ContributionsAreAddedUpInTheMainType) {
 
 // What is gathered is there from the initialisation on, and a skipped step writes it too.
 TEST_P(ClassShardTest, WeightsArePublishedRoundedAndStayTheMainTypes) {
-  if (GetParam().compute == main()) {
+  if (GetParam().compute == GetParam().main) {
     return;  // nothing is published
   }
   const Layout layout = MixedLayout(GetParam());
@@ -371,7 +375,7 @@ TEST_P(ClassShardTest, WeightsArePublishedRoundedAndStayTheMainTypes) {
     TestUnit unit(layout, GetParam(), comm, Cpu(), CpuShardKernels());
     unit.Initialize(1);
     const auto expect_published = [&] {
-      EXPECT_TRUE(SameBits(unit.published(), unit.weights().to(GetParam().compute)));
+      EXPECT_TRUE(SameBits(unit.published(), unit.weights().to(device::ScalarTypeOf(GetParam().compute))));
     };
     expect_published();
     const at::Tensor before = unit.published();
@@ -383,7 +387,8 @@ TEST_P(ClassShardTest, WeightsArePublishedRoundedAndStayTheMainTypes) {
     unit.OptimizerStep(2);
     EXPECT_FALSE(SameBits(unit.published(), before));
     expect_published();
-    EXPECT_FALSE(unit.weights().equal(unit.weights().to(GetParam().compute).to(main())));
+    EXPECT_FALSE(
+        unit.weights().equal(unit.weights().to(device::ScalarTypeOf(GetParam().compute)).to(main())));
   });
 }
 
@@ -395,7 +400,7 @@ TEST(InitializeTest, ValuesDependOnNameAndPlaceInTheParameterAlone) {
     const Layout layout = MakeLayout(parameters, 4);
     at::Tensor all = at::zeros({layout.elements});
     comm::RunThreadRanks(ranks, [&](comm::Communicator& comm) {
-      TestUnit unit(layout, at::kFloat, comm, Cpu(), CpuShardKernels());
+      TestUnit unit(layout, device::ElementKind::kFloat, comm, Cpu(), CpuShardKernels());
       unit.Initialize(seed, 2);
       const Range owned = unit.unit().owned();
       all.narrow(0, owned.begin, owned.size()).copy_(unit.weights());
@@ -413,20 +418,25 @@ TEST(InitializeTest, ValuesDependOnNameAndPlaceInTheParameterAlone) {
   EXPECT_NEAR(expected.std().item<double>(), 2, 0.15);
 }
 
-TEST(RoundTest, CopiesWhatWasCollectedIntoTheTypeOfTheContribution) {
-  std::vector<float> collected = {1, -2.5F, 1e-30F};
-  std::vector<float> contribution(3, 7);
-  const auto bytes = [](std::vector<float>& values) {
-    return device::Memory{reinterpret_cast<char*>(values.data()), static_cast<int64_t>(4 * values.size())};
+TEST(BindCopyTest, CopiesWhatWasCollectedIntoTheTypeOfTheContribution) {
+  std::vector<float> collected = {1, -2.5F, 1e-30F, 1.01F};
+  std::vector<float> contribution(4, 7);
+  std::vector<device::Bf16> rounded(4);
+  const auto bind = [&](auto& to, device::ElementKind type) {
+    return BindCopy(device::MemoryOf(collected), device::ElementKind::kFloat, device::MemoryOf(to), type,
+                    Cpu(), CpuShardKernels());
   };
-  const BoundCall round = BindRound(Cpu(), bytes(collected), at::kFloat, bytes(contribution), at::kFloat);
-  round();
+  const BoundCall copy = bind(contribution, device::ElementKind::kFloat);
+  copy();
   EXPECT_EQ(contribution, collected);
   collected[1] = 4;
-  round();
+  copy();
   EXPECT_EQ(contribution[1], 4) << "bound once, it reads what is there now";
-  EXPECT_THROW(BindRound(Cpu(), bytes(collected), at::kFloat, bytes(contribution), at::kDouble),
-               std::invalid_argument);
+  bind(rounded, device::ElementKind::kBf16)();
+  const at::Tensor expected = at::tensor(collected).to(at::kBFloat16);
+  EXPECT_TRUE(SameBits(expected, device::FlatTensorIn(Cpu(), device::MemoryOf(rounded), at::kBFloat16)));
+  EXPECT_THROW(bind(contribution, device::ElementKind::kDouble), std::invalid_argument);
+  EXPECT_THROW(bind(contribution, device::ElementKind::kBf16), std::invalid_argument);
 }
 
 }  // namespace

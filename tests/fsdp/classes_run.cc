@@ -14,6 +14,7 @@
 #include "fsdp/parameter_norms.h"
 #include "fsdp/run_inputs.h"
 #include "tests/comm/run_thread_ranks.h"
+#include "tests/device/tensors.h"
 #include "tests/fsdp/test_unit.h"
 
 namespace tandem::fsdp::test {
@@ -23,9 +24,9 @@ constexpr int kSteps = 3;
 constexpr int kMicrobatches = 2;
 
 std::vector<UnitClass> Classes() {
-  const ClassTypes bf16{at::kFloat, at::kBFloat16, at::kBFloat16};
-  const ClassTypes fp32{at::kFloat, at::kFloat, at::kFloat};
-  const ClassTypes wide{at::kFloat, at::kBFloat16, at::kFloat};
+  const ClassTypes bf16{ElementKind::kFloat, ElementKind::kBf16, ElementKind::kBf16};
+  const ClassTypes fp32{ElementKind::kFloat, ElementKind::kFloat, ElementKind::kFloat};
+  const ClassTypes wide{ElementKind::kFloat, ElementKind::kBf16, ElementKind::kFloat};
   return {{MixedLayout(bf16), bf16},
           {MakeLayout({}, 2), bf16},
           {MakeLayout({{.name = "D", .shape = {5}, .decays = false}}, 2), fp32},
@@ -63,10 +64,10 @@ std::string ContributionOf(size_t of_class, const ClassShard& shard, int rank, i
   std::mt19937_64 engine(1000 * of_class + 100 * rank + 10 * step + microbatch);
   std::normal_distribution<float> normal;
   const int64_t bytes = shard.bytes().contribution;
-  const at::ScalarType type = shard.types().transport;
-  at::Tensor values = at::empty({bytes / static_cast<int64_t>(c10::elementSize(type))}, at::kFloat);
+  const ElementKind type = shard.types().transport;
+  at::Tensor values = at::empty({bytes / device::BytesOf(type)}, at::kFloat);
   std::generate_n(values.mutable_data_ptr<float>(), values.numel(), [&] { return normal(engine); });
-  values = values.to(type);
+  values = values.to(device::ScalarTypeOf(type));
   return {static_cast<const char*>(values.const_data_ptr()), static_cast<size_t>(bytes)};
 }
 

@@ -8,7 +8,6 @@
 #include <memory>
 #include <vector>
 
-#include "device/device.h"
 #include "fsdp/buffer_bytes.h"
 #include "fsdp/shard_kernels.h"
 #include "tests/comm/run_thread_ranks.h"
@@ -37,7 +36,6 @@ UnitNormTerms Terms(double squares, double nonfinite = 0) {
 }
 
 NormOutcome Agree(Asked asked, Communicator& comm) {
-  const std::unique_ptr<device::Device> device = device::MakeCpuDevice();
   RunInputs inputs{.requests = asked.requests};
   std::vector<double> outcome(static_cast<size_t>(OutcomeBytes(comm.size())) / sizeof(double));
   GradientNormMemory memory{
@@ -51,7 +49,7 @@ NormOutcome Agree(Asked asked, Communicator& comm) {
                              .targets = asked.targets,
                              .max_norm = asked.max_norm},
                     .uncounted = [&asked] { return asked.uncounted; }},
-                   *device, CpuShardKernels())();
+                   CpuShardKernels())();
   return *memory.outcome.as<NormOutcome>();
 }
 
@@ -155,11 +153,10 @@ TEST(GradientNormTest, DoesNotDependOnHowTermsAreSplit) {
 
 TEST(GradientNormTest, MemoryThatIsTooSmallIsRefused) {
   comm::RunThreadRanks(2, [](Communicator& comm) {
-    const std::unique_ptr<device::Device> device = device::MakeCpuDevice();
     RunInputs inputs;
     NormOutcome outcome;  // without room for the exchange
     EXPECT_THROW(BindGradientNorm(comm, {.inputs = MemoryOf(inputs), .outcome = MemoryOf(outcome)}, {},
-                                  *device, CpuShardKernels()),
+                                  CpuShardKernels()),
                  std::invalid_argument);
   });
 }

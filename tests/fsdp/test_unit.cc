@@ -9,15 +9,16 @@
 #include "fsdp/buffer_bytes.h"
 #include "fsdp/gradient_norm.h"
 #include "fsdp/run_inputs.h"
+#include "tests/device/tensors.h"
 
 namespace tandem::fsdp::test {
 
 std::string NameOf(const ClassTypes& types) {
-  return std::string(c10::toString(types.compute)) + "_" + c10::toString(types.transport);
+  return std::string(device::ToText(types.compute)) + "_" + device::ToText(types.transport);
 }
 
 int ElementBytes(const ClassTypes& types) {
-  return static_cast<int>(std::min(c10::elementSize(types.compute), c10::elementSize(types.transport)));
+  return static_cast<int>(std::min(device::BytesOf(types.compute), device::BytesOf(types.transport)));
 }
 
 Layout MixedLayout(const ClassTypes& types) {
@@ -56,9 +57,7 @@ std::vector<ParameterInit> Inits(const Layout& layout, double deviation) {
 }
 
 UnitBytes BytesOf(const Layout& layout, const UnitMesh& mesh, const ClassTypes& types) {
-  const auto bytes = [](int64_t elements, at::ScalarType type) {
-    return elements * static_cast<int64_t>(c10::elementSize(type));
-  };
+  const auto bytes = [](int64_t elements, ElementKind type) { return elements * device::BytesOf(type); };
   return {.held = bytes(HeldRange(layout, mesh).size(), types.main),
           .accumulator = bytes(AccumulatorRange(layout, mesh).size(), types.main),
           .gathered = bytes(PaddedElements(layout, mesh), types.compute),
@@ -75,7 +74,7 @@ TestUnit::TestUnit(const Layout& layout, ClassTypes types, comm::Communicator& c
       kernels_(kernels) {
   const UnitMesh mesh{.inner = comm.size(), .inner_rank = comm.rank()};
   const UnitBytes unit = BytesOf(layout, mesh, types);
-  const UnitBufferBytes bytes = BufferBytesOf(layout, mesh, static_cast<int>(c10::elementSize(types.main)));
+  const UnitBufferBytes bytes = BufferBytesOf(layout, mesh, static_cast<int>(device::BytesOf(types.main)));
   const int64_t small = bytes.norm_terms + bytes.update_norms + bytes.optimizer_scratch + InputsBytes() +
                         OutcomeBytes(comm.size()) + 16 * 256;
   arena_ = std::make_unique<device::StaticArena>(
@@ -150,7 +149,7 @@ NormOutcome TestUnit::Norm(double num_microbatches, double max_norm, NormRequest
   Write(optimizer_.inputs, &inputs, sizeof(inputs));
   BindGradientNorm(
       comm_, {.norm_terms = {reduce_.norm_terms}, .inputs = optimizer_.inputs, .outcome = optimizer_.outcome},
-      {.mean = {.num_microbatches = num_microbatches, .max_norm = max_norm}}, device_, kernels_)();
+      {.mean = {.num_microbatches = num_microbatches, .max_norm = max_norm}}, kernels_)();
   return Read<NormOutcome>(optimizer_.outcome);
 }
 
@@ -181,7 +180,7 @@ at::Tensor TestUnit::Unshard() {
   return device::FlatTensorIn(device_, gathered_, types_.compute).cpu().clone();
 }
 
-at::Tensor TestUnit::Owned(device::Memory shard, at::ScalarType type) const {
+at::Tensor TestUnit::Owned(device::Memory shard, ElementKind type) const {
   return device::FlatTensorIn(device_, shard, type).narrow(0, 0, unit_.owned().size()).cpu().clone();
 }
 

@@ -19,11 +19,13 @@
 namespace tandem::fsdp::test {
 
 // The types that a class may have.
-inline constexpr ClassTypes kClassTypes[] = {{at::kFloat, at::kFloat, at::kFloat},
-                                             {at::kDouble, at::kDouble, at::kDouble},
-                                             {at::kFloat, at::kBFloat16, at::kBFloat16},
-                                             {at::kFloat, at::kBFloat16, at::kFloat}};
-std::string NameOf(const ClassTypes& types);  // "BFloat16_Float": compute and transport
+using device::ElementKind;
+inline constexpr ClassTypes kClassTypes[] = {
+    {ElementKind::kFloat, ElementKind::kFloat, ElementKind::kFloat},
+    {ElementKind::kDouble, ElementKind::kDouble, ElementKind::kDouble},
+    {ElementKind::kFloat, ElementKind::kBf16, ElementKind::kBf16},
+    {ElementKind::kFloat, ElementKind::kBf16, ElementKind::kFloat}};
+std::string NameOf(const ClassTypes& types);  // "bfloat16_float32": compute and transport
 int ElementBytes(const ClassTypes& types);    // of the narrowest copy
 
 // Vectors and matrices; two of them are a block.
@@ -57,7 +59,7 @@ class TestUnit {
   // All outlive it. ranks: those of `comm`.
   TestUnit(const Layout& layout, ClassTypes types, comm::Communicator& comm, device::Device& device,
            const ShardKernels& kernels, AdamWConfig config = kAdamW);
-  TestUnit(const Layout& layout, at::ScalarType type, comm::Communicator& comm, device::Device& device,
+  TestUnit(const Layout& layout, ElementKind type, comm::Communicator& comm, device::Device& device,
            const ShardKernels& kernels, AdamWConfig config = kAdamW)
       : TestUnit(layout, ClassTypes{type, type, type}, comm, device, kernels, config) {}
   ~TestUnit();
@@ -90,7 +92,7 @@ class TestUnit {
   template <typename T>
   T Read(device::Memory memory) const;
   void Write(device::Memory memory, const void* from, int64_t bytes) const;
-  at::Tensor Owned(device::Memory shard, at::ScalarType type) const;
+  at::Tensor Owned(device::Memory shard, ElementKind type) const;
 
   const ClassTypes types_;
   comm::Communicator& comm_;

@@ -17,8 +17,10 @@ namespace {
 
 using testing::HasSubstr;
 
-constexpr ClassTypes kBf16{at::kFloat, at::kBFloat16, at::kBFloat16};
-constexpr ClassTypes kFp32{at::kFloat, at::kFloat, at::kFloat};
+constexpr ClassTypes kBf16{device::ElementKind::kFloat, device::ElementKind::kBf16,
+                           device::ElementKind::kBf16};
+constexpr ClassTypes kFp32{device::ElementKind::kFloat, device::ElementKind::kFloat,
+                           device::ElementKind::kFloat};
 
 Layout OneVector(int64_t elements) { return MakeLayout({{.name = "v", .shape = {elements}}}, 2); }
 

@@ -14,6 +14,7 @@
 
 #include "absl/strings/match.h"
 #include "ops/operations.h"
+#include "tests/device/tensors.h"
 #include "tests/model/unit_layouts.h"
 
 namespace tandem::model::test {
@@ -22,6 +23,8 @@ namespace {
 constexpr int64_t kGuardBytes = 256;
 constexpr int64_t kAlignment = 64;  // elements: 128 bytes of the narrowest
 constexpr int kUntouched = 0xFF;    // NaN in every type
+
+at::ScalarType TypeOf(ComputeType type) { return device::ScalarTypeOf(ElementKindOf(type)); }
 
 // Of a value of that name, which says the node and the output.
 at::ScalarType TypeOfValue(const std::string& name, const Precision& precision) {
@@ -34,7 +37,7 @@ at::ScalarType TypeOfValue(const std::string& name, const Precision& precision) 
     return at::kDouble;
   }
   if (output == "hidden" || output == "normed" || output == "made" || output == "shared") {
-    return ScalarTypeOf(precision.hidden());
+    return TypeOf(precision.hidden());
   }
   const std::string node = name.substr(0, dot);
   const std::string unit = node.ends_with(".depth_head") ? "head" : node.substr(0, node.rfind('.'));
@@ -43,7 +46,7 @@ at::ScalarType TypeOfValue(const std::string& name, const Precision& precision) 
                                                             "grad_dt_bias", "grad_a_log", "grad_d"};
   const bool statistics = output == "lse" || (output.starts_with("grad_") && output.ends_with("norm")) ||
                           output == "logits" || output == "probabilities" || of_mixers.contains(output);
-  return ScalarTypeOf(statistics ? MainType(compute) : compute);
+  return TypeOf(statistics ? MainType(compute) : compute);
 }
 
 bool AddsUp(const schedules::Outline& outline, schedules::UnitId unit) {
@@ -84,7 +87,7 @@ BoundDecoder::BoundDecoder(const DecoderConfig& config, BatchShape batch, const 
     for (size_t c = 0; c < classes.types.size(); ++c) {
       const UnitTypes& types = classes.types[c];
       const auto allocate = [&](ComputeType type) {
-        return Allocate(layouts[u].elements[c] * ElementBytes(type), ScalarTypeOf(type));
+        return Allocate(layouts[u].elements[c] * ElementBytes(type), TypeOf(type));
       };
       const ComputeType gradients = AddsUp(outline_, static_cast<int>(u)) ? types.main : types.transport;
       memory.classes.push_back({allocate(types.compute), allocate(gradients), types, gradients});

@@ -13,6 +13,7 @@
 #include "ops/device_kernels.h"
 #include "ops/operations.h"
 #include "tests/device/forwarding_device.h"
+#include "tests/ops/forwarding_kernels.h"
 #include "tests/parity/expect_same.h"
 #include "tests/parity/job.h"
 #include "tests/parity/run.h"
@@ -90,14 +91,11 @@ class FaultyDevice final : public device::ForwardingDevice {
 };
 
 // In graphs, the first element of each product in fp32 is the next larger number.
-class OtherProducts final : public ops::DeviceKernels {
+class OtherProducts final : public ops::ForwardingKernels {
  public:
-  explicit OtherProducts(const ops::DeviceKernels& inner) : inner_(inner) {}
+  using ForwardingKernels::Bind;
+  using ForwardingKernels::ForwardingKernels;
 
-  ops::DeviceKind kind() const override { return inner_.kind(); }
-  std::string digest() const override { return inner_.digest(); }
-  ops::Call Bind(const ops::KernelCall& call) const override { return inner_.Bind(call); }
-  ops::Call Bind(const ops::SparseKernelCall& call) const override { return inner_.Bind(call); }
   ops::Call Bind(const ops::ProductArgs& product) const override {
     return [multiply = inner_.Bind(product), output = product.output] {
       multiply();
@@ -107,15 +105,6 @@ class OtherProducts final : public ops::DeviceKernels {
       }
     };
   }
-  std::shared_ptr<const void> CopyOf(const void* host, int64_t bytes) const override {
-    return inner_.CopyOf(host, bytes);
-  }
-  void PrepareAttention(const ops::AttentionShape& shape, int64_t element_bytes) const override {
-    inner_.PrepareAttention(shape, element_bytes);
-  }
-
- private:
-  const ops::DeviceKernels& inner_;
 };
 
 class FaultyBackend final : public trainer::ForwardingBackend {

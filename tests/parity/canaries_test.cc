@@ -8,6 +8,7 @@
 
 #include "fsdp/optimizer.h"
 #include "fsdp/shard_kernels.h"
+#include "tests/fsdp/forwarding_shard_kernels.h"
 #include "tests/parity/expect_same.h"
 #include "tests/parity/job.h"
 #include "tests/parity/run.h"
@@ -44,19 +45,13 @@ class MischievousKernels final : public fsdp::UnitKernels {
   const std::unique_ptr<fsdp::UnitKernels> inner_;
 };
 
-class MischievousShards final : public fsdp::ShardKernels {
+class MischievousShards final : public fsdp::ForwardingShardKernels {
  public:
-  explicit MischievousShards(Mischief mischief) : mischief_(std::move(mischief)) {}
+  explicit MischievousShards(Mischief mischief)
+      : ForwardingShardKernels(fsdp::CpuShardKernels()), mischief_(std::move(mischief)) {}
 
-  void Initialize(uint64_t seed, const fsdp::Parameter& parameter, const fsdp::ParameterInit& init,
-                  fsdp::Range part, bool fp64, void* values) const override {
-    fsdp::CpuShardKernels().Initialize(seed, parameter, init, part, fp64, values);
-  }
   std::unique_ptr<fsdp::UnitKernels> MakeUnit(fsdp::ShardGeometry geometry) const override {
     return std::make_unique<MischievousKernels>(geometry, mischief_);
-  }
-  std::unique_ptr<fsdp::NormKernels> MakeNorm(std::vector<const fsdp::UnitNormTerms*> units) const override {
-    return fsdp::CpuShardKernels().MakeNorm(std::move(units));
   }
 
  private:

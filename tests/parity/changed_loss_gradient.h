@@ -12,6 +12,7 @@
 #include "ops/cross_entropy.h"
 #include "ops/device_kernels.h"
 #include "ops/operations.h"
+#include "tests/ops/forwarding_kernels.h"
 #include "tests/trainer/forwarding_backend.h"
 #include "trainer/backend.h"
 
@@ -19,19 +20,18 @@ namespace tandem::parity {
 
 // The kernels of a job in fp64; in the first microbatch of some of the steps that a rank computes, counted
 // from 1, the first element of the gradient of the loss, or the loss itself, is another number.
-class ChangedLossGradient final : public ops::DeviceKernels {
+class ChangedLossGradient final : public ops::ForwardingKernels {
  public:
+  using ForwardingKernels::Bind;
   // rounds: of a step. gradient: what the first element becomes. added_loss: what the loss grows by.
   ChangedLossGradient(const ops::DeviceKernels& inner, int rounds, std::function<bool(int64_t step)> changes,
                       std::optional<double> gradient, double added_loss)
-      : inner_(inner),
+      : ForwardingKernels(inner),
         rounds_(rounds),
         changes_(std::move(changes)),
         gradient_(gradient),
         added_loss_(added_loss) {}
 
-  ops::DeviceKind kind() const override { return inner_.kind(); }
-  std::string digest() const override { return inner_.digest(); }
   ops::Call Bind(const ops::KernelCall& call) const override {
     const auto* const losses = std::get_if<ops::CrossEntropyArgs<double>>(&call);
     if (losses == nullptr) {
@@ -46,17 +46,8 @@ class ChangedLossGradient final : public ops::DeviceKernels {
       }
     };
   }
-  ops::Call Bind(const ops::SparseKernelCall& call) const override { return inner_.Bind(call); }
-  ops::Call Bind(const ops::ProductArgs& product) const override { return inner_.Bind(product); }
-  std::shared_ptr<const void> CopyOf(const void* host, int64_t bytes) const override {
-    return inner_.CopyOf(host, bytes);
-  }
-  void PrepareAttention(const ops::AttentionShape& shape, int64_t element_bytes) const override {
-    inner_.PrepareAttention(shape, element_bytes);
-  }
 
  private:
-  const ops::DeviceKernels& inner_;
   const int rounds_;
   const std::function<bool(int64_t)> changes_;
   const std::optional<double> gradient_;

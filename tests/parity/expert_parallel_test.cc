@@ -113,11 +113,11 @@ TEST(ExpertParallelJobTest, ExactChunksHaveTheBitsOfFixedOnesAndOnlyTheRowsThere
   const JobRun exact = RunJob(MakeJob(options), {.fill_with_nan = true});
   EXPECT_EQ(FirstDifference(fixed, exact), "");
   const auto rows = [](const JobRun& run, const char* operation) {
-    int64_t elements = 0;
+    int64_t bytes = 0;
     for (const Collective& collective : run.collectives.at("ep")) {
-      elements += collective.operation == operation ? collective.elements : 0;
+      bytes += collective.operation == operation ? collective.bytes : 0;
     }
-    return elements;
+    return bytes;
   };
   EXPECT_GT(rows(exact, "AllToAllRows"), 0);
   EXPECT_LT(rows(exact, "AllToAllRows"), rows(fixed, "AllToAll"));
@@ -208,14 +208,16 @@ TEST(ExpertParallelJobTest, ATokenTravelsOncePerRank) {
   options.microbatches_per_rank = 1;
   const JobRun run = RunJob(MakeJob(options));
   const int64_t rows = options.expert_parallel * options.micro_batch_size * options.sequence_length;
-  const int64_t tokens = rows * options.hidden;
-  const int64_t slots = rows * 2;
-  std::vector<int64_t> elements;
+  const int64_t tokens = rows * options.hidden * 4;
+  const int64_t experts = rows * 2 * 8;
+  const int64_t probabilities = rows * 2 * 4;
+  std::vector<int64_t> bytes;
   for (const Collective& collective : run.collectives.at("ep")) {
     EXPECT_EQ(collective.operation, "AllToAll");
-    elements.push_back(collective.elements);
+    bytes.push_back(collective.bytes);
   }
-  EXPECT_EQ(elements, (std::vector<int64_t>{tokens, slots, slots, tokens, tokens, slots, tokens}));
+  EXPECT_EQ(bytes,
+            (std::vector<int64_t>{tokens, experts, probabilities, tokens, tokens, probabilities, tokens}));
 }
 
 // On communicators of their own: nothing of an expert goes over a dense group, and nothing else over theirs.

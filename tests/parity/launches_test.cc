@@ -12,6 +12,7 @@
 #include "absl/synchronization/mutex.h"
 #include "ops/device_kernels.h"
 #include "ops/operations.h"
+#include "tests/ops/forwarding_kernels.h"
 #include "tests/parity/job.h"
 #include "tests/parity/run.h"
 #include "tests/trainer/forwarding_backend.h"
@@ -67,12 +68,11 @@ std::string KindOf(const ops::KernelCall& call) {
   return "other";
 }
 
-class CountedKernels final : public ops::DeviceKernels {
+class CountedKernels final : public ops::ForwardingKernels {
  public:
-  CountedKernels(const ops::DeviceKernels& inner, Launches& launches) : inner_(inner), launches_(launches) {}
+  CountedKernels(const ops::DeviceKernels& inner, Launches& launches)
+      : ForwardingKernels(inner), launches_(launches) {}
 
-  ops::DeviceKind kind() const override { return inner_.kind(); }
-  std::string digest() const override { return inner_.digest(); }
   ops::Call Bind(const ops::KernelCall& call) const override {
     return Counted(KindOf(call), inner_.Bind(call));
   }
@@ -81,12 +81,6 @@ class CountedKernels final : public ops::DeviceKernels {
   }
   ops::Call Bind(const ops::ProductArgs& product) const override {
     return Counted("product", inner_.Bind(product));
-  }
-  std::shared_ptr<const void> CopyOf(const void* host, int64_t bytes) const override {
-    return inner_.CopyOf(host, bytes);
-  }
-  void PrepareAttention(const ops::AttentionShape& shape, int64_t element_bytes) const override {
-    inner_.PrepareAttention(shape, element_bytes);
   }
 
  private:
@@ -97,7 +91,6 @@ class CountedKernels final : public ops::DeviceKernels {
     };
   }
 
-  const ops::DeviceKernels& inner_;
   Launches& launches_;
 };
 

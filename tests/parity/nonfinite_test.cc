@@ -16,6 +16,7 @@
 #include "fsdp/optimizer.h"
 #include "fsdp/shard_kernels.h"
 #include "platform/files.h"
+#include "tests/fsdp/forwarding_shard_kernels.h"
 #include "tests/parity/changed_loss_gradient.h"
 #include "tests/parity/expect_close.h"
 #include "tests/parity/expect_same.h"
@@ -73,19 +74,13 @@ class InfiniteGradient final : public fsdp::UnitKernels {
   mutable int64_t folds_ = 0;  // of one unit, on one stream
 };
 
-class InfiniteGradientKernels final : public fsdp::ShardKernels {
+class InfiniteGradientKernels final : public fsdp::ForwardingShardKernels {
  public:
-  InfiniteGradientKernels(int rounds, Place place) : rounds_(rounds), place_(place) {}
+  InfiniteGradientKernels(int rounds, Place place)
+      : ForwardingShardKernels(fsdp::CpuShardKernels()), rounds_(rounds), place_(place) {}
 
-  void Initialize(uint64_t seed, const fsdp::Parameter& parameter, const fsdp::ParameterInit& init,
-                  fsdp::Range part, bool fp64, void* values) const override {
-    fsdp::CpuShardKernels().Initialize(seed, parameter, init, part, fp64, values);
-  }
   std::unique_ptr<fsdp::UnitKernels> MakeUnit(fsdp::ShardGeometry geometry) const override {
     return std::make_unique<InfiniteGradient>(std::move(geometry), rounds_, place_);
-  }
-  std::unique_ptr<fsdp::NormKernels> MakeNorm(std::vector<const fsdp::UnitNormTerms*> units) const override {
-    return fsdp::CpuShardKernels().MakeNorm(std::move(units));
   }
 
  private:

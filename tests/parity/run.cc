@@ -19,9 +19,11 @@
 #include "model/node.h"
 #include "plan/recorded_steps.h"
 #include "platform/files.h"
+#include "tests/comm/forwarding_communicator.h"
 #include "tests/comm/memory_store.h"
 #include "tests/comm/run_thread_ranks.h"
 #include "tests/comm/thread_groups.h"
+#include "tests/device/tensors.h"
 #include "trainer/memberships.h"
 #include "trainer/rank.h"
 #include "trainer/stage_memory.h"
@@ -34,9 +36,9 @@ class Counter {
  public:
   explicit Counter(std::vector<Collective>& seen) : seen_(seen) {}
 
-  void Add(const char* operation, int64_t elements) {
+  void Add(const char* operation, int64_t bytes) {
     const std::lock_guard lock(mu_);
-    seen_.push_back({.operation = operation, .elements = elements});
+    seen_.push_back({.operation = operation, .bytes = bytes});
   }
 
  private:
@@ -45,50 +47,39 @@ class Counter {
 };
 
 // Notes what passes through.
-class CountingCommunicator final : public comm::Communicator {
+class CountingCommunicator final : public comm::ForwardingCommunicator {
  public:
   CountingCommunicator(std::unique_ptr<comm::Communicator> inner, std::shared_ptr<Counter> counter)
-      : inner_(std::move(inner)), counter_(std::move(counter)) {}
+      : ForwardingCommunicator(std::move(inner)), counter_(std::move(counter)) {}
 
-  const std::string& name() const override { return inner_->name(); }
-  int rank() const override { return inner_->rank(); }
-  int size() const override { return inner_->size(); }
-  void AllGather(const at::Tensor& input, at::Tensor& output) override {
-    counter_->Add("AllGather", input.numel());
+  void AllGather(comm::Memory input, comm::Memory output) override {
+    counter_->Add("AllGather", input.bytes);
     inner_->AllGather(input, output);
   }
-  void AllToAll(const at::Tensor& input, at::Tensor& output) override {
-    counter_->Add("AllToAll", input.numel());
+  void AllToAll(comm::Memory input, comm::Memory output) override {
+    counter_->Add("AllToAll", input.bytes);
     inner_->AllToAll(input, output);
   }
-  void AllToAllRows(const at::Tensor& input, const std::vector<int64_t>& sends, at::Tensor& output,
-                    const std::vector<int64_t>& receives) override {
+  void AllToAllRows(comm::Memory input, const std::vector<int64_t>& sends, comm::Memory output,
+                    const std::vector<int64_t>& receives, int64_t row_bytes) override {
     const int64_t rows = std::accumulate(sends.begin(), sends.end(), int64_t{0});
-    counter_->Add("AllToAllRows", rows * input.size(1));
-    inner_->AllToAllRows(input, sends, output, receives);
+    counter_->Add("AllToAllRows", rows * row_bytes);
+    inner_->AllToAllRows(input, sends, output, receives, row_bytes);
   }
-  void Gather(const at::Tensor& input, at::Tensor& output) override {
-    counter_->Add("Gather", input.numel());
+  void Gather(comm::Memory input, comm::Memory output) override {
+    counter_->Add("Gather", input.bytes);
     inner_->Gather(input, output);
   }
-  void Send(const at::Tensor& input) override {
-    counter_->Add("Send", input.numel());
+  void Send(comm::Memory input) override {
+    counter_->Add("Send", input.bytes);
     inner_->Send(input);
   }
-  void Receive(at::Tensor& output) override {
-    counter_->Add("Receive", output.numel());
+  void Receive(comm::Memory output) override {
+    counter_->Add("Receive", output.bytes);
     inner_->Receive(output);
   }
-  void Abort() override { inner_->Abort(); }
-  absl::Status RegisterWindow(std::shared_ptr<const device::Region> region) override {
-    return inner_->RegisterWindow(std::move(region));
-  }
-  void CheckPending() override { inner_->CheckPending(); }
-  uint64_t num_collectives() const override { return inner_->num_collectives(); }
-  uint64_t num_ended() const override { return inner_->num_ended(); }
 
  private:
-  std::unique_ptr<comm::Communicator> inner_;
   std::shared_ptr<Counter> counter_;
 };
 
@@ -304,12 +295,13 @@ JobRun RunStages(absl::Span<const plan::JobPlan> stages, const RunOptions& optio
         const fsdp::ClassShard& of_class = unit.classes()[c];
         const fsdp::Layout& layout = whole[u].at(c);
         const std::string name = absl::StrCat(unit.name(), c > 0 ? absl::StrCat("/class ", c) : "");
-        const at::ScalarType main = model::ScalarTypeOf(plan.precision.common.main);
-        const auto put = [&](const char* what, device::Memory memory, at::ScalarType type) {
+        const device::ElementKind main = model::ElementKindOf(plan.precision.common.main);
+        const auto put = [&](const char* what, device::Memory memory, device::ElementKind type) {
           if (memory.begin == nullptr) {
             return;  // a frozen unit has no moments, one that computes in the main type publishes nothing
           }
-          const at::Tensor shard = device::FlatTensorIn(backend->device(), memory, type).to(main);
+          const at::Tensor shard =
+              device::FlatTensorIn(backend->device(), memory, type).to(device::ScalarTypeOf(main));
           for (const fsdp::Piece& piece : of_class.pieces()) {  // gaps between them hold anything
             const fsdp::Parameter& own = of_class.layout().parameters[piece.parameter];
             const auto in_whole =

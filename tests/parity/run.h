@@ -29,7 +29,7 @@ namespace tandem::parity {
 // One collective as a rank made it.
 struct Collective {
   std::string operation;  // "AllGather"
-  int64_t elements = 0;   // of the input
+  int64_t bytes = 0;      // of the input
 };
 
 struct ProfiledStep {

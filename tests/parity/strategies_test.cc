@@ -66,7 +66,7 @@ void ExpectCounts(const JobOptions& options) {
   const plan::JobPlan plan = MakeJob(options);
   const JobRun run = RunJob(plan);
   const Counts& counts = CountsOf().at(options.strategy);
-  using Key = std::tuple<std::string, bool, int64_t>;  // group, all-gather, elements of the input
+  using Key = std::tuple<std::string, bool, int64_t>;  // group, all-gather, bytes of the input
   std::map<Key, int> expected;
   for (size_t unit = 0; unit < plan.units.size(); ++unit) {
     const fsdp::UnitMesh mesh = plan::MeshOf(plan, unit, 0);
@@ -80,7 +80,7 @@ void ExpectCounts(const JobOptions& options) {
     const std::string& inner = plan.options.dense.inner_group;
     const auto add = [&](const std::string& group, bool all_gather, int64_t elements, int count) {
       if (count > 0) {
-        expected[{group, all_gather, elements}] += kSteps * count;
+        expected[{group, all_gather, elements * 4}] += kSteps * count;
       }
     };
     add("dp_cp_ag", true, shard, name.starts_with("layers.") ? layer_gathers : counts.other_gathers);
@@ -96,7 +96,7 @@ void ExpectCounts(const JobOptions& options) {
       continue;
     }
     for (const Collective& collective : collectives) {
-      ++seen[{group, collective.operation == "AllGather", collective.elements}];
+      ++seen[{group, collective.operation == "AllGather", collective.bytes}];
     }
   }
   EXPECT_EQ(seen, expected);

@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+namespace tandem::device {
+
+// What the elements of memory are.
+enum class ElementKind : uint8_t { kNone, kFloat, kDouble, kBf16, kInt64, kByte };
+
+int64_t BytesOf(ElementKind kind);
+const char* ToText(ElementKind kind);  // "float32"
+
+}  // namespace tandem::device
