@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "parallel/ctas.h"
 
 namespace tandem::comm {
 namespace {
@@ -41,6 +42,7 @@ Communicators::Communicators(CommunicatorFactory& factory, const std::vector<Mem
       if (membership.clone_of.empty() == clones) {
         continue;
       }
+      membership.ctas = parallel::BoundOfCtas(membership.options, uses_[i].purpose);
       const bool first = !live.contains(membership.group);
       if (!first) {
         membership.prefix += uses_[i].purpose + "/";  // where no clone is made, keys of its own

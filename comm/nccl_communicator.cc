@@ -41,7 +41,7 @@ bool IsOk(ncclResult_t result) { return result == ncclSuccess || result == ncclI
 // Points into its arguments. The priority is the stream's that collectives are enqueued on. Copy engines move
 // what they can, between registered windows, and leave the multiprocessors to compute; where thread blocks
 // are asked for, these do.
-ncclConfig_t Config(const std::string& name, const parallel::GroupOptions& options) {
+ncclConfig_t Config(const std::string& name, const parallel::GroupOptions& options, int ctas) {
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.blocking = 0;
   config.splitShare = 0;
@@ -56,6 +56,9 @@ ncclConfig_t Config(const std::string& name, const parallel::GroupOptions& optio
     config.maxCTAs = most;  // NCCL takes an unset maximum for one below the minimum
   } else {
     config.CTAPolicy = NCCL_CTA_POLICY_ZERO;
+    if (ctas > 0) {
+      config.maxCTAs = ctas;  // of what copy engines do not move
+    }
   }
   if (!options.net_name.empty()) {
     config.netName = options.net_name.c_str();
@@ -66,7 +69,7 @@ ncclConfig_t Config(const std::string& name, const parallel::GroupOptions& optio
 }  // namespace
 
 NcclCommunicator::NcclCommunicator(std::string name, int rank, int size, int job_rank, int device,
-                                   absl::Duration timeout, const parallel::GroupOptions& options,
+                                   absl::Duration timeout, const parallel::GroupOptions& options, int ctas,
                                    const Begin& begin)
     : name_(std::move(name)),
       rank_(rank),
@@ -76,7 +79,7 @@ NcclCommunicator::NcclCommunicator(std::string name, int rank, int size, int job
       timeout_(timeout) {
   const device::CudaGuard guard(device_);
   const std::string where = Where("creation");
-  ncclConfig_t config = Config(name_, options);
+  ncclConfig_t config = Config(name_, options, ctas);
   Check(begin(&comm_, &config), where);
   AwaitStart(where);
 }

@@ -31,10 +31,11 @@ class NcclCommunicator final : public Communicator {
   // Starts to create an NCCL communicator with that configuration. Throws CommError.
   using Begin = std::function<ncclResult_t(ncclComm_t*, ncclConfig_t*)>;
 
-  // Calls `begin` and waits until the creation has succeeded. job_rank: this rank's number in error messages.
-  // device: an index among the GPUs that this process sees. Throws CommError, after `timeout` at the latest.
+  // ctas: the most thread blocks of a collective; 0: as many as NCCL takes. Calls `begin` and waits until the
+  // creation has succeeded. job_rank: this rank's number in error messages. device: an index among the GPUs
+  // that this process sees. Throws CommError, after `timeout` at the latest.
   NcclCommunicator(std::string name, int rank, int size, int job_rank, int device, absl::Duration timeout,
-                   const parallel::GroupOptions& options, const Begin& begin);
+                   const parallel::GroupOptions& options, int ctas, const Begin& begin);
   ~NcclCommunicator() override;  // ends the group together with the others, or aborts it
 
   const std::string& name() const override { return name_; }

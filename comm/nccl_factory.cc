@@ -15,6 +15,7 @@
 #include "device/cuda/check.h"
 #include "device/cuda/current.h"
 #include "device/device.h"
+#include "parallel/ctas.h"
 #include "parallel/job_groups.h"
 #include "platform/clock.h"
 
@@ -35,13 +36,14 @@ class NcclFactory final : public CommunicatorFactory {
     }
     TakeMultiprocessors(membership);
     if (live != nullptr) {
-      return CloneNcclCommunicator(membership.group, *live, membership.options);
+      return CloneNcclCommunicator(membership.group, *live, membership.options, membership.ctas);
     }
     std::unique_ptr<Communicator> made = MakeNcclCommunicator(
         membership.group, *rendezvous_.store, membership.prefix, membership.rank, membership.size, device_,
         rendezvous_.timeout, membership.options,
         membership.ranks.empty() ? membership.rank
-                                 : membership.ranks.at(static_cast<size_t>(membership.rank)));
+                                 : membership.ranks.at(static_cast<size_t>(membership.rank)),
+        membership.ctas);
     if (parallel::IsLink(membership.group)) {
       Connect(*made);
     }
@@ -79,18 +81,17 @@ class NcclFactory final : public CommunicatorFactory {
     link.CheckPending();
   }
 
-  // Collectives of all communicators may run at once. Where their thread blocks do not fit beside each other,
-  // two ranks may each start another one first and wait forever.
+  // parallel/ctas.h
   void TakeMultiprocessors(const Membership& membership) {
     int multiprocessors = 0;
     device::CheckCuda(cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device_),
                       "multiprocessors of the GPU");
-    ctas_ += parallel::MostCtas(membership.options);
-    if (ctas_ > multiprocessors) {
+    ctas_ += membership.ctas;
+    if (const int most = multiprocessors - parallel::kSpareMultiprocessors; ctas_ > most) {
       throw CommError("group " + membership.group + ": with it, collectives that run at once take up to " +
-                      std::to_string(ctas_) + " thread blocks, and the GPU has " +
-                      std::to_string(multiprocessors) +
-                      " multiprocessors: they could wait for each other forever; lower max_ctas of "
+                      std::to_string(ctas_) + " thread blocks, and of the GPU's " +
+                      std::to_string(multiprocessors) + " multiprocessors " + std::to_string(most) +
+                      " are for them: they could wait for each other forever; lower max_ctas of "
                       "parallelism.nccl (min_ctas without it counts as " +
                       std::to_string(parallel::kMostCtas) + ")");
     }
@@ -111,7 +112,7 @@ std::unique_ptr<Communicator> MakeNcclCommunicator(const std::string& name, Stor
                                                    const std::string& prefix, int rank, int size, int device,
                                                    absl::Duration timeout,
                                                    const parallel::GroupOptions& options,
-                                                   std::optional<int> job_rank) {
+                                                   std::optional<int> job_rank, int ctas) {
   const std::string key = prefix + "/nccl";
   ncclUniqueId id;
   if (rank == 0) {
@@ -128,19 +129,19 @@ std::unique_ptr<Communicator> MakeNcclCommunicator(const std::string& name, Stor
     std::memcpy(id.internal, value.data(), value.size());
   }
   return std::make_unique<NcclCommunicator>(name, rank, size, job_rank.value_or(rank), device, timeout,
-                                            options, [&](ncclComm_t* comm, ncclConfig_t* config) {
+                                            options, ctas, [&](ncclComm_t* comm, ncclConfig_t* config) {
                                               return ncclCommInitRankConfig(comm, size, id, rank, config);
                                             });
 }
 
 std::unique_ptr<Communicator> CloneNcclCommunicator(const std::string& name, Communicator& parent,
-                                                    const parallel::GroupOptions& options) {
+                                                    const parallel::GroupOptions& options, int ctas) {
   auto* const live = dynamic_cast<NcclCommunicator*>(&parent);
   if (live == nullptr) {
     throw std::logic_error("group " + parent.name() + " is not an NCCL group");
   }
   return std::make_unique<NcclCommunicator>(
-      name, live->rank(), live->size(), live->job_rank(), live->device(), live->timeout(), options,
+      name, live->rank(), live->size(), live->job_rank(), live->device(), live->timeout(), options, ctas,
       [&](ncclComm_t* comm, ncclConfig_t* config) { return live->Split(comm, config); });
 }
 

@@ -21,16 +21,17 @@ namespace tandem::comm {
 
 // Collective: all `size` ranks call it. Rank 0 sets the group's id in `store` under `prefix`, which is unique
 // per group and attempt. job_rank: this rank's number in error messages; by default its rank in the group.
+// ctas: the most thread blocks of a collective where `options` say nothing of them; 0: as many as NCCL takes.
 std::unique_ptr<Communicator> MakeNcclCommunicator(const std::string& name, Store& store,
                                                    const std::string& prefix, int rank, int size, int device,
                                                    absl::Duration timeout,
                                                    const parallel::GroupOptions& options = {},
-                                                   std::optional<int> job_rank = {});
+                                                   std::optional<int> job_rank = {}, int ctas = 0);
 
 // Collective over the ranks of `parent`, a communicator of NCCL: makes another one with the same members in
 // the same order from the live one (ncclCommSplit). The two share neither resources nor options.
 std::unique_ptr<Communicator> CloneNcclCommunicator(const std::string& name, Communicator& parent,
-                                                    const parallel::GroupOptions& options = {});
+                                                    const parallel::GroupOptions& options = {}, int ctas = 0);
 
 // Groups on GPU `device`; clones if there is a live communicator. A link (parallel::IsLink) has moved its
 // first byte. A group of one rank does not use NCCL

@@ -7,6 +7,7 @@
 #include "jobspec/checks.h"
 #include "jobspec/field_rules.h"
 #include "jobspec/schema.h"
+#include "parallel/ctas.h"
 #include "parallel/from_spec.h"
 #include "parallel/grid_sizes.h"
 #include "parallel/job_groups.h"
@@ -15,7 +16,6 @@ namespace tandem::jobspec {
 namespace {
 
 constexpr char kNccl[] = "parallelism.nccl";
-constexpr int kMultiprocessors = 132;  // of an H100 or H200; ranks count their own GPU's when they start
 
 void CheckNetName(FieldChecker& check, const std::string& group, const v1::NcclOptions& options) {
   if (options.has_net_name() && !absl::EqualsIgnoreCase(options.net_name(), "ib") &&
@@ -49,17 +49,22 @@ void CheckCtas(FieldChecker& check, const parallel::ProcessGroups& groups) {
   }
 }
 
-// Collectives of all groups may run at once, and thread blocks that do not fit beside each other can wait for
-// each other forever.
+// Collectives of all groups may run at once (parallel/ctas.h). A group has one communicator that moves much;
+// ranks count those that move numbers too when they start.
 void CheckAllCtas(FieldChecker& check, const parallel::ProcessGroups& groups,
                   const std::vector<std::string>& used) {
+  constexpr int kMost = parallel::kMultiprocessors - parallel::kSpareMultiprocessors;
+  const auto options = parallel::GroupOptionsOf(check.spec().parallelism().nccl(), groups);
   int ctas = 0;
-  for (const auto& [name, options] : parallel::GroupOptionsOf(check.spec().parallelism().nccl(), groups)) {
-    ctas += absl::c_linear_search(used, name) ? parallel::MostCtas(options) : 0;
+  for (const std::string& name : used) {
+    const auto own = options.find(name);
+    ctas += parallel::BoundOfCtas(own == options.end() ? parallel::GroupOptions() : own->second,
+                                  name == "ep" ? "dispatch" : "reduce");
   }
-  if (ctas > kMultiprocessors) {
+  if (ctas > kMost) {
     check.Refuse(kNccl, absl::StrCat("up to ", ctas, " thread blocks at once"),
-                 absl::StrCat("at most ", kMultiprocessors, " over all groups, the multiprocessors of a GPU"),
+                 absl::StrCat("at most ", kMost, " over all groups, of a GPU's ", parallel::kMultiprocessors,
+                              " multiprocessors"),
                  absl::StrCat("they could wait for each other forever: lower max_ctas (min_ctas or "
                               "cga_cluster_size without it count as ",
                               parallel::kMostCtas, ")"));

@@ -18,8 +18,6 @@
 namespace tandem::plan {
 namespace {
 
-constexpr int kLinkCtas = 2;  // a receive that waits for its peer spins on them
-
 // The undivided plan on the grid of all stages.
 JobPlan OnAllRanks(const JobPlan& undivided, int num_stages, int num_chunks) {
   JobPlan plan = undivided;
@@ -28,11 +26,6 @@ JobPlan OnAllRanks(const JobPlan& undivided, int num_stages, int num_chunks) {
   plan.grid.virtual_pipeline = num_chunks;
   plan.topology = TopologyOf(plan, plan.topology.rank);
   plan.groups = parallel::BuildProcessGroups(plan.grid).value();
-  for (const parallel::Group& group : plan.groups) {
-    if (parallel::IsLink(group.name)) {
-      plan.group_options.insert({group.name, {.max_ctas = kLinkCtas}});
-    }
-  }
   plan.options.norm_group = parallel::NormGroup(plan.grid);
   plan.options.rings.outcome_bytes = fsdp::OutcomeBytes(plan.topology.world);
   return plan;

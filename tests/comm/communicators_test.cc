@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "device/device.h"
+#include "parallel/ctas.h"
 #include "tests/comm/collectives.h"
 #include "tests/comm/forwarding_communicator.h"
 #include "tests/comm/memory_store.h"
@@ -66,6 +67,7 @@ class RecordingFactory final : public CommunicatorFactory {
  public:
   std::unique_ptr<Communicator> Make(const Membership& membership, Communicator* live) override {
     options[membership.prefix] = membership.options;
+    ctas[membership.prefix] = membership.ctas;
     made.push_back(membership.prefix + (live == nullptr ? "" : " from " + live->name()));
     return std::move(MakeThreadCommunicators(membership.group, 1).front());
   }
@@ -75,6 +77,7 @@ class RecordingFactory final : public CommunicatorFactory {
 
   std::vector<std::string> made;
   std::map<std::string, parallel::GroupOptions> options;  // by prefix
+  std::map<std::string, int> ctas;                        // likewise
 };
 
 TEST(CommunicatorsTest, EveryUseOfAGroupAndItsClonesAreMadeWithItsOptions) {
@@ -87,6 +90,8 @@ TEST(CommunicatorsTest, EveryUseOfAGroupAndItsClonesAreMadeWithItsOptions) {
   EXPECT_EQ(factory.options.at("group/1/"), (parallel::GroupOptions{.high_priority = true}));
   EXPECT_EQ(factory.options.at("group/2/"), (parallel::GroupOptions{.max_ctas = 4}));
   EXPECT_EQ(factory.options.at("group/2/sizes/"), (parallel::GroupOptions{.max_ctas = 4}));
+  EXPECT_EQ(factory.ctas.at("group/0/"), parallel::BoundOfCtas({}, "reduce"));
+  EXPECT_EQ(factory.ctas.at("group/2/sizes/"), 4) << "what the job says, whatever it is for";
 }
 
 TEST(CommunicatorsTest, ClonesComeFromALiveCommunicatorWhereThereIsOne) {

@@ -7,6 +7,7 @@
 #include <map>
 #include <string>
 
+#include "parallel/ctas.h"
 #include "parallel/from_spec.h"
 #include "parallel/job_groups.h"
 
@@ -72,6 +73,16 @@ TEST(GroupOptionsTest, AStepCommunicatesOverTheGroupsOfItsPlacements) {
   EXPECT_THAT(StepGroups({.world = 4, .expert = 2}, /*gathers=*/true, /*counts_over_data=*/false),
               ElementsAre("dp_cp", "dp_cp_ag", "ep", "expt_dp", "expt_dp_ag", "intra_dist_opt"));
   EXPECT_THAT(StepGroups({.world = 4, .tensor = 3}, /*gathers=*/true, /*counts_over_data=*/false), IsEmpty());
+}
+
+TEST(CtasTest, ACommunicatorsBoundIsWhatTheJobSaysOrFollowsFromItsPurpose) {
+  EXPECT_EQ(BoundOfCtas({.max_ctas = 7}, "norm"), 7);
+  EXPECT_EQ(BoundOfCtas({.min_ctas = 2}, "norm"), kMostCtas);
+  EXPECT_EQ(BoundOfCtas({.high_priority = true}, "norm"), 1);
+  EXPECT_EQ(BoundOfCtas({}, "sizes"), 1);
+  EXPECT_EQ(BoundOfCtas({}, "values"), 2);
+  EXPECT_EQ(BoundOfCtas({}, "reduce"), 4);
+  EXPECT_EQ(BoundOfCtas({}, "dispatch"), 16);
 }
 
 TEST(GroupOptionsTest, TextSaysWhatIsSet) {

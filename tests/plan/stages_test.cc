@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "parallel/ctas.h"
 #include "tests/plan/test_job.h"
 
 namespace tandem::plan {
@@ -60,7 +61,7 @@ TEST(StagePlansTest, ItsRanksAreInTheGroupsThatItsProgramsName) {
       })) << use.group;
       if (parallel::IsLink(use.group)) {
         ++links;
-        EXPECT_EQ(stage.group_options.at(use.group).max_ctas, 2);
+        EXPECT_EQ(parallel::BoundOfCtas({}, use.purpose), 2);
       }
     }
     EXPECT_EQ(links, 4);
