@@ -18,28 +18,30 @@ class Communicator;
 
 namespace tandem::model {
 
-// The memory of one bound pass as arrays, by the names of its declaration. Private to model/.
+// Gives the memory of one bound pass as arrays, by the names in the node's declaration. Private to model/.
 //
-// A pass has what its PassSpec lists. Hidden states and their gradients are in what the node computes in,
-// whatever type they are stored in. Parameters of one block are one matrix, by the block's name. Asking for
-// anything else throws std::logic_error, and so does CheckAllUsed when something that is declared was not
-// asked for.
+// A pass has exactly what its PassSpec lists. Hidden states and their gradients have the type that the node
+// computes in, whatever type they are stored in. The parameters of one block are one matrix, named after the
+// block. A request for anything else throws std::logic_error, and so does CheckAllUsed if something declared
+// was not requested.
 class BoundArrays {
  public:
-  // operands, communicator: as Node::Bind gets them. They, `declaration` and `ops` outlive it.
+  // `operands` and `communicator` are the arguments of Node::Bind. They, `declaration` and `ops` outlive this
+  // object.
   BoundArrays(const NodeDeclaration& declaration, Pass pass, absl::Span<const OperandMemory> operands,
               const NodeTypes& types, const ops::Operations& ops, comm::Communicator* communicator);
 
-  // An intermediate too. Not defined: an output that a recompute does not write, because it was kept.
+  // Also returns intermediates. The array is undefined for an output that a recompute does not write because
+  // it was kept.
   ops::Array Value(const std::string& name);
-  // Not defined: of a forward, in a validation.
+  // Undefined in a forward of a validation.
   ops::Array Gradient(const std::string& value);
-  // For a value with one reader: throws std::logic_error where the pass adds to it.
+  // The gradient of a value with one reader. Throws std::logic_error if the pass adds to it.
   ops::Array OverwrittenGradient(const std::string& value);
   ops::Array Parameter(const std::string& name);
-  // Not defined: the matrix is frozen, or it is one of a forward, in a validation.
+  // Undefined if the matrix is frozen, and in a forward of a validation.
   ops::Array ParameterGradient(const std::string& name);
-  // Not defined: a state that the pass would change, and that a recompute or a validation leaves alone.
+  // Undefined for a state that the pass changes in training if the pass is a recompute or a validation.
   ops::Array State(const std::string& name);
   ops::Array Scratch(const std::string& name);
   ops::Workspace Work(const std::string& scratch);
@@ -48,16 +50,18 @@ class BoundArrays {
   bool AddsToGradient(const std::string& value);
   bool AddsToParameterGradient(const std::string& name);
 
-  // Whether the pass continues the state of the microbatch before; false: it overwrites whatever is in it.
+  // Whether the pass continues the state that the previous microbatch left. If false, it overwrites the
+  // state.
   bool ContinuesState(const std::string& name);
 
-  // For a kind that declares one.
+  // For a kind that declares a communicator.
   comm::Communicator& Communicator();
 
   void CheckAllUsed() const;
 
-  // The pass with what its operands take beside the code: those that are stored in another type are converted
-  // before, where they are read or added to, and back behind it, where they are written.
+  // Wraps `code` in the conversions that its operands need. An operand that is stored in another type is
+  // converted before the code if the pass reads it or adds to it, and converted back after the code if the
+  // pass writes it.
   BoundPass WithConversions(BoundPass code);
 
  private:
@@ -74,7 +78,7 @@ class BoundArrays {
   struct Entry {
     Role role = Role::kValue;
     TensorSpec spec;
-    ComputeType type = ComputeType::kFp32;  // of what is stored; of kInt64 and kByte nothing
+    ComputeType type = ComputeType::kFp32;  // as stored; unused for kInt64 and kByte
     char* begin = nullptr;
     bool writes = false;
     bool adds = false;
@@ -90,18 +94,18 @@ class BoundArrays {
   void CheckInside(const std::string& name, int64_t bytes, const char* begin,
                    const OperandMemory& operand) const;
   Entry& Find(Role role, const std::string& name);
-  Entry* TryFind(Role role, const std::string& name);  // null: it is not declared
+  Entry* TryFind(Role role, const std::string& name);  // null if it is not declared
   ops::Array ArrayAt(char* begin, const TensorSpec& spec, ComputeType type) const;
   ops::Array ArrayIn(Role role, const std::string& name);
   ops::Array Converted(const Entry& entry, const Entry& scratch);
-  // "mlp backward: ": where a message is about.
+  // The beginning of an error message: "mlp backward: ".
   std::string Where() const;
 
   const NodeDeclaration& declaration_;
   const Pass pass_;
   const NodeTypes types_;
   const absl::Span<const OperandMemory> operands_;
-  size_t next_ = 0;  // of operands_
+  size_t next_ = 0;  // index in operands_
   const ops::Operations& ops_;
   comm::Communicator* const communicator_;
   bool communicator_used_ = false;

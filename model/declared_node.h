@@ -13,17 +13,17 @@ namespace tandem::model {
 
 class BoundArrays;
 
-// What the code of all nodes of a decoder is made from.
+// The arguments that the code of every node of a decoder is made from.
 struct NodeContext {
   const DecoderConfig& config;
   const DecoderShapes shapes;
   const NodeTypes types;
-  const std::string unit;      // that the node's own parts belong to
+  const std::string unit;      // the unit of the node's own parts
   const ops::Operations& ops;  // outlives the nodes
 };
 
-// A node whose operands are those of its declaration: the kinds only take their memory by name. Derive from
-// DeclaredNode, or of a kind with a weight half from SplitNode.
+// A node that gets its operands by the names in its declaration. A kind with a weight half derives from
+// SplitNode, any other from DeclaredNode.
 class DeclaredPasses : public Node {
  public:
   BoundPass Bind(Pass pass, absl::Span<const OperandMemory> operands,
@@ -32,20 +32,20 @@ class DeclaredPasses : public Node {
  protected:
   DeclaredPasses(const NodeContext& context, NodeDeclaration declaration);
 
-  // Takes everything that the pass has. A recompute binds the forward, without the outputs that were kept.
+  // Binds the pass and requests every array that the pass has. A recompute binds the forward, without the
+  // outputs that were kept.
   virtual BoundPass BindPass(Pass pass, BoundArrays& in) const = 0;
 
-  // For an attention: where the documents of its rows begin, [B, S], in the batch; not defined where
-  // documents are not packed.
+  // For attention: [B, S], where the documents of its rows begin. Undefined if documents are not packed.
   ops::Array DocumentStarts(BoundArrays& in) const;
 
-  // The targets of the batch, [B, S]: each token is predicted from those before it.
+  // The targets of the batch, [B, S]. A target is predicted from the tokens before it.
   ops::Array Targets(BoundArrays& in) const;
 
   const DecoderShapes s_;
   const NodeTypes types_;
   const ops::Operations& ops_;
-  const double epsilon_;  // of the norms
+  const double epsilon_;  // epsilon of the norms
 
  private:
   const NodeDeclaration declaration_;
@@ -70,21 +70,25 @@ class SplitNode : public DeclaredPasses {
   virtual BoundPass BindBackwardInput(BoundArrays& in) const = 0;
   virtual BoundPass BindBackwardWeight(BoundArrays& in) const = 0;
 
-  // The end of an input half: the backward of the norm that the node begins with, whose weight's gradient
-  // waits in `grad_norm` for the weight half, and `normed` again, which that half reads.
+  // Adds the end of an input half: the backward of the norm that the node begins with. It also computes
+  // `normed` again, which the weight half reads, and leaves the gradient of the norm's weight in `grad_norm`
+  // for the weight half.
   void AddNormBackward(const ops::Array& grad_normed, BoundArrays& in, ops::Calls& calls) const;
 
-  // Where a node normalises what it adds to x: the forward's end, hidden = x + norm(projected).
+  // For a node that normalises what it adds to x. Adds the end of its forward: hidden = x + norm(projected).
   void AddNormed(const ops::Array& projected, const ops::Array& x, const ops::Array& norm,
                  const ops::Array& normed, const ops::Array& hidden, ops::Calls& calls) const;
-  // The beginning of its input half; the weight's gradient waits in `grad_norm` for the weight half.
+  // Adds the beginning of that node's input half. Leaves the gradient of the norm's weight in `grad_norm` for
+  // the weight half.
   void AddNormedBackward(const ops::Array& grad_hidden, const ops::Array& projected,
                          const ops::Array& grad_projected, BoundArrays& in, ops::Calls& calls) const;
-  // Its end: the gradient of x is that of hidden, and what came through the node.
+  // Adds the end of that node's input half: the gradient of x is grad_hidden plus the gradient that came
+  // through the node.
   void AddResidualBackward(const ops::Array& grad_share, const ops::Array& grad_hidden, BoundArrays& in,
                            ops::Calls& calls) const;
 
-  // For what the input half has computed of a parameter's gradient already.
+  // For the weight half, if the input half has already computed a parameter's gradient: copies it, or adds it
+  // if `add`.
   ops::Call CopyOrAdd(const ops::Array& from, bool add, const ops::Array& to) const;
 
  private:

@@ -6,10 +6,11 @@
 #include "model/declared_node.h"
 #include "model/node.h"
 
-// The code of each kind of node, in a file of its name; DecoderNodes has the table.
+// Makers of the code of each kind of node; each kind has a file of its name. DecoderNodes has the table of
+// them.
 namespace tandem::model {
 
-// For ops/rope.h, of all layers of a decoder.
+// The constants of ops/rope.h, shared by all layers of a decoder.
 struct RotaryTables {
   ops::Constant cosines;  // [S, head_dim / 2]
   ops::Constant sines;

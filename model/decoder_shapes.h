@@ -12,30 +12,31 @@
 
 namespace tandem::model {
 
-// What a route node reports of one microbatch, in doubles: index of each in its value "report".
+// The layout of the value "report" that a route node writes for each microbatch: doubles, by index.
 struct RouterReport {
   int64_t experts = 0;
 
   // [0, experts): how many tokens each expert got.
-  int64_t dropped() const { return experts; }  // choices that no expert had room for
-  // Losses of ops/router_losses.h, without their coefficients; zeros where a balance node has them.
+  int64_t dropped() const { return experts; }  // choices that were dropped because the expert was full
+  // The losses of ops/router_losses.h without their coefficients; zeros if a balance node computes them.
   int64_t balance() const { return experts + 1; }
   int64_t z() const { return experts + 2; }
   int64_t size() const { return experts + 3; }
 };
 
-// The rows of hidden states that a head predicts from: `runs` of `length`, which begin `stride` apart.
+// The rows of hidden states that a head predicts from: `runs` runs of `length` rows, `stride` rows apart.
 struct PredictedRows {
   int64_t runs = 0;
   int64_t length = 0;
   int64_t stride = 0;
 
   int64_t rows() const { return runs * length; }
-  // In which they are taken, of so many rows at most; none has rows of two runs.
+  // The number of chunks if a chunk has at most `most_rows` rows. No chunk has rows of two runs.
   int64_t Chunks(int64_t most_rows) const { return runs * ((length + most_rows - 1) / most_rows); }
 };
 
-// The dimensions of a decoder's tensors, for what its nodes declare. In elements unless they say bytes.
+// The dimensions of a decoder's tensors, which the declarations of nodes use. Sizes are in elements unless
+// the name says bytes.
 struct DecoderShapes {
   DecoderShapes(const DecoderConfig& config, BatchShape batch, ComputeType compute, DeviceKind device,
                 bool repeats = true)
@@ -46,7 +47,7 @@ struct DecoderShapes {
   ComputeType compute;
   DeviceKind device;
   bool repeats;       // Precision::repeats
-  int64_t depth = 0;  // of the node (depths.h); 0: it is of the model itself
+  int64_t depth = 0;  // of the node (depths.h); 0: a node of the model itself
 
   int64_t sequences = batch.sequences;                       // B
   int64_t length = batch.sequence_length;                    // S
@@ -62,56 +63,61 @@ struct DecoderShapes {
   int64_t query = heads * head_dim;
   int64_t key = kv_heads * head_dim;
   int64_t qkv = query + 2 * key;
-  int64_t compute_bytes = ElementBytes(compute);  // of an element
-  // Tokens whose logits are in memory at a time: all, or fewer where all take too much; those of all depths
-  // are there together.
+  int64_t compute_bytes = ElementBytes(compute);  // of one element
+  // The number of tokens whose logits are in memory at a time: all, or fewer if all take too much. The logits
+  // of all depths are in memory together.
   int64_t logit_rows =
       RowsOfChunk(tokens, vocabulary* compute_bytes, config.most_logit_bytes / (1 + config.depths.number));
   int64_t statistics_bytes = ElementBytes(MainType(compute));
-  bool tied = config.tie_word_embeddings;  // the head's matrix is the embedding's
+  bool tied = config.tie_word_embeddings;  // the head uses the embedding's matrix
   bool qkv_bias = config.qkv_bias;
   bool output_bias = config.output_bias;
   bool norms_heads = config.qk_norm == QkNorm::kHead;
-  bool norms_whole = config.qk_norm == QkNorm::kWhole;  // queries and keys, of all heads together
+  bool norms_whole = config.qk_norm == QkNorm::kWhole;  // one norm covers the queries, or keys, of all heads
   bool norms_qk = norms_heads || norms_whole;
   bool norms_after = config.norms_after;
-  // Of the layers that have one. 0: none, also where it is not shorter than a sequence.
+  // The window of the layers that have one. 0: there is none, or it is not shorter than a sequence.
   int64_t window = config.sliding_window < length ? config.sliding_window : 0;
   ops::RouterConfig router = config.moe.router;
   ops::RouterLossConfig router_losses{
       .sequence_length = config.moe.balance_scope == BalanceScope::kSequence ? length : tokens,
       .balance = config.moe.router_aux_loss_coef,
       .z = config.moe.router_z_loss_coef};
-  // The routers' own losses are of the targets that count.
+  // Whether the routers' own losses count only the tokens whose targets count.
   bool weighs_losses = batch.has_targets && (router_losses.balance > 0 || router_losses.z > 0);
   bool balances_globally = config.moe.balance_scope == BalanceScope::kGlobal;
-  int64_t data_ranks = config.moe.data_ranks;  // whose tokens it counts
+  int64_t data_ranks = config.moe.data_ranks;  // ranks whose tokens the balance counts
   ops::RouterCapacity capacity = config.moe.capacity;
-  RouterReport report{.experts = router.experts};          // of a microbatch
-  bool biased = config.moe.router_bias_update_rate > 0;    // routers have biases, and count tokens for them
-  int64_t chosen = router.top_k;                           // k: experts of a token
-  int64_t expert_inner = config.moe.intermediate_size;     // of an expert
+  RouterReport report{.experts = router.experts};  // of one microbatch
+  // Routers have biases, and count tokens to update them.
+  bool biased = config.moe.router_bias_update_rate > 0;
+  int64_t chosen = router.top_k;                           // k: experts that one token chooses
+  int64_t expert_inner = config.moe.intermediate_size;     // of each expert
   int64_t expert_ranks = config.moe.ranks;                 // P: ranks that share the experts
-  int64_t local_experts = router.experts / expert_ranks;   // of one of them
-  int64_t first_expert = config.moe.rank * local_experts;  // the number of the first of these
-  // Rows that the experts of a rank may receive: a token of each rank that chose some of them is one.
+  int64_t local_experts = router.experts / expert_ranks;   // experts on one of these ranks
+  int64_t first_expert = config.moe.rank * local_experts;  // the number of the first of these experts
+  // The most rows that the experts of a rank may receive. A token counts once for each rank that has an
+  // expert it chose.
   int64_t seen = MostReceived(config.moe, tokens);
-  bool exact_chunks = config.moe.exact_chunks;                // of these only those there are travel
-  double fill = exact_chunks ? ExpectedFill(config.moe) : 1;  // what is expected of the chunks that travel
-  int64_t slots = std::min(chosen, local_experts);            // experts of a rank that one token may have
-  // Rows that an expert may have: those that it has room for of each rank's tokens.
+  bool exact_chunks = config.moe.exact_chunks;  // only rows that exist travel
+  // Expected fraction of a travelling chunk that is used.
+  double fill = exact_chunks ? ExpectedFill(config.moe) : 1;
+  int64_t slots = std::min(chosen, local_experts);  // the most experts of one rank that a token can choose
+  // The most rows of one expert: its capacity for the tokens of each rank, over all ranks.
   int64_t room = expert_ranks * ops::CapacityOf(router, capacity, tokens);
-  int64_t padded_rows = capacity.pads ? room : 0;  // that every expert has, whatever it is sent; 0: not so
-  // Of the experts of a rank, where the router is balanced; padded: all.
+  // Rows that every expert has whatever it is sent; 0: not padded.
+  int64_t padded_rows = capacity.pads ? room : 0;
+  // The rows that all experts of a rank have together: if padded always, otherwise if the router is balanced.
   int64_t expected_rows =
       capacity.pads ? local_experts * room : std::min(local_experts * room, tokens* chosen);
-  // That they may have.
+  // The most rows that all experts of a rank can have together.
   int64_t most_rows = capacity.pads ? expected_rows : std::min(local_experts * room, seen* slots);
-  // Of them that are computed at a time; padded: all.
+  // The rows that are computed at a time. If padded: all.
   int64_t rows = RowsAtATime(config.moe.rows_at_a_time, expected_rows, most_rows);
   int64_t expert_passes =
-      rows == 0 ? 0 : (most_rows + rows - 1) / rows;           // that compute the most there can be
-  int64_t shared_inner = config.moe.shared_intermediate_size;  // of the MLP beside the experts; 0: none
+      rows == 0 ? 0 : (most_rows + rows - 1) / rows;  // passes over the experts if they have `most_rows`
+  // Of the MLP beside the experts; 0: there is none.
+  int64_t shared_inner = config.moe.shared_intermediate_size;
   LatentAttention latent = config.latent;
   MambaMixer mamba = config.mamba;
   ops::ScanShape scan{.sequences = sequences,
@@ -122,7 +128,8 @@ struct DecoderShapes {
                       .state = mamba.state,
                       .chunk = mamba.chunk,
                       .least_step = mamba.least_step};
-  int64_t mixer_columns = scan.inner() + scan.channels() + scan.heads;  // of its first projection
+  // Output columns of its first projection.
+  int64_t mixer_columns = scan.inner() + scan.channels() + scan.heads;
   ops::DeltaShape delta{.sequences = sequences,
                         .length = length,
                         .key_heads = config.delta.key_heads,
@@ -132,9 +139,10 @@ struct DecoderShapes {
                         .chunk = config.delta.chunk};
   int64_t delta_conv_width = config.delta.conv_width;
   bool rotates = config.rotates;
-  bool widens = compute == ComputeType::kBf16;  // statistics are of a wider type than what is computed in
+  bool widens = compute == ComputeType::kBf16;  // statistics have a wider type than computation
 
-  // windowed: of a layer that has a sliding window, whose rows begin where documents of one row each would.
+  // `windowed`: the shape of a layer with a sliding window. Its rows begin as those of documents of one row
+  // would.
   ops::AttentionShape attention(bool windowed = false) const {
     return {
         sequences, length, heads, kv_heads, head_dim, repeats, packs_documents || (windowed && window > 0)};
@@ -147,26 +155,26 @@ struct DecoderShapes {
     return depth == 0 ? PredictedRows{1, tokens, tokens} : PredictedRows{sequences, length - depth, length};
   }
 
-  // Rows that ranks send each other, if each token goes to every rank.
+  // The rows that ranks would exchange if each token went to every rank.
   int64_t all_rows() const { return expert_ranks * tokens; }
-  // Those that a rank may send.
+  // The rows that a rank may send.
   int64_t sent_rows() const {
     return config.moe.most_rows > 0 ? tokens * std::min(expert_ranks, chosen) : all_rows();
   }
-  // What is expected to be used of memory for so many rows that travel.
+  // The expected fraction of memory for `rows` travelling rows that is used.
   double FillOf(int64_t rows) const {
     return rows == all_rows()
                ? fill
                : std::min(1.0, fill * static_cast<double>(all_rows()) / static_cast<double>(rows));
   }
-  int64_t chunk_rows() const { return exact_chunks ? 0 : tokens; }  // of PlanSends
+  int64_t chunk_rows() const { return exact_chunks ? 0 : tokens; }  // argument of PlanSends
 
-  // Elements of T rows.
+  // The elements of T rows.
   double Elements(int64_t columns) const {
     return static_cast<double>(tokens) * static_cast<double>(columns);
   }
 
-  // Floating point operations of a product with T rows.
+  // The floating-point operations of a product with T rows.
   double ProductFlops(int64_t inputs, int64_t outputs) const {
     return 2.0 * static_cast<double>(tokens) * static_cast<double>(inputs) * static_cast<double>(outputs);
   }

@@ -34,10 +34,10 @@ namespace tandem::model {
 //
 // Detached, no gradient goes from a depth to h[0], e or the head's matrix: depths train themselves alone.
 
-// "mtp.0", for depth 1.
+// The name of a depth's unit: "mtp.0" for depth 1.
 std::string UnitOfDepth(int64_t depth);
 
-// h[depth], [T, H], as an input.
+// H[depth], [T, H], declared as an input named `name`.
 InputSpec HiddenOfDepth(const char* name, int64_t depth, const DecoderShapes& shapes);
 
 }  // namespace tandem::model

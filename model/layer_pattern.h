@@ -19,7 +19,7 @@ namespace tandem::model {
 //
 // A "/" that ends a pattern without depths changes nothing. A pattern has at least one letter.
 
-// The values are the letters.
+// Each value is the letter of the pattern.
 enum class LayerSymbol : char {
   kMamba = 'M',
   kGatedDelta = 'G',
@@ -30,58 +30,59 @@ enum class LayerSymbol : char {
   kExperts = 'E',
 };
 
-// What is scheduled, gathered and named as one layer: a letter alone, or a group.
+// What is scheduled, gathered and named as one layer: a single letter or a group.
 struct LogicalLayer {
   std::vector<LayerSymbol> symbols;
   bool grouped = false;
-  int64_t index = 0;         // among the logical layers of the main part: names and schedules use it
-  int64_t first_number = 0;  // of its first letter among all letters of the main part, from 0
+  int64_t index = 0;         // among the logical layers of the main part; names and schedules use it
+  int64_t first_number = 0;  // number of its first letter among all letters of the main part, from 0
   bool operator==(const LogicalLayer&) const = default;
 };
 
 struct LayerCounts {
-  int64_t physical = 0;  // letters
-  int64_t logical = 0;   // a group counts once
+  int64_t physical = 0;  // number of letters
+  int64_t logical = 0;   // number of layers; a group counts once
   bool operator==(const LayerCounts&) const = default;
 };
 
 struct PatternSegment {
-  LayerCounts before;  // what the segments before this one have
+  LayerCounts before;  // the layers of all earlier segments
   std::vector<LogicalLayer> layers;
   bool operator==(const PatternSegment&) const = default;
 };
 
 struct LayerPattern {
   std::vector<PatternSegment> segments;  // at least one
-  std::vector<LayerSymbol> depth;        // the layers of one depth of multi-token prediction
+  std::vector<LayerSymbol> depth;        // the layers of each depth of multi-token prediction
   int64_t num_depths = 0;                // 0 if and only if `depth` is empty
   bool operator==(const LayerPattern&) const = default;
 };
 
-// The error says the column (from 1) of the character that is wrong, and what is allowed there. The caller
-// names the pattern.
+// Parses a pattern. An error states the column (from 1) of the wrong character, and what is allowed there;
+// the caller adds which pattern it was.
 absl::StatusOr<LayerPattern> ParseLayerPattern(std::string_view text);
 
-// The text that is parsed to `pattern`.
+// The text that ParseLayerPattern turns into `pattern`.
 std::string LayerPatternText(const LayerPattern& pattern);
 
-// The main part's logical layers, of all segments.
+// The logical layers of the main part, over all segments.
 std::vector<LogicalLayer> LayersOf(const LayerPattern& pattern);
 
-// Whether the main part or a depth has one.
+// Whether the main part or a depth contains the letter.
 bool Has(const LayerPattern& pattern, LayerSymbol symbol);
 
-// Of the main part.
+// Counts the layers of the main part.
 LayerCounts CountsOf(const LayerPattern& pattern);
 
-// Units that are gathered together: one a logical layer, and one a depth of multi-token prediction.
+// The number of units that are gathered: one for each logical layer and one for each depth.
 int64_t NumUnits(const LayerPattern& pattern);
 
-// Whether the layers can run with overlapped exchanges: a dense MLP ends its group, since the schedule has
-// one place behind an exchange.
+// Checks that the layers can run with overlapped exchanges. A dense MLP must end its group, because the
+// schedule has one place after an exchange.
 absl::Status CheckOverlaps(const LayerPattern& pattern);
 
-// Whether `stages` pipeline stages can take the segments in turn. A pattern of one segment fits any number.
+// Checks that `stages` pipeline stages can take the segments in turn. A pattern of one segment fits any
+// number.
 absl::Status CheckSegments(const LayerPattern& pattern, int64_t stages);
 
 }  // namespace tandem::model

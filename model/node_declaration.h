@@ -12,31 +12,31 @@
 
 namespace tandem::model {
 
-// What one kind of node touches, by name. A kind declares it once (attention.cc, mlp.cc, ...), and it is read
-// three times: for the parameters of the units (DecoderUnits), for the outline (DecoderOutline), and for the
-// tensors that the node's code gets (bound_arrays.h). Sizes are in elements.
+// Declares by name what one kind of node touches. Each kind has one declaration (attention.cc, mlp.cc, ...)
+// with three readers: DecoderUnits takes the units' parameters from it, DecoderOutline the outline, and
+// bound_arrays.h the tensors that the node's code gets. Sizes are in elements.
 
 enum class ElementType : uint8_t {
-  kCompute,     // what the node computes in
-  kHidden,      // of hidden states; the node's code gets them in what it computes in
-  kStatistics,  // MainType of what it computes in
+  kCompute,     // the type that the node computes in
+  kHidden,      // the type of hidden states; the node's code gets them converted to kCompute
+  kStatistics,  // MainType of the type that the node computes in
   kFloat64,
   kInt64,
   kByte,
 };
 
 struct TensorSpec {
-  std::string name;  // unique among the values, the parameters, or one pass's scratch of a node
+  std::string name;  // unique among the node's values, its parameters, or one pass's scratch
   std::vector<int64_t> shape;
   ElementType type = ElementType::kCompute;
-  bool on_host = false;  // in the host's memory, also where the model computes on a GPU
+  bool on_host = false;  // in the host's memory, even if the model computes on a GPU
 };
 
 // A value that another node produces.
 struct InputSpec {
   TensorSpec tensor;
-  // The output of that name of the latest node before this one that has it, or of one node, by its name:
-  // "embedding.hidden". "tokens": the batch.
+  // The name of an output. It means the latest earlier node that has such an output, or one node that is
+  // named: "embedding.hidden". "tokens" is the batch.
   std::string from;
 };
 
@@ -44,62 +44,69 @@ struct InputSpec {
 struct OutputSpec {
   TensorSpec tensor;
   bool gradient = false;
-  bool loss = false;  // doubles that the host reads of every microbatch
+  bool loss = false;  // doubles that the host reads for every microbatch
   schedules::ValueKind kind =
-      schedules::ValueKind::kActivation;  // kAllToAll: of what a collective moves; kHost: of one on_host
-  // Outputs that the forward computes it from. A recompute that writes this one writes them as well.
+      schedules::ValueKind::kActivation;  // kAllToAll: a collective moves it; kHost: on_host is set
+  // Other outputs that the forward computes this one from. A recompute that writes this output writes them
+  // too.
   std::vector<std::string> computed_from;
-  double fill = 1;   // of the tensor, what is expected to be used
-  double flops = 0;  // of the forward's, what a recompute without this output saves
+  double fill = 1;   // the expected fraction of the tensor that is used
+  double flops = 0;  // FLOPs of the forward that a recompute without this output saves
 };
 
 struct ParameterSpec {
   std::string name;
   std::vector<int64_t> shape;
-  // Parameters of the same non-empty block follow each other and are used as one matrix, by the name of the
-  // block.
+  // Consecutive parameters with the same non-empty block are used as one matrix of the block's name.
   std::string block;
   Init init = Init::kNormal;
-  bool gradient_is_statistics = false;  // the code writes the gradient as one, whatever its buffer's type is
+  // The code writes the gradient as kStatistics, whatever its buffer's type.
+  bool gradient_is_statistics = false;
 };
 
 // Parameters of one part of a unit, in layout order.
 struct PartSpec {
   std::string name;
-  std::string unit;  // that the part belongs to; empty: the unit of the node itself, which this declaration
-                     // adds it to
+  // The unit that the part belongs to; empty: the unit of the node itself, which this declaration adds the
+  // part to.
+  std::string unit;
   std::vector<ParameterSpec> parameters;
-  // Stored, gathered and reduced in the main type, whatever the node computes in; the code gets them, and
-  // writes their gradients, in it. What one node has in both types are two parts.
+  // The part is stored, gathered and reduced in the main type, whatever the node computes in. The code gets
+  // the parameters and writes their gradients in that type. A node with parameters in both types declares two
+  // parts.
   bool main_type = false;
-  bool frozen = false;  // no pass writes their gradients: a backward gets none (FreezeParts), or this one's
+  // No pass of the node writes the parameters' gradients. True of units that are not trained (FreezeParts),
+  // and of a node that uses another node's parameters without training them.
+  bool frozen = false;
 };
 
 struct PassSpec {
-  std::vector<std::string> reads;            // values
-  std::vector<std::string> writes;           // outputs
-  std::vector<std::string> gradient_reads;   // of values
-  std::vector<std::string> gradient_writes;  // of values
-  bool parameters = false;                   // reads those of every part
-  bool parameter_gradients = false;          // writes those of every part
-  std::vector<std::string> state_reads;      // states
-  std::vector<std::string> state_adds;       // states that it changes, in training; a recompute does not
-  // States that it continues from what the microbatch before left, in training; the first of a run overwrites
-  // it.
+  std::vector<std::string> reads;            // names of values
+  std::vector<std::string> writes;           // names of outputs
+  std::vector<std::string> gradient_reads;   // names of values whose gradients it reads
+  std::vector<std::string> gradient_writes;  // names of values whose gradients it writes
+  bool parameters = false;                   // whether it reads the parameters of every part
+  bool parameter_gradients = false;          // whether it writes the gradients of every part's parameters
+  std::vector<std::string> state_reads;      // names of states
+  // States that it changes in training; a recompute does not change them.
+  std::vector<std::string> state_adds;
+  // In training, the states that it continues from what the previous microbatch left. The first microbatch of
+  // a run overwrites them.
   std::vector<std::string> state_carries;
-  std::vector<TensorSpec> scratch;  // memory while the pass runs
-  // How often it goes through its scratch and its parameters, where it takes some of its rows at a time: to
-  // the gradients of these it then adds as often.
+  std::vector<TensorSpec> scratch;  // memory that it uses while it runs
+  // How often it passes over its scratch and parameters, if it takes some of its rows at a time. It adds to
+  // the gradients of the parameters as often.
   int64_t rounds = 1;
   double flops = 0;
-  double score_flops = 0;  // the part of `flops` that attention's own kernel computes
+  double score_flops = 0;  // the part of `flops` that attention's own kernel does
   // Elements of the compute type that kernels between the products read and write: norms, rotations, SwiGLU,
-  // permutations. Their time adds to that of the products.
+  // permutations. Their time is added to that of the products.
   double row_elements = 0;
-  double link_bytes = 0;  // of a node that communicates: the buffer that its collective moves
+  double link_bytes = 0;  // if the node communicates: bytes of the buffer that its collective moves
 };
 
-// Once a step `state` changes by what all ranks have counted in `counter`, which then starts from zeros.
+// Once a step, `state` changes by what all ranks have counted in `counter`; `counter` then restarts from
+// zeros.
 struct StateUpdate {
   std::string state;
   std::string counter;
@@ -110,51 +117,54 @@ struct NodeDeclaration {
   std::vector<InputSpec> inputs;
   std::vector<OutputSpec> outputs;
   std::vector<PartSpec> parts;
-  // Kept from one microbatch to the next and from one step to the next; zeros when a job starts.
+  // States are kept from one microbatch to the next and from one step to the next. They are zeros when a job
+  // starts.
   std::vector<StateUpdate> state_updates;
   std::vector<TensorSpec> states;
-  // For a node that communicates: its stream, and the communicator that its passes get, by process group and
-  // purpose ("ep", "dispatch"). Nodes that name the same two share it, and then they share the stream.
+  // The stream of a node that communicates, and the communicator of its passes, which a process group and a
+  // purpose name ("ep", "dispatch"). Nodes that name the same two share the communicator and must share the
+  // stream.
   std::string stream = "compute";
   std::string group;
   std::string purpose;
   PassSpec forward;
-  // What the backward of the nodes before this one waits for; all of the backward, where there is no weight
-  // half. Writes the intermediates, which the weight half alone reads.
+  // The part of the backward that the backward of earlier nodes waits for, or all of the backward if there is
+  // no weight half. It writes the intermediates, which only the weight half reads.
   PassSpec backward_input;
   std::vector<TensorSpec> intermediates;
-  // Writes the gradients of parameters; best without reading any, so that the unit can go. Nothing where all
-  // of them are frozen (FreezeParts).
+  // Writes the gradients of parameters. It preferably reads no parameters, so that the unit can be released
+  // earlier. Unset if all parameters are frozen (FreezeParts).
   std::optional<PassSpec> backward_weight;
-  bool recomputes = false;  // outputs that were not kept can be computed again
-  // How its products differ from large ones, of which a device does more or less a second; behind the name of
-  // its type. " grouped": one for each expert, of its rows.
+  bool recomputes = false;  // whether outputs that were not kept can be recomputed
+  // A suffix of the compute type's name, for products that reach another rate than large ones do. " grouped":
+  // one product for each expert, on its rows.
   std::string products;
-  double rows = 0;  // of each of its products; 0: one a token
+  double rows = 0;  // rows of each of its products; 0: one for each token
 };
 
-// Marks the parts of the units that `config` freezes. unit: the node's own. The gradient of a vector comes
-// out of the same kernel as the input's: for it, a pass that writes both gets scratch that is never read.
-// Those of matrices are not computed, which `flops` no longer counts.
+// Marks the parts of the units that `config` freezes. `unit` is the node's own unit. A kernel that writes the
+// gradient of an input also writes that of a vector such as a norm's weight, so a pass that writes both gets
+// scratch for the latter, which is never read. Gradients of frozen matrices are not computed, and `flops` no
+// longer counts them.
 void FreezeParts(const DecoderConfig& config, const std::string& unit, const DecoderShapes& shapes,
                  NodeDeclaration& declaration);
 
-// What the code gets a part's parameters in.
+// The type in which the code gets a part's parameters.
 ElementType ParameterType(const PartSpec& part);
 
-// What it gets the gradient in, where its buffer allows.
+// The type in which the code gets the gradient, if its buffer allows it.
 ElementType GradientType(const PartSpec& part, const ParameterSpec& parameter);
 
-// The name of that scratch.
+// The name of the scratch that replaces the gradient of a frozen parameter.
 std::string FrozenGradientScratch(const std::string& parameter);
 
 int64_t NumElements(const std::vector<int64_t>& shape);
-ComputeType TypeOf(ElementType element, const NodeTypes& types);  // not of kInt64 and kByte
+ComputeType TypeOf(ElementType element, const NodeTypes& types);  // `element` is neither kInt64 nor kByte
 int64_t BytesOf(const TensorSpec& spec, const NodeTypes& types);
 
-// The memory of a pass while it runs: the scratch that it declares, and behind it a tensor for each operand
-// that the code gets in another type than it is stored in: "x", "gradient of x", "gradient of norm". Pieces
-// begin at multiples of 256 bytes.
+// The memory that a pass uses while it runs. The scratch that the pass declares comes first. A tensor follows
+// for each operand that the code gets in another type than the stored one: "x", "gradient of x", "gradient of
+// norm". Each piece begins at a multiple of 256 bytes.
 struct ScratchLayout {
   std::vector<TensorSpec> pieces;
   std::vector<int64_t> offsets;
@@ -162,9 +172,9 @@ struct ScratchLayout {
 };
 ScratchLayout LayOutScratch(const NodeDeclaration& declaration, const PassSpec& pass, const NodeTypes& types);
 
-int64_t AlignedToPiece(int64_t bytes);  // up to a multiple of 256
+int64_t AlignedToPiece(int64_t bytes);  // rounds up to a multiple of 256
 
-// The tensor of an input, output or intermediate of that name. Throws std::logic_error where there is none.
+// Finds the tensor of an input, output or intermediate by name. Throws std::logic_error if there is none.
 const TensorSpec& ValueOf(const NodeDeclaration& declaration, const std::string& name);
 
 std::string GradientName(const std::string& name);  // "gradient of x"

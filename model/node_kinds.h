@@ -13,31 +13,31 @@ namespace tandem::model {
 
 // The name of a parameter or state in Hugging Face's safetensors.
 struct ParameterName {
-  const char* parameter;  // as its kind declares it; of experts without their number
-  const char* name;       // of what is in a layer: behind "model.layers.N."; *: the number of an expert
-  const char* mixtral = nullptr;  // Mixtral's, where it is another
-  // Of mamba2 and nemotron_h: behind "backbone.layers.N."; null: they have no such parameter.
+  const char* parameter;  // as its kind declares it; without the number of an expert
+  const char* name;       // behind "model.layers.N." if it is in a layer; * stands for an expert's number
+  const char* mixtral = nullptr;  // Mixtral's name if it differs
+  // The name in mamba2 and nemotron_h, behind "backbone.layers.N.". Null: these have no such parameter.
   const char* mixer = nullptr;
 };
 
 // A kind of node.
 struct NodeKind {
-  const char* name;  // "mlp": of its nodes, behind their layer's
+  const char* name;  // "mlp"; the names of its nodes end in it
   NodeDeclaration (*declare)(const DecoderShapes& shapes);
   absl::Span<const ParameterName> names = {};
   bool experts =
-      false;  // its nodes have units of their own, which are sharded over the ranks with the same experts
-  bool of_model = false;  // its parameters have names without a layer's number, whatever layer it is in
+      false;  // its nodes have units of their own, sharded over the ranks that have the same experts
+  bool of_model = false;  // the names of its parameters have no layer number, whatever layer it is in
 };
 
-// The kinds that decoders are made of, each in the file of its name (embedding.cc, ...; sizes and combine
-// with dispatch, whose rows they count and bring back); its code is beside it (embedding_node.cc). A new kind
-// is these two files, its line here, the layers that have it (LayerKinds), and its lines in decoder_nodes.h
-// and .cc.
+// The kinds of nodes that decoders are made of. Each kind is declared in the file of its name (embedding.cc,
+// ...), and its code is in the file beside it (embedding_node.cc). `sizes` and `combine` share the files of
+// `dispatch`, because they count and return its rows. A new kind needs these two files, its line here, the
+// layers that have it (LayerKinds), and its lines in decoder_nodes.h and .cc.
 extern const NodeKind kEmbedding;
 extern const NodeKind kAttention;
-extern const NodeKind kWindowAttention;     // with a sliding window
-extern const NodeKind kAttentionNormAfter;  // its norm is of what it adds to the hidden state
+extern const NodeKind kWindowAttention;     // attention with a sliding window
+extern const NodeKind kAttentionNormAfter;  // its norm covers what it adds to the hidden state
 extern const NodeKind kLatentAttention;
 extern const NodeKind kMlp;
 extern const NodeKind kMlpNormAfter;
@@ -53,22 +53,22 @@ extern const NodeKind kExperts;
 extern const NodeKind kCombine;
 extern const NodeKind kFinish;
 extern const NodeKind kHead;
-// Of models with depths (depths.h).
+// The kinds that only models with depths have (depths.h).
 extern const NodeKind kMainNorm;
 extern const NodeKind kDepthInput;
 extern const NodeKind kDepthNorm;
-extern const NodeKind kHeadOfNormed;  // in place of kHead
+extern const NodeKind kHeadOfNormed;  // replaces kHead
 extern const NodeKind kDepthHead;
 
-// Where the rows of experts travel.
+// The stream, group and purpose of the communicator that moves the rows of experts.
 inline constexpr char kDispatchStream[] = "dispatch";
 inline constexpr char kExpertGroup[] = "ep";
 inline constexpr char kDispatchPurpose[] = "dispatch";
-// How many rows travel goes ahead of them.
+// The stream and purpose of the exchange of row counts, which precedes the rows.
 inline constexpr char kSizesStream[] = "sizes";
 inline constexpr char kSizesPurpose[] = "sizes";
-// Where ranks exchange how many tokens their routers would send to each expert: beside everything
-// else, since a backward is the first to read it.
+// The stream, group and purpose of the exchange in which ranks count the tokens of each expert. It has a
+// stream of its own, because only a backward reads its result.
 inline constexpr char kBalanceStream[] = "balance";
 inline constexpr char kDataGroup[] = "dp_cp";
 inline constexpr char kBalancePurpose[] = "balance";
@@ -78,55 +78,57 @@ InputSpec BatchTokens(const DecoderShapes& shapes);  // "tokens": [B, BatchShape
 InputSpec HiddenState(const std::string& name, const DecoderShapes& shapes);  // [T, H]
 InputSpec ChosenExperts(const DecoderShapes& shapes);                         // "chosen": [T, k]
 
-// Makes the batch an input that attention's forward and backward read, where documents are packed.
+// If documents are packed, makes the batch an input that attention's forward and backward read.
 void ReadDocuments(const DecoderShapes& shapes, NodeDeclaration& declaration);
 
-// Scratch of a pass that works out which tokens go to which ranks (ops/sends.h): "place", "sort_work" and,
+// The scratch of a pass that computes which tokens go to which ranks (ops/sends.h): "place", "sort_work" and,
 // last, "sent_counts".
 std::vector<TensorSpec> SendsScratch(const DecoderShapes& shapes);
 
-// "counts": [P, P], the rows from each rank to each. The thread that issues collectives reads them: of a
-// GPU's streams, the host. ReadCounts makes them an input that forward and backward read.
+// "counts", [P, P]: the number of rows from each rank to each. They are in the memory of the thread that
+// issues collectives, which for a GPU's stream is the host. ReadCounts makes them an input that forward and
+// backward read.
 TensorSpec ExchangedCounts(const DecoderShapes& shapes);
 void ReadCounts(const DecoderShapes& shapes, NodeDeclaration& declaration);
 
-// "balance_counts": [E], tokens of each expert that the balance of a microbatch counts, where its scope is
-// global: the route node makes room for them, and reads them in its backward.
+// "balance_counts", [E]: the tokens of each expert that the balance loss of a microbatch counts if its scope
+// is global. The route node allocates them and reads them in its backward.
 TensorSpec BalanceCounts(const DecoderShapes& shapes);
 
-// Work memory: of the backward of a norm over hidden states ("norm_work"), and of matrix products
+// Work memory of the backward of a norm over hidden states ("norm_work"), and of matrix products
 // ("products").
 TensorSpec NormWork(const DecoderShapes& shapes);
 TensorSpec ProductsWork(const DecoderShapes& shapes);
 
-// The weight of a norm over so many columns.
+// The weight of a norm over `columns` columns.
 ParameterSpec NormOver(const char* name, int64_t columns);
 
-// A bias of so many columns.
+// A bias with `columns` elements.
 ParameterSpec BiasOf(const char* name, int64_t columns);
 
 // One node of a decoder, and the unit that its parameters belong to.
 struct DecoderNode {
   const NodeKind* kind = nullptr;
-  int layer = -1;     // -1: not in a layer
+  int layer = -1;     // -1 if it is not in a layer
   std::string name;   // "layers.3.attention"
   std::string unit;   // "layers.3"
   int64_t depth = 0;  // DecoderShapes::depth
-  int letter = -1;    // its place in the depth, if the names of its parameters say that
+  int letter = -1;    // its place in the depth if the names of its parameters contain it, else -1
 };
 
-// What its kind declares, with the parts named as they are in the unit.
+// The declaration of the node's kind, with its parts named as in the unit.
 NodeDeclaration DeclarationOf(const DecoderNode& node, DecoderShapes shapes);
 
-// In forward order.
+// All nodes of a decoder, in forward order.
 std::vector<DecoderNode> DecoderNodeList(const DecoderConfig& config);
 
-// "model.layers.3.mlp.gate_proj.weight". Of experts, `parameter` ends in the number of one: "gate.5". Throws
-// std::logic_error for one that the kind does not name.
+// The name of a parameter of a kind in Hugging Face's files: "model.layers.3.mlp.gate_proj.weight". For
+// experts, `parameter` ends in the number of one: "gate.5". Throws std::logic_error if the kind does not name
+// the parameter.
 std::string HuggingFaceName(ParameterNames names, const NodeKind& kind, const std::string& parameter,
                             int layer);
 
-// That of a parameter or state of the node.
+// The name of a parameter or state of the node.
 std::string HuggingFaceName(ParameterNames names, const DecoderNode& node, const std::string& parameter);
 
 }  // namespace tandem::model

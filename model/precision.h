@@ -7,17 +7,18 @@
 
 namespace tandem::model {
 
-// A type of elements, and what a unit's nodes compute in.
+// An element type. A unit's nodes compute in one of these.
 enum class ComputeType : uint8_t { kFp32, kFp64, kBf16 };
 
 int ElementBytes(ComputeType type);
 const char* ToText(ComputeType type);  // "fp32"
 
-// Statistics, losses' terms and main weights of what is computed in `compute`: fp64 of fp64, else fp32.
+// The type of statistics, loss terms and main weights for computation in `compute`: fp64 for fp64, otherwise
+// fp32.
 ComputeType MainType(ComputeType compute);
 
-// Element types of a unit's buffers, by role; parts may differ (unit_classes.h). Sizes alone are
-// schedules::UnitPrecision.
+// The element types of a unit's buffers, by role. Parts of a unit may differ (unit_classes.h).
+// schedules::UnitPrecision has the sizes alone.
 struct UnitTypes {
   ComputeType main = ComputeType::kFp32;       // weights, moments, accumulator
   ComputeType compute = ComputeType::kFp32;    // gathered parameters, and what the unit's nodes compute in
@@ -25,13 +26,13 @@ struct UnitTypes {
   bool operator==(const UnitTypes&) const = default;
 };
 
-// Those of a part that stays in the main type.
+// The types of a part that stays in the main type.
 inline UnitTypes InMainType(const UnitTypes& types) {
   return {.main = types.main, .compute = types.main, .transport = types.main};
 }
 
-// The element types of a model. Hidden states, which one node writes and others read, are of one type; a unit
-// may compute in another, and then its nodes convert what they read and write.
+// The element types of a model. Hidden states have the same type everywhere. A unit may compute in another
+// type; its nodes then convert the hidden states that they read and write.
 struct Precision {
   Precision(ComputeType compute) : Precision(compute, compute) {}  // NOLINT: a model of one type
   Precision(ComputeType compute, ComputeType transport)
@@ -41,17 +42,17 @@ struct Precision {
   const UnitTypes& Of(const std::string& unit) const;
 
   UnitTypes common;
-  std::map<std::string, UnitTypes> units;  // those that differ, by name
-  bool repeats = true;                     // kernels that give other bits each time are not used
+  std::map<std::string, UnitTypes> units;  // the units that differ from `common`, by name
+  bool repeats = true;                     // excludes kernels whose results are not the same bits each time
 };
 
-// What a node's tensors are of.
+// The element types of a node's tensors.
 struct NodeTypes {
   NodeTypes(const Precision& precision, const std::string& unit)
       : hidden(precision.hidden()), unit(precision.Of(unit)), repeats(precision.repeats) {}
 
   ComputeType hidden;  // of values between nodes
-  UnitTypes unit;      // of the node
+  UnitTypes unit;      // of the node's unit
   bool repeats;        // Precision::repeats
 };
 

@@ -9,15 +9,16 @@
 
 namespace tandem::model {
 
-// A router sends a rank more rows than parallelism.dispatch.most_rows gives it room for; what() says which
-// rank, how many, and the smallest multiple that would do. All ranks that share the experts throw the same.
+// Thrown if a router sends a rank more rows than parallelism.dispatch.most_rows allows. what() states the
+// rank, the number of rows, and the smallest multiple that would be enough. All ranks that share the experts
+// throw the same error.
 class RowsBeyondRoom : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-// Throws RowsBeyondRoom if some rank receives more than `room` rows of a microbatch of `tokens` tokens a
-// rank. counts: [moe.ranks, moe.ranks], the rows from each rank (row) to each rank (column).
+// Throws RowsBeyondRoom if some rank receives more than `room` rows of a microbatch with `tokens` tokens a
+// rank. `counts` is [moe.ranks, moe.ranks]: the number of rows from each rank (row) to each rank (column).
 void CheckRoom(const MixtureOfExperts& moe, int64_t tokens, int64_t room, absl::Span<const int64_t> counts);
 
 }  // namespace tandem::model

@@ -8,12 +8,12 @@
 
 namespace tandem::model {
 
-// The parts of a unit with the same element types are a class (schedules/program/outline.h): those in what
-// the unit computes in, and behind them those in the main type. Where the two are the same there is one
-// class.
+// The parts of a unit that have the same element types form a class (schedules/program/outline.h). Parts in
+// the type that the unit computes in come first, then parts in the main type. If the two types are equal,
+// there is one class.
 struct UnitClasses {
-  std::vector<UnitTypes> types;  // of each class; classes are in the order of the unit's parts
-  std::vector<int> of_part;      // UnitParameters::parts → class
+  std::vector<UnitTypes> types;  // of each class, in the order of the unit's parts
+  std::vector<int> of_part;      // the class of each of UnitParameters::parts
 };
 
 UnitClasses ClassesOf(const UnitParameters& unit, const Precision& precision);
