@@ -11,33 +11,33 @@
 
 namespace tandem::device {
 
-// One piece of a device's memory; freed with the object, which no work may use any more.
+// One piece of a device's memory. It is freed with the object; by then no work may use it any more.
 class Region {
  public:
   virtual ~Region() = default;
 
-  virtual char* begin() const = 0;  // the host dereferences it on the CPU only
+  virtual char* begin() const = 0;  // only the CPU's may be dereferenced by the host
   virtual int64_t bytes() const = 0;
 };
 
-// Memory of a device in bytes, over all processes that use it.
+// Memory of a device in bytes, counted over all processes that use it.
 struct MemoryUse {
   int64_t used = 0;
   int64_t total = 0;
 };
 
-// When a stream got to a point of its order.
+// The time at which a stream reached a point of its order.
 class TimeMark {
  public:
   virtual ~TimeMark() = default;
 
-  // Nanoseconds since `origin`, a mark of the same device, which may be on another stream. Both streams have
+  // Nanoseconds since `origin`, a mark of the same device, possibly on another stream. Both streams must have
   // passed their marks.
   virtual int64_t Since(const TimeMark& origin) const = 0;
 };
 
-// Work that was captured once. Outlives its last launch; a launch may still be in progress when it is
-// destroyed. Used by the thread that issues.
+// Work that was captured once and can be launched again. It may be destroyed while a launch is in progress.
+// Used by the issuing thread.
 class Graph {
  public:
   virtual ~Graph() = default;
@@ -48,74 +48,76 @@ class Graph {
 
 enum class StreamPriority : uint8_t { kNormal, kHigh };
 
-// What a rank runs on: its memory and its streams. "The current stream" is the one whose work is running
-// (Stream::Enqueue); outside of streams, on CUDA, the default stream. Outlives what it made.
-// Used by one issuing thread, and by the work of its streams.
+// The memory and the streams that a rank runs on. "The current stream" is the one whose work is running
+// (Stream::Enqueue); outside of streams it is, on CUDA, the default stream. A device outlives everything that
+// it made. Used by one issuing thread, and by the work of its streams.
 class Device {
  public:
   virtual ~Device() = default;
 
-  // As its driver says it: "NVIDIA H200"; "cpu".
+  // The driver's name of the device: "NVIDIA H200"; "cpu" for the CPU.
   virtual std::string name() const = 0;
 
-  // Now. Of the CPU the machine's memory, of which what the kernel could take back counts as not used.
+  // The current use. For the CPU this is the machine's memory; what the kernel could reclaim counts as free.
   virtual MemoryUse memory_use() const = 0;
 
-  // Whether work is done when its call returns, as on the CPU. Otherwise it has been issued then, and an
-  // event behind it says when it is done.
+  // True if work is done when its call returns, as on the CPU. If false, the call has only issued it, and an
+  // event recorded after it tells when it is done.
   virtual bool finishes_in_calls() const = 0;
 
-  // `name` shows in `ps -T` (CPU: 15 characters). Where a GPU has work of several streams, that of a high
-  // priority comes first; on the CPU, where streams are threads, it makes no difference.
+  // Makes a stream; `name` shows in `ps -T` (CPU: 15 characters). A GPU with work of several streams prefers
+  // that of high priority. On the CPU, where streams are threads, priority makes no difference.
   virtual std::unique_ptr<Stream> MakeStream(const std::string& name, StreamPriority priority,
                                              StreamError error) = 0;
 
-  // Throws OutOfMemory.
+  // Allocates device memory with unspecified contents. Throws OutOfMemory.
   virtual std::unique_ptr<Region> Reserve(int64_t bytes) = 0;
 
-  // Host memory that the device copies to and from, pinned where that matters; what is there is unspecified.
-  // Throws OutOfMemory.
+  // Allocates host memory that the device copies to and from, pinned if the device benefits. Its contents are
+  // unspecified. Throws OutOfMemory.
   virtual std::unique_ptr<Region> ReserveHost(int64_t bytes) = 0;
 
-  // In the order of the current stream: at once on the CPU; on CUDA asynchronously to the host, which leaves
-  // its side alone until the stream has passed the copy. The host's side lies in a region of ReserveHost.
+  // Copy in the order of the current stream. On the CPU the copy is done at once. On CUDA it is asynchronous:
+  // the host must not touch its side until the stream has passed the copy. The host's side must lie in a
+  // region of ReserveHost.
   virtual void CopyToDevice(void* device, const void* host, int64_t bytes) = 0;
   virtual void CopyToHost(void* host, const void* device, int64_t bytes) = 0;
 
-  // Between two places on the device that do not overlap, in the order of the current stream.
+  // Copies between two places on the device that do not overlap, in the order of the current stream.
   virtual void Copy(void* to, const void* from, int64_t bytes) = 0;
 
-  // What `work` issues on the current stream, which does nothing meanwhile. `work` has run before, so that
-  // libraries have set up what they need; it reads nothing on the host that changes, waits for nothing, and
-  // allocates nothing. On the CPU, where work is done when it is issued, a launch calls `work`, which lives
-  // as long as the graph. Throws DeviceError where a GPU cannot capture the work, and std::logic_error where
-  // the work takes memory of LibTorch's allocator.
+  // Captures what `work` issues on the current stream, which does nothing meanwhile. `work` must have run
+  // before, so that libraries have set up what they need. It must not read host memory that changes, wait, or
+  // allocate. On the CPU a launch calls `work`, which therefore lives as long as the graph. Throws
+  // DeviceError if a GPU cannot capture the work, and std::logic_error if the work takes memory of LibTorch's
+  // allocator.
   virtual std::unique_ptr<Graph> Capture(std::function<void()> work) = 0;
 
-  // Every byte of [begin, begin + bytes), in the order of the current stream.
+  // Sets every byte of [begin, begin + bytes), in the order of the current stream.
   virtual void Fill(void* begin, uint8_t byte, int64_t bytes) = 0;
 
-  // On the current stream, asynchronously to the host.
+  // Marks the current point of the current stream, asynchronously to the host.
   virtual std::unique_ptr<TimeMark> MarkTime() = 0;
 
-  // Blocks until the device has done everything that was issued, on any stream. For the time before the first
-  // run; never in a step.
+  // Blocks until the device has done everything that was issued on any stream. Only for the time before the
+  // first run, never in a step.
   virtual void Synchronize() = 0;
 };
 
-// The device has failed. The next call to it returns the error, whatever made it fail.
+// The device has failed. Every later call to it reports the error, whichever work caused it.
 class DeviceError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-// Less memory than asked for. what() says how much there is.
+// There is less memory than was requested. what() says how much there is.
 class OutOfMemory : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-// The host's processor and memory; streams are threads, or what `streams` makes, which outlives it.
+// Makes a device of the host's processor and memory. Its streams are threads, or come from `streams`, which
+// must outlive it.
 std::unique_ptr<Device> MakeCpuDevice();
 std::unique_ptr<Device> MakeCpuDevice(StreamFactory& streams);
 

@@ -12,13 +12,13 @@
 
 namespace tandem::device {
 
-// The events of one stream that are not referred to, for its next Record. `Pooled` derives from
-// PooledEvent<Pooled>. Lives as long as the stream or one of its events does. Thread-safe: references end
-// anywhere.
+// Recycles the events of one stream: those without references are used again by its next Record. `Pooled`
+// derives from PooledEvent<Pooled>. The pool lives as long as the stream or any of its events. Thread-safe,
+// because the last reference to an event may end on any thread.
 template <typename Pooled>
 class EventPool : public std::enable_shared_from_this<EventPool<Pooled>> {
  public:
-  // One that is used again, or what `make` returns.
+  // Returns a recycled event, or what `make` returns if there is none.
   template <typename Make>
   Pooled* Take(const Make& make) ABSL_LOCKS_EXCLUDED(mu_) {
     std::unique_ptr<Pooled> event;
@@ -59,7 +59,7 @@ class PooledEvent : public Event::State {
     pool->Put(static_cast<Pooled*>(this));
   }
 
-  std::shared_ptr<EventPool<Pooled>> pool_;  // while somebody refers to it
+  std::shared_ptr<EventPool<Pooled>> pool_;  // set while the event has references
 };
 
 }  // namespace tandem::device

@@ -6,11 +6,11 @@
 
 namespace tandem::device {
 
-// Bytes of this value are a NaN of every floating-point type.
+// A floating-point number of any type is a NaN if all its bytes have this value.
 inline constexpr uint8_t kNanByte = 0xFF;
 
-// Bytes of a device's memory, or of the host's: [begin, begin + bytes). Owns nothing; valid as long as the
-// region that it lies in.
+// A range [begin, begin + bytes) of a device's or the host's memory. It owns nothing and is valid as long as
+// the region that it lies in.
 struct Memory {
   char* begin = nullptr;
   int64_t bytes = 0;

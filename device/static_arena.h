@@ -12,8 +12,8 @@ class Device;
 class Region;
 
 // One region in which everything lies at a byte offset that was assigned beforehand. It hands out views and
-// keeps no books: which of them may share bytes, and when, is for the planner of the offsets to know.
-// Used by the issuing thread; views are valid as long as the arena.
+// does not track them; the planner of the offsets decides which views may share bytes, and when. Used by the
+// issuing thread. Views are valid as long as the arena.
 class StaticArena {
  public:
   // `region` is memory of `device` (Device::Reserve, or what a communicator can register,

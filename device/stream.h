@@ -10,12 +10,12 @@
 
 namespace tandem::device {
 
-// A point in a stream's order. Cheap to copy; default-constructed: already reached. Streams keep the events
-// that are not referred to any more for their next Record, so recording allocates nothing once a program has
+// A point in a stream's order, cheap to copy. A default-constructed event has already been reached. Each
+// stream recycles its events that have no references, so that Record allocates nothing once a program has
 // run.
 class Event {
  public:
-  // Each kind of stream has its own; a stream waits for events of its kind only.
+  // The event of one kind of stream. A stream waits only for events of its own kind.
   class State {
    public:
     virtual ~State() = default;
@@ -23,7 +23,7 @@ class Event {
 
    private:
     friend class Event;
-    // The last reference is gone: to the pool, or away. Any thread.
+    // Called when the last reference is gone, on any thread. Returns the event to its pool or deletes it.
     virtual void Recycle() = 0;
 
     std::atomic<int> references_{0};
@@ -56,7 +56,7 @@ class Event {
   State* state_ = nullptr;
 };
 
-// The first error of a rank's streams, which ends all of them. Thread-safe.
+// The first error of a rank's streams. Once it is set, all of these streams stop. Thread-safe.
 class StreamError {
  public:
   struct State;
@@ -72,39 +72,42 @@ class StreamError {
   std::shared_ptr<State> state_;
 };
 
-// Work that runs in order, asynchronously to the host.
-// One issuing thread. On the CPU the work runs on the stream's own thread, with gradients disabled, one
-// intra-op thread, blocking while idle. On CUDA it runs in Enqueue, on the issuing thread, with this as the
-// current stream, and launches kernels: work never waits for the device. There Enqueue waits while too much
-// of what was issued before is still to be done.
-// An exception in the work is kept: everything queued, here and on the other streams of that StreamError, is
-// skipped, and Synchronize throws it.
+// A queue of work that runs in order, asynchronously to the host. Used by one issuing thread.
+//
+// On the CPU the work runs on the stream's own thread, with gradients disabled and one intra-op thread; the
+// thread blocks while it is idle. On CUDA the work runs inside Enqueue, on the issuing thread, with this
+// stream as the current one. There it only launches kernels and never waits for the device, but Enqueue
+// itself waits while too much earlier work is not done.
+//
+// If work throws, the exception is kept in the StreamError, everything queued on all streams that share it is
+// skipped, and Synchronize throws the exception.
 class Stream {
  public:
   virtual ~Stream() = default;
 
-  // Allocates nothing in the steady state for work that is two pointers (what std::function keeps in itself):
-  // what is bound once goes by reference.
+  // In the steady state this allocates nothing if `work` has the size of two pointers, which std::function
+  // stores in place. Work that was bound once is therefore passed by reference.
   virtual void Enqueue(std::function<void()> work) = 0;
 
-  // The event is reached when everything enqueued so far has run (or was skipped).
+  // Returns an event that is reached when everything enqueued so far has run or was skipped.
   virtual Event Record() = 0;
 
-  // Work enqueued from now on starts after `event`.
+  // Work enqueued from now on starts after `event` is reached.
   virtual void Wait(const Event& event) = 0;
 
-  // Blocks the caller until everything enqueued has run, or an error is set, which may leave work under
-  // way. Throws that error.
+  // Blocks the caller until everything enqueued has run, or until an error is set; then work may still be
+  // running, and the error is thrown.
   virtual void Synchronize() = 0;
 
-  // The same until `event` of this kind of stream is reached; what was enqueued behind it goes on.
+  // Blocks the caller until `event`, of this kind of stream, is reached or an error is set. Work behind it
+  // continues.
   virtual void Synchronize(const Event& event) = 0;
 };
 
-// A thread with an in-order queue. `name` shows in `ps -T` (15 characters).
+// Makes a thread with an in-order queue. `name` shows in `ps -T` (15 characters).
 std::unique_ptr<Stream> MakeCpuStream(const std::string& name, StreamError error);
 
-// Where one rank gets its streams from. Outlives them. Used by the rank's issuing thread.
+// Makes the streams of one rank, and outlives them. Used by the rank's issuing thread.
 class StreamFactory {
  public:
   virtual ~StreamFactory() = default;
@@ -112,7 +115,7 @@ class StreamFactory {
   virtual std::unique_ptr<Stream> MakeStream(const std::string& name, StreamError error) = 0;
 };
 
-// A thread each.
+// Makes each stream a thread.
 class CpuStreams final : public StreamFactory {
  public:
   std::unique_ptr<Stream> MakeStream(const std::string& name, StreamError error) override;

@@ -5,9 +5,9 @@
 
 namespace tandem::device {
 
-// Throws DeviceError for a CUDA runtime error (cudaError_t as int, cudaSuccess is 0): "CUDA, <what>:
-// <the runtime's text>". An error of a kernel shows at a later call, and stays: the process is done with
-// this GPU.
+// Throws DeviceError for a CUDA runtime error (cudaError_t as int, cudaSuccess is 0): "CUDA, <what>: <the
+// runtime's text>". A kernel's error is reported by a later call and is permanent: the process cannot use
+// this GPU any more.
 void CheckCuda(int error, const char* what);
 
 // The runtime's name and text of an error.

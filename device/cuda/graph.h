@@ -8,8 +8,8 @@
 
 namespace tandem::device {
 
-// Device::Capture of GPU `index`. Other threads may use the GPU meanwhile, and take memory of it, and other
-// streams have work.
+// Implements Device::Capture for GPU `index`. Meanwhile other threads may use the GPU and allocate its
+// memory, and other streams may have work.
 std::unique_ptr<Graph> CaptureCudaGraph(int index, const std::function<void()>& work);
 
 }  // namespace tandem::device

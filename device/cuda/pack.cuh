@@ -9,7 +9,7 @@ struct alignas(N * sizeof(E)) Pack {
   E e[N];
 };
 
-// Elements of a pack of 16 bytes, the most that one instruction moves.
+// The number of elements in a pack of 16 bytes, the most that one instruction moves.
 template <typename E>
 constexpr int kPackSize = 16 / sizeof(E);
 
