@@ -11,7 +11,7 @@ namespace tandem::fsdp {
 
 using device::Bf16;
 
-// One source for the host and for GPUs: the bits must agree.
+// The host and GPUs compile this same source, because their bits must agree.
 TANDEM_HOST_DEVICE inline float Widen(float value) { return value; }
 TANDEM_HOST_DEVICE inline double Widen(double value) { return value; }
 TANDEM_HOST_DEVICE inline float Widen(Bf16 value) {
@@ -21,7 +21,7 @@ TANDEM_HOST_DEVICE inline float Widen(Bf16 value) {
   return result;
 }
 
-// To the nearest, ties to even.
+// Rounds to the nearest, ties to even.
 TANDEM_HOST_DEVICE inline Bf16 RoundToBf16(float value) {
   uint32_t bits;
   memcpy(&bits, &value, sizeof(bits));

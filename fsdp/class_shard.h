@@ -44,45 +44,47 @@ struct ClassTypes {
   bool publishes = false;
 };
 
-// The memory of one instruction, by role, of one class or of a whole unit (unit_shard.h). Sizes
-// (fsdp/unit_mesh.h): a shard ShardElements; weights and moments HeldRange; the accumulator AccumulatorRange;
-// a piece PieceElements; gathered buffers, contributions and full gradients PaddedElements. Gaps between
-// parameters are moved but never read.
+// The memory of one instruction, by role, for one class or for a whole unit (unit_shard.h). Sizes in elements
+// (fsdp/unit_mesh.h): a shard has ShardElements; weights and moments have HeldRange; the accumulator has
+// AccumulatorRange; a piece has PieceElements; gathered buffers, contributions and full gradients have
+// PaddedElements. Gaps between parameters are moved but never read.
 struct StateMemory {
   device::Memory weights;
-  device::Memory exp_avg;  // begin == nullptr, like exp_avg_sq: the unit is frozen
+  device::Memory exp_avg;  // begin == nullptr if the unit is frozen, as for exp_avg_sq
   device::Memory exp_avg_sq;
-  device::Memory published;  // begin == nullptr where weights are not published
+  device::Memory published;  // begin == nullptr if weights are not published
 };
 struct ReduceMemory {
-  device::Memory contribution;  // this rank's, of one microbatch
+  device::Memory contribution;  // this rank's, for one microbatch
   bool accumulated = false;     // `contribution` is the full gradient of all microbatches, in the main type
-  device::Memory staging;       // as large, holds garbage before and after; unused without a communicator
-  device::Memory gradients;     // the accumulator
-  device::Memory norm_terms;    // begin == nullptr: not the run's last reduction, none are written
+  // As large as `contribution`; holds garbage before and after; unused without a communicator.
+  device::Memory staging;
+  device::Memory gradients;  // the accumulator
+  // If begin == nullptr, no terms are written, because this is not the run's last reduction.
+  device::Memory norm_terms;
 };
 struct ReduceOuterMemory {
   device::Memory gradients;  // the accumulator, which holds the inner group's sum
-  device::Memory staging;    // as large; holds garbage before and after
+  device::Memory staging;    // as large as `gradients`; holds garbage before and after
   device::Memory norm_terms;
 };
 struct OptimizerMemory {
   device::Memory gradients;
-  device::Memory outcome;  // of the run that computed the gradients
-  device::Memory inputs;   // of this run
+  device::Memory outcome;  // outcome of the run that computed the gradients
+  device::Memory inputs;   // inputs of this run
   StateMemory state;
-  device::Memory update_norms;  // of this run: a ParameterNorms for each parameter of the layout; begin ==
-                                // nullptr: not wanted
+  // Written in this run: a ParameterNorms for each parameter of the layout; begin == nullptr: none.
+  device::Memory update_norms;
   device::Memory scratch;
 };
 
-// Bytes of a class on one rank, by role.
+// The sizes of a class's memory on one rank, in bytes by role.
 struct ClassBytes {
   int64_t weights = 0;
   int64_t moment = 0;
-  int64_t published = 0;  // 0: weights are not published
-  int64_t piece = 0;      // of what the outer group gathers, the inner shard
-  int64_t shard = 0;      // of what the inner group gathers
+  int64_t published = 0;  // 0 if weights are not published
+  int64_t piece = 0;      // what the outer group gathers to an inner shard
+  int64_t shard = 0;      // what the inner group gathers
   int64_t gathered = 0;
   int64_t contribution = 0;
   int64_t full_gradient = 0;
@@ -92,13 +94,13 @@ struct ClassBytes {
   int64_t optimizer_scratch = 0;
 };
 
-// The operations of one class of a unit, the parameters that have the same element types, on one rank of a
-// mesh, on memory that the caller provides. Owns neither the memory of the job nor a communicator. Every Bind
-// function throws std::invalid_argument, naming the unit, if a size does not fit or if the communicator's
-// rank differs from the mesh's.
+// The operations on one class of a unit (the parameters with the same element types), on one rank of a mesh,
+// in memory that the caller provides. Owns neither that memory nor a communicator. Every Bind function throws
+// std::invalid_argument, naming the unit, if a size does not fit or if the communicator's rank differs from
+// the mesh's.
 class ClassShard {
  public:
-  // device and kernels are of the same kind and outlive it and what it binds.
+  // `device` and `kernels` are of the same kind. They outlive this object and everything that it binds.
   ClassShard(std::string name, Layout layout, const UnitMesh& mesh, ClassTypes types, device::Device& device,
              const ShardKernels& kernels);
   ~ClassShard();
@@ -107,47 +109,49 @@ class ClassShard {
   const Layout& layout() const { return layout_; }
   const ClassTypes& types() const { return types_; }
   device::ElementKind weights_type() const { return types_.frozen ? types_.compute : types_.main; }
-  Range held() const { return held_; }                          // of weights and moments, padding included
-  const std::vector<Piece>& pieces() const { return pieces_; }  // of the parameters, in what is held
-  // The part of what is held that only this rank has; padding excluded.
+  Range held() const { return held_; }  // the range of weights and moments, padding included
+  const std::vector<Piece>& pieces() const { return pieces_; }  // the pieces of parameters in held()
+  // The part of held() that no other rank has, without padding.
   Range owned() const { return WithoutPadding(layout_, PieceRange(layout_, mesh_)); }
-  int64_t published_bytes() const;  // of what is held; 0 where weights are not published
+  int64_t published_bytes() const;  // of the published part of held(); 0 if weights are not published
   ClassBytes bytes() const;
 
   // Initializes weights by `inits` (one for each parameter of the layout) and sets moments to zero. Every
-  // element depends only on seed, parameter name and global index (initialize.h). Blocks if it computes on
-  // the host.
+  // element depends only on seed, parameter name and global index (initialize.h). If it computes on the host,
+  // it blocks.
   void Initialize(uint64_t seed, const std::vector<ParameterInit>& inits, const StateMemory& state) const;
 
   // Publishes the current weights; does nothing if weights are not published. Used at the start of a job;
   // later every OptimizerStep publishes.
   void Publish(const StateMemory& state) const;
 
-  // All-gather of the inner group's shards; of the published shards if weights are published.
+  // Gathers the inner group's shards, or their published copies if weights are published.
   BoundCall BindUnshard(comm::Communicator& inner, device::Memory shard, device::Memory gathered) const;
 
-  // All-gather of the outer group's pieces: the inner shard.
+  // Gathers the outer group's pieces to the inner shard.
   BoundCall BindUnshardOuter(comm::Communicator& outer, device::Memory piece, device::Memory shard) const;
 
-  // Adds a contribution to the full gradient; add == false: the first one of the run overwrites.
+  // Adds a contribution to the full gradient. If add == false, as for the first contribution of a run, it
+  // overwrites.
   BoundCall BindAccumulate(device::Memory contribution, device::Memory full_gradient, bool add) const;
 
   // Exchanges pieces and folds the ranks' contributions one by one, in rank order, into the accumulator.
-  // inner: null for a rank that is alone on the inner axis; it folds only its own contribution. add == false:
-  // the first contribution of the run overwrites the accumulator. If norm_terms are wanted, the same pass
-  // computes the terms of the accumulator's new content, before division and clipping; non-finite elements
-  // are counted and left out of the squares. If every rank keeps the whole accumulator, each rank folds its
-  // shard and computes its terms, and an all-gather combines the shards.
+  //
+  // `inner` is null for a rank that is alone on the inner axis; it folds only its own contribution. If add ==
+  // false, as for the first contribution of a run, the accumulator is overwritten. If norm_terms are given,
+  // the same pass computes the terms of the accumulator's new content, before division and clipping;
+  // non-finite elements are counted and left out of the squares. If every rank keeps the whole accumulator,
+  // each rank folds its shard and computes its terms, and an all-gather combines the shards.
   BoundCall BindReduceGradients(comm::Communicator* inner, const ReduceMemory& memory, bool add) const;
 
-  // The same over the outer group, after the last reduction over the inner group: exchanges pieces of the
-  // accumulator and folds them in rank order. The terms are those of this rank's piece. An all-gather
+  // Does the same over the outer group, after the last reduction over the inner group: it exchanges pieces of
+  // the accumulator and folds them in rank order. The terms are those of this rank's piece. An all-gather
   // combines the pieces, unless every rank needs only its own.
   BoundCall BindReduceOuter(comm::Communicator& outer, const ReduceOuterMemory& memory) const;
 
-  // One pass over what is held, which also publishes. It reads the clip coefficient, and whether to update at
-  // all, from the outcome, and the step from the inputs, so the host waits for neither. On a rank for which
-  // CountsHeld is false the update norms are zeros, so that the norms of all ranks can be added.
+  // Updates, and publishes, the held range in one pass. It reads from the outcome the clip coefficient and
+  // whether to update at all, and from the inputs the step, so that the host waits for neither. On a rank for
+  // which CountsHeld is false the update norms are zeros, so that the norms of all ranks can be added.
   BoundCall BindOptimizerStep(const OptimizerMemory& memory, const AdamWConfig& config) const;
 
  private:
@@ -157,7 +161,7 @@ class ClassShard {
   void CheckGroup(const comm::Communicator& comm, int size, int rank) const;
   void CheckBytes(const char* what, device::Memory memory, int64_t bytes) const;
   UnitNormTerms* NormTermsIn(device::Memory memory) const;
-  // Element `flat` of an accumulator.
+  // The address of element `flat` of an accumulator.
   char* At(device::Memory accumulator, int64_t flat) const;
 
   std::string name_;  // of the unit
@@ -169,12 +173,12 @@ class ClassShard {
   ClassTypes types_;
   device::Device* device_;
   const ShardKernels* kernels_;
-  // Shared with what is bound.
-  std::shared_ptr<UnitKernels> accumulate_;  // one contribution, of the whole class
-  std::shared_ptr<UnitKernels> fold_;        // of the inner group's contributions, on the shard
-  std::shared_ptr<UnitKernels> fold_full_;   // of the inner group's full gradients, on the shard
-  std::shared_ptr<UnitKernels> fold_outer_;  // of the outer group's, on the piece
-  std::shared_ptr<UnitKernels> optimizer_;   // on what is held
+  // The kernels are shared with bound calls, which may outlive this object.
+  std::shared_ptr<UnitKernels> accumulate_;  // adds one contribution, for the whole class
+  std::shared_ptr<UnitKernels> fold_;        // folds the inner group's contributions to the shard
+  std::shared_ptr<UnitKernels> fold_full_;   // folds the inner group's full gradients to the shard
+  std::shared_ptr<UnitKernels> fold_outer_;  // folds the outer group's accumulators to the piece
+  std::shared_ptr<UnitKernels> optimizer_;   // updates the held range
 };
 
 // Copies all elements of `from` to `to`, which has as many: of the same type, or float32 rounded to bfloat16.

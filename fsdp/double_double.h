@@ -5,7 +5,7 @@
 
 namespace tandem::fsdp {
 
-// T: float, double.
+// T is float or double.
 template <typename T>
 TANDEM_HOST_DEVICE bool IsFinite(T value) {
   return value - value == 0;

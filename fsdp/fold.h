@@ -7,9 +7,9 @@
 
 namespace tandem::fsdp {
 
-// accumulator[i] = (((accumulator[i] + c0[i]) + c1[i]) + …) with contribution r at contributions + r *
-// stride; add == false: c0 overwrites. Elementwise, so the bits do not depend on how elements are cut into
-// calls.
+// accumulator[i] = (((accumulator[i] + c0[i]) + c1[i]) + …), with contribution r at contributions + r *
+// stride. If add == false, c0 overwrites. Elements are independent, so the bits do not depend on how they are
+// cut into calls.
 void Fold(float* accumulator, const float* contributions, int64_t elements, int64_t stride,
           int num_contributions, bool add);
 void Fold(double* accumulator, const double* contributions, int64_t elements, int64_t stride,

@@ -9,16 +9,17 @@
 
 namespace tandem::fsdp {
 
-// How the elements of a parameter start.
+// The distribution of a parameter's initial elements.
 enum class Distribution : uint8_t {
-  kNormal,  // mean 0, with a standard deviation
+  kNormal,  // mean 0; has a deviation
   kOnes,
-  kUniform,     // from -deviation to deviation
-  kTimeSteps,   // numbers whose softplus is log-uniform from 0.001 to 0.1 (Mamba-2's dt_bias)
-  kDecayRates,  // the logarithms of uniform numbers from 1 to 16 (Mamba-2's A_log)
+  kUniform,     // uniform in ±deviation
+  kTimeSteps,   // softplus of the value is log-uniform in [0.001, 0.1] (Mamba-2's dt_bias)
+  kDecayRates,  // exp of the value is uniform in [1, 16] (Mamba-2's A_log)
 };
 
-// exp(x) for 0 <= x <= 5, by additions and products alone: (exp(x / 64))^64, and Taylor's series of that.
+// exp(x) for 0 <= x <= 5, from additions and products alone: (exp(x / 64))^64, with Taylor's series for exp(x
+// / 64).
 TANDEM_HOST_DEVICE inline double ExpBySquares(double x) {
   const double y = x / 64;
   double power = 1 + y / 9;
@@ -36,8 +37,8 @@ TANDEM_HOST_DEVICE inline double LogUpTo16(double x) {
   return LogOfFraction(static_cast<uint64_t>(x * 0x1p49)) + 2.7725887222397811;  // log(16)
 }
 
-// Element `index` of the whole parameter: a pure function, and the same bits on every device. No distribution
-// but kNormal and kUniform has a deviation; with 0 all are zeros without a sign.
+// The initial value of element `index` of the whole parameter. It is a pure function and has the same bits on
+// every device. Only kNormal and kUniform use the deviation; if it is 0, all elements are +0.
 TANDEM_HOST_DEVICE inline double InitialValue(Distribution distribution, double deviation, uint64_t seed,
                                               uint64_t stream, uint64_t index) {
   switch (distribution) {

@@ -8,18 +8,18 @@
 
 namespace tandem::fsdp {
 
-// How a parameter starts.
+// The initial values of a parameter.
 struct ParameterInit {
   Distribution distribution = Distribution::kNormal;
   double deviation = 0;
 };
 
-// The random stream of a parameter, which follows from its name.
+// The number of a parameter's random stream, which depends only on its name.
 uint64_t ParameterStream(const Parameter& parameter);
 
-// Writes the initial values of the elements `part` (flat coordinates, within the parameter) to `values`,
-// whose first element is part.begin. Each value depends only on seed, parameter name and its index within the
-// whole parameter, however that is sliced. T: float or double.
+// Writes the initial values of elements `part` (flat coordinates, within the parameter) to `values`;
+// values[0] is that of part.begin. Each value depends only on the seed, the parameter's name and the index
+// within the whole parameter, however it is sliced. T is float or double.
 template <typename T>
 void InitializeParameter(uint64_t seed, const Parameter& parameter, const ParameterInit& init, Range part,
                          T* values);

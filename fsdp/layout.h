@@ -12,52 +12,55 @@ namespace tandem::fsdp {
 // Where every parameter of a unit lies in the unit's flat buffer, and which rank owns which part. Pure
 // arithmetic. The layout does not depend on the number of ranks; offsets and sizes are in elements.
 
-// One named tensor, as the model declares it, and the part of it that the ranks of the unit's mesh share.
+// One named tensor as the model declares it, and the slice of it that the ranks of the unit's mesh share.
 struct ParameterSpec {
   std::string name;  // Hugging Face name
-  Shape shape;       // of the whole
-  Slice slice;       // of it; with an empty range the parameter is not in the layout
+  Shape shape;       // of the whole tensor
+  Slice slice;       // of the whole tensor; a parameter with an empty range is not in the layout
   // Parameters that share a non-negative block within a unit are consecutive and lie without gaps, so that
   // one GEMM can use them as one matrix (q, k, v; gate, up).
   int block = -1;
   bool decays = true;  // weight decay acts on it
-  // No shard boundary splits a row (all elements of the slice with the same first index), because the
-  // optimizer or the quantizer works on whole rows. The unit's granule becomes a multiple of the row, which
-  // costs padding.
+  // If true, no shard boundary splits a row (all elements of the slice with the same first index), because
+  // the optimizer or the quantizer works on whole rows. The unit's granule becomes a multiple of the row,
+  // which costs padding.
   bool whole_rows = false;
 };
 
 struct Parameter {
   std::string name;
-  Shape shape;         // of the whole
-  Slice slice;         // the part that the range holds, in its row-major order; no ranges: all
+  Shape shape;         // of the whole tensor
+  Slice slice;         // the part in `range`, in its row-major order; no ranges: the whole tensor
   Range range;         // in the unit's flat buffer
   bool decays = true;  // weight decay acts on it
 };
 
-// What elements `part` of the flat buffer, which are of the parameter, are of the whole parameter: `a` counts
-// as it does, `b` from the parameter's first element in the buffer.
+// Maps elements `part` of the flat buffer, which belong to `parameter`, to elements of the whole tensor. In a
+// run, `a` is an index in the whole tensor, and `b` one from the parameter's first element in the buffer.
 std::vector<CommonRun> WholeRuns(const Parameter& parameter, Range part);
 
 struct Layout {
   std::vector<Parameter> parameters;
-  int64_t elements = 0;  // total, a multiple of the granule
+  int64_t elements = 0;  // with padding, a multiple of the granule
   int64_t granule = 64;
 };
 
-// Of one unit: a layout of each class of parameters with the same element types (unit_shard.h).
+// The layouts of a unit: one for each class of parameters with the same element types (unit_shard.h).
 using ClassLayouts = std::vector<Layout>;
 
 // Lays out the parameters of a unit, or of one of its classes. Each starts at a multiple of 128 bytes (of
 // `element_bytes`-byte elements) and, if its rows must stay whole, of its row; only the first parameter of a
 // block is aligned. The layout's granule is the least common multiple of `granule` and of the rows that must
-// stay whole. Throws std::invalid_argument for an empty or negative dim, a slice that is not within its
-// shape, an overflow, a block whose parameters are not consecutive or whose whole rows differ in length, and
-// for rows whose common multiple is larger than the unit (one rank would own all of it).
+// stay whole.
+//
+// Throws std::invalid_argument for an empty or negative dim, a slice that is not within its shape, an
+// overflow, a block whose parameters are not consecutive or whose whole rows differ in length, and for rows
+// whose common multiple is larger than the unit (one rank would own all of it).
 Layout MakeLayout(const std::vector<ParameterSpec>& parameters, int element_bytes, int64_t granule = 64);
 
-// Throws std::invalid_argument, naming the parameters, unless they follow each other without overlap inside
-// the buffer, each as large as its slice says, and the buffer ends at a multiple of the granule.
+// Checks that the parameters follow each other without overlap inside the buffer, that each is as large as
+// its slice, and that the buffer ends at a multiple of the granule. Throws std::invalid_argument with their
+// names.
 void CheckLayout(const Layout& layout);
 
 // Elements of the parameters, without padding.
@@ -80,15 +83,15 @@ struct Piece {
 // The pieces of parameters in `owned`, in the order of the buffer.
 std::vector<Piece> PiecesOf(const Layout& layout, Range owned);
 
-// Elements of a range that belong to no parameter.
+// The elements of a range that belong to no parameter.
 struct Gap {
   Range range;
-  int behind = -1;  // the parameter that precedes the gap in the range; -1: none
+  int behind = -1;  // the parameter before the gap in the range; -1: none
   bool operator==(const Gap&) const = default;
 };
 std::vector<Gap> GapsOf(const Layout& layout, Range range);
 
-// The elements of `pieces` as maximal runs: adjacent pieces without a gap form one run.
+// The elements of `pieces` as runs, each as long as possible: adjacent pieces without a gap form one run.
 std::vector<Range> RunsOf(const std::vector<Piece>& pieces);
 
 }  // namespace tandem::fsdp

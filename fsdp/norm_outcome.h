@@ -12,53 +12,54 @@ namespace tandem::fsdp {
 // What one rank requests of all ranks; they agree on it with the norm.
 struct NormRequests {
   uint32_t bits = 0;   // the ranks' bits are combined by OR
-  double profile = 0;  // a number chosen by the caller; the largest over all ranks wins; 0: none
-  // A step of a larger norm is not applied; the largest over all ranks wins, since their hosts' logarithms
-  // may differ in the last bit; 0: none.
+  double profile = 0;  // a number that the caller chooses; the largest over all ranks wins; 0: no request
+  // If the norm is larger than this, the step is not applied. The largest limit over all ranks wins, since
+  // the logarithms that their hosts compute may differ in the last bit. 0: there is no limit.
   double limit = 0;
 };
 
 // The norm terms of one unit's gradient on one rank, as the last reduction of a run leaves them.
 struct UnitNormTerms {
-  DoubleDouble squares;  // of the finite elements
-  double nonfinite = 0;  // elements
+  DoubleDouble squares;  // sum over the finite elements
+  double nonfinite = 0;  // number of the other elements
 };
 
-// What one rank sends to the others for GradientNorm: doubles, so that one all-gather carries them.
+// The terms that one rank sends in GradientNorm. All are doubles, so that one all-gather carries them.
 struct NormTerms {
-  double high = 0;  // sum of squares of the finite elements of its gradient shards, as a DoubleDouble
+  // Sum of squares of the finite elements of its gradient shards, with `low` as a DoubleDouble.
+  double high = 0;
   double low = 0;
-  double nonfinite = 0;  // elements
-  double requests = 0;   // bits
+  double nonfinite = 0;  // number of the other elements
+  double requests = 0;   // NormRequests::bits
   double profile = 0;
-  double uncounted = 0;  // targets of its microbatches that do not count
+  double uncounted = 0;  // number of its microbatches' targets that do not count
   double limit = 0;
 };
 
-// What all ranks know after GradientNorm, the same bits on each of them.
+// The result of GradientNorm. It has the same bits on every rank.
 struct NormOutcome {
-  double norm = 0;        // of the mean gradient, before clipping; NaN where it has nonfinite elements
-  double clip = 1;        // coefficient, <= 1
-  int64_t nonfinite = 0;  // gradient elements, over all ranks
+  double norm = 0;        // of the mean gradient, before clipping; NaN if some element is not finite
+  double clip = 1;        // the factor that clips the gradient, <= 1
+  int64_t nonfinite = 0;  // number of gradient elements that are not finite, over all ranks
   uint32_t requests = 0;  // union of the ranks' request bits
-  double profile = 0;     // the largest of the ranks'
-  // What sums of contributions are divided by: the targets of all ranks' microbatches that count, in
-  // microbatches whose targets all count. 0: there are none, and the norm is NaN.
+  double profile = 0;     // the largest of the ranks' NormRequests::profile
+  // The divisor of the sum of contributions: the number of targets that count, over all ranks, in units of a
+  // microbatch whose targets all count. If it is 0, no target counts, and the norm is NaN.
   double divisor = 1;
-  // False: the optimizer leaves weights and state alone. The norm is not finite then, or above the limit.
+  // If false, the optimizer leaves weights and state as they are, because the norm is not finite or above the
+  // limit.
   bool applied = true;
 };
 
-// What a step's gradient is the mean of.
+// What a step's gradient is a mean over.
 struct MeanConfig {
   double num_microbatches =
       1;                // contributions of a step over all ranks; each is a sum over targets, divided by
-  double targets = 1;   // how many a microbatch has, whether they count or not
-  double max_norm = 0;  // that clipping leaves; 0: no clipping
+  double targets = 1;   // targets of a microbatch, whether they count or not
+  double max_norm = 0;  // the norm to which gradients are clipped; 0: no clipping
 };
 
-// Folds the terms of all ranks in rank order. Where all targets count the divisor is num_microbatches
-// exactly.
+// Folds the terms of all ranks in rank order. If all targets count, the divisor is exactly num_microbatches.
 TANDEM_HOST_DEVICE inline NormOutcome AgreeOnNorm(const NormTerms* terms, int ranks,
                                                   const MeanConfig& config) {
   NormOutcome outcome;
@@ -75,7 +76,7 @@ TANDEM_HOST_DEVICE inline NormOutcome AgreeOnNorm(const NormTerms* terms, int ra
   }
   outcome.divisor = (config.num_microbatches * config.targets - uncounted) / config.targets;
   outcome.norm = outcome.nonfinite > 0 ? NAN : sqrt(squares.value()) / outcome.divisor;
-  // Finite elements whose squares overflow a double are as useless as NaN.
+  // Finite elements whose squares overflow a double are refused like NaN.
   outcome.applied = IsFinite(outcome.norm) && !(limit > 0 && outcome.norm > limit);
   if (config.max_norm > 0 && outcome.applied) {
     const double clip = config.max_norm / (outcome.norm + 1e-6);

@@ -9,8 +9,8 @@
 
 namespace tandem::fsdp {
 
-// Calls `chunk(range)` for each part of `range` between multiples of the granule of the flat buffer. Shards
-// end at such multiples, so a chunk contains the same elements for any number of ranks.
+// Calls `chunk(range)` for each part of `range` between multiples of the flat buffer's granule. Shards end at
+// such multiples, so a chunk has the same elements for any number of ranks.
 template <typename Function>
 void ForEachChunk(Range range, int64_t granule, Function chunk) {
   for (int64_t begin = range.begin; begin < range.end;) {

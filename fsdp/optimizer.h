@@ -19,10 +19,10 @@ struct AdamWConfig {
   double beta1 = 0;
   double beta2 = 0;
   double epsilon = 0;
-  double weight_decay = 0;  // of the parameters that decay
+  double weight_decay = 0;  // of the parameters that it acts on
 };
 
-// What the formula needs for one element, in the type of the shard.
+// The constants of the formula, in the type of the shard.
 template <typename T>
 struct AdamWScalars {
   // correction1, correction2: 1 - beta^t (run_inputs.h).

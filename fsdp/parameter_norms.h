@@ -6,9 +6,9 @@
 
 namespace tandem::fsdp {
 
-// Magnitudes of the elements of a tensor that one rank owns.
+// Magnitudes of the elements that one rank owns of a tensor.
 struct Magnitude {
-  DoubleDouble squares;  // sum; NaN where an element is
+  DoubleDouble squares;  // their sum; NaN if an element is NaN
   double max_abs = 0;    // of the elements that are not NaN
 
   TANDEM_HOST_DEVICE void Add(const Magnitude& other) {

@@ -104,10 +104,11 @@ TANDEM_HOST_DEVICE inline double PhiloxUniform(uint64_t seed, uint64_t stream, u
   return static_cast<double>(2 * number + 1) * 0x1p-53;
 }
 
-// A standard normal number, the same on every rank: a pure function of the three. Box-Muller in double.
+// A standard normal number by Box-Muller in double. It is a pure function of the three arguments, the same on
+// every rank.
 TANDEM_HOST_DEVICE inline double PhiloxNormal(uint64_t seed, uint64_t stream, uint64_t index) {
   const PhiloxWords bits = PhiloxOf(seed, stream, index);
-  // 53 bits each; the first in (0, 1], so that its logarithm is finite.
+  // Each has 53 bits. The first is in (0, 1], so that its logarithm is finite.
   const uint64_t first = ((uint64_t{bits.word[0]} << 32 | bits.word[1]) >> 11) + 1;
   const uint64_t second = (uint64_t{bits.word[2]} << 32 | bits.word[3]) >> 11;
   return sqrt(-2 * LogOfFraction(first)) * CosOfTurn(second);

@@ -8,25 +8,26 @@
 
 namespace tandem::fsdp {
 
-// x / y for y > 0, without a branch. r: 1 / y, to a unit in the last place. The steps are those that nvcc's
-// own division takes far from the ends of the range: Newton's for the reciprocal, then one correction of the
-// quotient, which is exact where it and the quotient are normal numbers. The middle between two subnormal
-// numbers is a number that a quotient may be, and which then may be rounded to the wrong one of them.
+// x / y for y > 0 without a branch, given r = 1 / y to a unit in the last place. The steps are those of
+// nvcc's own division far from the ends of the range: Newton's iteration for the reciprocal, then one
+// correction of the quotient. The result is exactly rounded if the correction and the quotient are normal
+// numbers. A subnormal quotient may be rounded to the wrong neighbour, because a quotient can lie in the
+// middle between two subnormal numbers.
 TANDEM_HOST_DEVICE inline float QuickQuotient(float x, float y, float r) {
   r = fmaf(fmaf(-y, r, 1), r, r);
   const float q = x * r;
   return copysignf(fmaf(r, fmaf(-y, q, x), q), x);
 }
 
-// Between these bounds AdamW's quotients and roots have the host's bits on a GPU without a branch.
+// Within these bounds the quotients and roots of AdamW have the host's bits on a GPU, without a branch.
 struct QuickBounds {
   static constexpr float kLeastEpsilon = 0x1p-40F;     // at most 1
   static constexpr float kLeastCorrection = 0x1p-20F;  // at most 1
-  static constexpr float kLeastExpAvg = 0x1p-80F;      // of a magnitude; 0 too
-  static constexpr float kLeastExpAvgSq = 0x1p-100F;   // or 0
-  static constexpr float kLargestMoment = 0x1p60F;     // of a magnitude
+  static constexpr float kLeastExpAvg = 0x1p-80F;      // least magnitude other than 0
+  static constexpr float kLeastExpAvgSq = 0x1p-100F;   // least value other than 0
+  static constexpr float kLargestMoment = 0x1p60F;     // largest magnitude
 
-  // sqrt(exp_avg_sq / correction2) + epsilon
+  // Largest value of sqrt(exp_avg_sq / correction2) + epsilon.
   static constexpr float kLargestRoot = 0x1p40F;
   static constexpr float kLargestDenominator = kLargestRoot + 1;
 };

@@ -8,15 +8,15 @@
 
 namespace tandem::fsdp {
 
-// What the host passes to the device for one run of a program: one element of the ring of inputs, copied byte
-// by byte.
+// The values that the host passes to the device for one run of a program: one element of the ring of inputs,
+// copied byte by byte.
 struct RunInputs {
   // The step whose gradients the run computes.
-  int64_t step = 0;  // from 1. Must be the first member: nodes read it to make random keys.
+  int64_t step = 0;  // from 1; must be the first member, because nodes read it to make random keys
   NormRequests requests;
 
   // The step whose gradients the run applies.
-  int64_t update = 0;  // Adam's t, from 1: steps that did not change the weights do not count
+  int64_t update = 0;  // Adam's t, from 1; does not count steps that left the weights unchanged
   double learning_rate = 0;
   // 1 - beta^t. The host computes them, so that the weights do not depend on a device's pow().
   double correction1 = 1;

@@ -15,10 +15,10 @@
 
 namespace tandem::fsdp {
 
-// Where one rank's shard of a unit lies.
+// The place of one rank's shard in a unit.
 struct ShardGeometry {
-  bool fp64 = false;          // the type of weights, moments and accumulator; otherwise fp32
-  bool reduces_bf16 = false;  // contributions are bf16; otherwise the type of the accumulator
+  bool fp64 = false;          // weights, moments and accumulator are fp64; otherwise fp32
+  bool reduces_bf16 = false;  // contributions are bf16; otherwise they have the accumulator's type
   int64_t begin = 0;          // flat coordinate of the first element
   int64_t shard_elements = 0;
   int num_ranks = 1;
@@ -28,43 +28,44 @@ struct ShardGeometry {
   bool operator==(const ShardGeometry&) const = default;
 };
 
-// The arrays of a shard that OptimizerStep works on, in the device's memory, like all pointers here.
+// The arrays of a shard that OptimizerStep works on. These and all other pointers in this file are in the
+// device's memory.
 struct OptimizerArrays {
   const void* gradients = nullptr;
   void* weights = nullptr;
   void* exp_avg = nullptr;
   void* exp_avg_sq = nullptr;
-  void* published = nullptr;  // the fp32 weights in bfloat16; null where nothing is published
+  void* published = nullptr;  // the fp32 weights in bfloat16; null if they are not published
   const NormOutcome* outcome = nullptr;
   const RunInputs* inputs = nullptr;
-  ParameterNorms* update_norms = nullptr;  // [num_parameters]; null: not wanted
-  void* scratch = nullptr;                 // BufferBytesOf(...).optimizer_scratch
+  ParameterNorms* update_norms = nullptr;  // [num_parameters]; null: not written
+  void* scratch = nullptr;                 // of BufferBytesOf(...).optimizer_scratch bytes
 };
 
 // The loops over one unit's shard. The order of additions is the same on each kind of device and for any
-// number of ranks: contributions in rank order; squares by chunks that end at multiples of the granule, in
-// eight lanes each (norms.h); sums of chunks as a DoubleDouble. Runs on the current stream. Has no state
-// between calls, so several streams may use it.
+// number of ranks: contributions are added in rank order; squares by chunks that end at multiples of the
+// granule, in eight lanes each (norms.h); and sums of chunks as a DoubleDouble. The loops run on the current
+// stream. Objects have no state between calls, so several streams may use one.
 class UnitKernels {
  public:
   virtual ~UnitKernels() = default;
 
-  // staging: the contributions of all ranks, [num_ranks * shard_elements]. norm_terms: output, the terms of
-  // the accumulator, computed in the same pass; null: not wanted.
+  // `staging` has the contributions of all ranks, [num_ranks * shard_elements]. Writes the terms of the
+  // accumulator to `norm_terms` in the same pass, unless it is null.
   virtual void Fold(const void* staging, void* gradients, bool add, UnitNormTerms* norm_terms) const = 0;
 
   virtual void OptimizerStep(const OptimizerArrays& arrays, const AdamWConfig& config) const = 0;
 };
 
-// What GradientNorm computes before and after its exchange.
+// The computations of GradientNorm before and after its exchange.
 class NormKernels {
  public:
   virtual ~NormKernels() = default;
 
-  // *own = the units' terms, added in unit order, what `inputs` ask for, and `uncounted`.
+  // Sets *own to the units' terms, added in unit order, the requests of `inputs`, and `uncounted`.
   virtual void Sum(const RunInputs* inputs, int64_t uncounted, NormTerms* own) const = 0;
 
-  // *outcome = AgreeOnNorm(terms, …).
+  // Sets *outcome to AgreeOnNorm(terms, …).
   virtual void Agree(const NormTerms* terms, int ranks, const MeanConfig& config,
                      NormOutcome* outcome) const = 0;
 };
@@ -74,8 +75,8 @@ class ShardKernels {
  public:
   virtual ~ShardKernels() = default;
 
-  // InitializeParameter (initialize.h) in the main type, on the current stream; the same bits on every kind
-  // of device.
+  // Does InitializeParameter (initialize.h) in the main type, on the current stream, with the same bits on
+  // every kind of device.
   virtual void Initialize(uint64_t seed, const Parameter& parameter, const ParameterInit& init, Range part,
                           bool fp64, void* values) const = 0;
 

@@ -8,7 +8,7 @@
 
 namespace tandem::fsdp {
 
-// Boxes of tensors, and which of their elements are the same. Pure arithmetic; torch-free.
+// Boxes of tensors, and the elements that two boxes share. Pure arithmetic; torch-free.
 
 // Elements [begin, end).
 struct Range {
@@ -23,32 +23,32 @@ Range Intersect(Range a, Range b);
 
 using Shape = std::vector<int64_t>;
 
-// The part of a tensor that has these indices in each dimension; no ranges: the whole tensor. Elements of a
+// The part of a tensor with these indices in each dimension; without ranges, the whole tensor. Elements of a
 // slice are counted in its own row-major order.
 using Slice = std::vector<Range>;
 
-// Of a whole tensor; nullopt where a dim is negative or the product is beyond 2^63.
+// The number of elements of a whole tensor; nullopt if a dim is negative or the product is beyond 2^63.
 std::optional<int64_t> NumElements(const Shape& shape);
 
-// Whether it has a range within each dim, or none at all. Such a slice may be empty.
+// Whether `slice` has a range within each dim, or no ranges. Such a slice may be empty.
 bool IsSliceOf(const Shape& shape, const Slice& slice);
 
-// Requires IsSliceOf, and a shape that has NumElements.
+// The number of elements of a slice. Requires IsSliceOf, and a shape that has NumElements.
 int64_t NumElements(const Shape& shape, const Slice& slice);
 
 // Whether two slices of a tensor have an element in common.
 bool Overlap(const Shape& shape, const Slice& a, const Slice& b);
 
-// Elements that follow each other in both of two slices.
+// Elements that are consecutive in both of two slices.
 struct CommonRun {
-  int64_t a = 0;  // the first, as slice a counts
+  int64_t a = 0;  // index of the first in slice a
   int64_t b = 0;
   int64_t elements = 0;
   bool operator==(const CommonRun&) const = default;
 };
 
-// What elements `of_a` of slice a and `of_b` of slice b have in common, as runs that are as long as they can
-// be, in their order. One run where a and b are the same slice.
+// The elements that `of_a` of slice a and `of_b` of slice b share, in order, as runs that are as long as
+// possible. If a and b are the same slice, there is one run.
 std::vector<CommonRun> CommonRuns(const Shape& shape, const Slice& a, Range of_a, const Slice& b, Range of_b);
 
 }  // namespace tandem::fsdp

@@ -13,30 +13,31 @@ namespace tandem::fsdp {
 struct UnitMesh {
   int inner = 1;  // ranks that gather the unit from each other
   int inner_rank = 0;
-  int outer = 1;  // number of such groups; each group has the whole unit
+  int outer = 1;  // number of such groups; each has the whole unit
   int outer_rank = 0;
-  bool inner_shards_optimizer = true;  // false: every rank of the axis updates the same elements
+  bool inner_shards_optimizer = true;  // if false, every rank of the axis updates the same elements
   bool outer_shards_optimizer = false;
   bool operator==(const UnitMesh&) const = default;
 };
 
-// Elements, padding included; the same on every rank.
+// Sizes in elements, padding included. They are the same on every rank.
 int64_t PieceElements(const Layout& layout, const UnitMesh& mesh);   // of one of inner * outer pieces
 int64_t ShardElements(const Layout& layout, const UnitMesh& mesh);   // of an inner shard: outer pieces
 int64_t PaddedElements(const Layout& layout, const UnitMesh& mesh);  // of the gathered unit: inner shards
 
-// In flat coordinates, padding included.
+// Ranges in flat coordinates, padding included.
 Range ShardRange(const Layout& layout, const UnitMesh& mesh);  // what the rank sends to a gather
 Range PieceRange(const Layout& layout,
-                 const UnitMesh& mesh);  // only this rank has it: norm terms, checkpoints
-Range HeldRange(const Layout& layout, const UnitMesh& mesh);  // of weights and moments: what it updates
-Range AccumulatorRange(const Layout& layout, const UnitMesh& mesh);  // of the reduced gradient
+                 const UnitMesh& mesh);  // the part that no other rank has: norm terms, checkpoints
+// Weights and moments: the part that the rank updates.
+Range HeldRange(const Layout& layout, const UnitMesh& mesh);
+Range AccumulatorRange(const Layout& layout, const UnitMesh& mesh);  // the reduced gradient
 
-// Whether this rank is the first of those with the same HeldRange. Only its part counts when the parts of all
-// ranks are combined.
+// Whether this rank is the first of those with the same HeldRange. Only that rank's part counts if the parts
+// of all ranks are combined.
 bool CountsHeld(const UnitMesh& mesh);
 
-// Without the padding behind the layout's end; may be empty.
+// The range without the padding at the layout's end; may be empty.
 Range WithoutPadding(const Layout& layout, Range range);
 
 }  // namespace tandem::fsdp

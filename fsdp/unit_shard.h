@@ -16,31 +16,31 @@ namespace tandem::fsdp {
 // One class of a unit: parameters with the same element types, in a flat element space of their own.
 struct UnitClass {
   Layout layout;
-  ClassTypes types;  // `publishes` is UnitShard's to set
+  ClassTypes types;  // UnitShard sets `publishes`
 };
 
-// The operations of one unit on one rank of a mesh (class_shard.h says what each does). Each of the unit's
-// buffers is those of its classes behind each other, in their order; both moments are arrays of their own. A
-// bound call makes one call a class, back to back on its stream. Shards are multiples of the granule, so that
-// the elements of each class begin at a multiple of 128 bytes. Of a class without elements there is nothing
-// in any buffer.
+// The operations on one unit, on one rank of a mesh; class_shard.h says what each does. A buffer of the unit
+// is the buffers of its classes, one behind the other in their order; each moment is an array of its own. A
+// bound call makes one call for each class, back to back on its stream. Shards are multiples of the granule,
+// so the elements of each class begin at a multiple of 128 bytes. A class without elements has no memory in
+// any buffer.
 class UnitShard {
  public:
-  // All classes are frozen, or none is. device and kernels are of the same kind and outlive it and what it
-  // binds. Throws std::invalid_argument, naming the unit, as the Bind functions do.
+  // All classes are frozen, or none is. `device` and `kernels` are of the same kind; they outlive this object
+  // and everything that it binds. Throws std::invalid_argument, naming the unit, as the Bind functions do.
   UnitShard(std::string name, std::vector<UnitClass> classes, const UnitMesh& mesh, device::Device& device,
             const ShardKernels& kernels);
 
   const std::string& name() const { return name_; }
-  const std::vector<ClassShard>& classes() const { return classes_; }  // that have elements
+  const std::vector<ClassShard>& classes() const { return classes_; }  // those that have elements
 
-  // The classes' parts of weights and moments.
+  // Cuts the weights and moments by class.
   std::vector<StateMemory> ByClass(const StateMemory& state) const;
 
-  // The classes' norm terms.
+  // Cuts the norm terms by class.
   std::vector<device::Memory> NormTermsByClass(device::Memory norm_terms) const;
 
-  // inits: one for each parameter of the layouts, class by class.
+  // `inits` has one element for each parameter of the layouts, class by class.
   void Initialize(uint64_t seed, const std::vector<ParameterInit>& inits, const StateMemory& state) const;
   void Publish(const StateMemory& state) const;
   BoundCall BindUnshard(comm::Communicator& inner, device::Memory shard, device::Memory gathered) const;
@@ -51,7 +51,7 @@ class UnitShard {
   BoundCall BindOptimizerStep(const OptimizerMemory& memory, const AdamWConfig& config) const;
 
  private:
-  // The classes' parts of a buffer. No memory: none of any.
+  // Cuts a buffer by class. If there is no memory, no class has any.
   std::vector<device::Memory> Cut(const char* what, device::Memory memory, int64_t ClassBytes::*role) const;
 
   std::string name_;

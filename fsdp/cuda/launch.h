@@ -18,7 +18,7 @@ namespace tandem::fsdp::cuda {
 // returns the runtime's error (cudaError_t). T: float, double; C: T, or Bf16 with float.
 using Stream = CUstream_st*;
 
-// A piece of a shard, as its blocks find it: tile t is of the last piece whose first tile is not behind it.
+// A piece of a shard, cut into tiles. Tile t belongs to the last piece whose first tile is not after t.
 struct TiledPiece {
   int64_t begin = 0;  // flat coordinates
   int64_t end = 0;
@@ -36,7 +36,7 @@ struct TiledShard {
   int64_t granule = 64;
 };
 
-// Where the initial values of some elements of one parameter come from (initialize.h).
+// The source of the initial values of some elements of one parameter (initialize.h).
 struct InitialValues {
   uint64_t seed = 0;
   uint64_t stream = 0;
@@ -52,9 +52,10 @@ int LaunchInitialize(const InitialValues& initial, T* values, Stream stream);
 // to[i] = from[i], rounded.
 int LaunchRound(const float* from, int64_t elements, Bf16* to, Stream stream);
 
-// gradients[i] = (((gradients[i] + c0[i]) + c1[i]) + …) of the shard's parameters, without gradients[i] where
-// not add, as fold.h; and the terms of what is then there. terms: the terms, and behind them room for the
-// partial sums of min(num_tiles, kMaxTermBlocks) blocks; null: not wanted. stride: between contributions.
+// Folds contributions into `gradients` as fold.h does, for the shard's parameters: gradients[i] =
+// (((gradients[i] + c0[i]) + c1[i]) + …), or without gradients[i] if not `add`. Writes the terms of the
+// result to `terms` unless it is null; behind the terms it has space for the partial sums of min(num_tiles,
+// kMaxTermBlocks) blocks. `stride` is the distance between contributions in elements.
 template <typename T, typename C>
 int LaunchFold(const TiledShard& shard, T* gradients, const C* contributions, int64_t stride,
                int num_contributions, bool add, UnitNormTerms* terms, Stream stream);
@@ -65,24 +66,24 @@ struct OptimizerPointers {
   T* weights = nullptr;
   T* exp_avg = nullptr;
   T* exp_avg_sq = nullptr;
-  Bf16* published = nullptr;  // the weights, rounded; null: not wanted
+  Bf16* published = nullptr;  // the rounded weights; null: not written
   const NormOutcome* outcome = nullptr;
   const RunInputs* inputs = nullptr;
-  ParameterNorms* update_norms = nullptr;  // [num_parameters]; null: not wanted
+  ParameterNorms* update_norms = nullptr;  // [num_parameters]; null: not written
   ParameterNorms* tile_norms = nullptr;    // [num_tiles]
 };
 
-// first_tiles: [num_parameters + 1], where each parameter's tiles begin.
+// `first_tiles`, [num_parameters + 1], says where each parameter's tiles begin.
 template <typename T>
 int LaunchOptimizerStep(const TiledShard& shard, const AdamWConfig& config,
                         const OptimizerPointers<T>& pointers, const int* first_tiles, int num_parameters,
                         Stream stream);
 
-// *own = the terms of the units, added in their order, what `inputs` ask for, and `uncounted`.
+// Sets *own to the terms of the units, added in their order, the requests of `inputs`, and `uncounted`.
 int LaunchSumTerms(const UnitNormTerms* const* units, int num_units, const RunInputs* inputs,
                    int64_t uncounted, NormTerms* own, Stream stream);
 
-// *outcome = AgreeOnNorm(terms, …).
+// Sets *outcome to AgreeOnNorm(terms, …).
 int LaunchAgree(const NormTerms* terms, int ranks, const MeanConfig& config, NormOutcome* outcome,
                 Stream stream);
 

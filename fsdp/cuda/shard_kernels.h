@@ -5,8 +5,8 @@
 
 namespace tandem::fsdp {
 
-// Kernels on the GPU that is current where they are made and where they run; small tables of theirs (pieces,
-// pointers) are in memory of LibTorch's allocator from then on.
+// The kernels of the GPU that is current; it must be the same when they are made and when they run. They keep
+// small tables (pieces, pointers) in memory of LibTorch's allocator.
 const ShardKernels& CudaShardKernels();
 
 }  // namespace tandem::fsdp

@@ -10,12 +10,13 @@
 #include "fsdp/buffer_bytes.h"
 #include "fsdp/cuda/launch.h"
 
-// How a block works through a tile: its chunks (norms.h), whose squares have the order of the CPU's sums.
-// Eight threads, a group, sum a chunk, element i on lane i % 8 as in norms.cc; a warp has four chunks that
-// follow each other, a round.
+// How a block works through a tile. The squares of a chunk (norms.h) are added in the order of the CPU's
+// sums. A group of eight threads sums a chunk, element i on lane i % 8 as in norms.cc. A warp works on four
+// consecutive chunks at a time; this is a round.
 //
-// A round of whole chunks of 64 elements moves in packs of 16 bytes, neighbours to neighbouring threads, and
-// the values whose squares are wanted change threads in shared memory. All others move element by element.
+// A round of whole chunks of 64 elements moves in packs of 16 bytes: neighbouring threads move neighbouring
+// packs, and the values to be squared then change threads through shared memory. All other rounds move
+// element by element.
 namespace tandem::fsdp::cuda {
 
 constexpr int kThreads = 256;
@@ -28,7 +29,7 @@ constexpr int kRound = 32 / kLanes * kPackedGranule;  // elements that a warp ha
 __device__ inline int Lane() { return static_cast<int>(threadIdx.x) % kLanes; }
 __device__ inline int Group() { return static_cast<int>(threadIdx.x) / kLanes; }
 
-// The chunks of one tile: a group sums k, k + kGroups, …
+// The chunks of one tile. A group sums chunks k, k + kGroups, …
 struct Chunks {
   __device__ Chunks(const TiledShard& shard, int tile) : granule(shard.granule) {
     int low = 0;
@@ -56,7 +57,7 @@ struct Chunks {
   __device__ int64_t end(int64_t chunk) const {
     return (chunk + 1) * granule > tile_end ? tile_end : (chunk + 1) * granule;
   }
-  // Whether the warp's chunks of a round, from `chunk` on, are packed ones.
+  // Whether the warp's round that begins at `chunk` can move in packs.
   __device__ bool Packed(int64_t chunk) const {
     return granule == kPackedGranule && chunk * granule >= tile_begin && chunk * granule + kRound <= tile_end;
   }
@@ -68,14 +69,14 @@ struct Chunks {
   int64_t last;
 };
 
-// A float's square is exact in double, so that one rounding is as good as two.
+// A float's square is exact in double, so fused and separate rounding give the same sum.
 __device__ inline void AddSquare(double& sum, float value) {
   const auto wide = static_cast<double>(value);
   sum = __fma_rn(wide, wide, sum);
 }
 __device__ inline void AddSquare(double& sum, double value) { sum += value * value; }
 
-// ((0 + 4) + (2 + 6)) + ((1 + 5) + (3 + 7)), on each lane of the group.
+// Returns ((0 + 4) + (2 + 6)) + ((1 + 5) + (3 + 7)), by lane, on each lane of the group.
 __device__ inline double AddLanes(double lane) {
   lane += __shfl_xor_sync(0xFFFFFFFF, lane, 4, kLanes);
   lane += __shfl_xor_sync(0xFFFFFFFF, lane, 2, kLanes);
@@ -83,7 +84,7 @@ __device__ inline double AddLanes(double lane) {
   return lane;
 }
 
-// Over the threads of a block, as a tree; on thread 0.
+// Sums over the threads of a block as a tree. Thread 0 gets the result.
 template <typename Sum>
 __device__ inline Sum AddThreads(const Sum& mine, Sum* shared) {
   __syncthreads();
@@ -102,7 +103,7 @@ __device__ inline Sum AddThreads(const Sum& mine, Sum* shared) {
 using device::kPackSize;
 using device::Pack;
 
-// Whether these arrays (null ones aside) begin where packs may. Whole granules of any type do.
+// Whether the arrays (null ones aside) begin where packs may. Arrays that begin at whole granules always do.
 inline bool ArePacks(std::initializer_list<const void*> arrays) {
   bool packs = true;
   for (const void* array : arrays) {
@@ -111,7 +112,8 @@ inline bool ArePacks(std::initializer_list<const void*> arrays) {
   return packs;
 }
 
-// A warp's elements of a packed round: a thread has packs i, i + 32, … of E, each of kPackSize<T> elements.
+// The elements of a warp in a packed round. Each thread has packs i, i + 32, … of E, of kPackSize<T> elements
+// each.
 template <typename T, typename E = T>
 struct RoundPacks {
   static constexpr int kCount = kRound / kPackSize<T> / 32;
@@ -133,18 +135,18 @@ struct RoundPacks {
   }
 };
 
-// Where a warp's values change threads: a chunk is a little longer here, so that its four groups read four
-// sets of banks.
+// The shared memory through which a warp's values change threads. A chunk is padded, so that the four groups
+// read different sets of banks.
 template <typename T>
 struct Exchange {
   static constexpr int kChunk = kPackedGranule + kLanes;
   T values[32 / kLanes * kChunk];
 
-  // Calls body(value) with the elements of the lane, in order. All threads of the warp.
+  // Calls body(value) with each element of the lane, in order. All threads of the warp must call it.
   template <typename Body>
   __device__ void EachOfLane(const RoundPacks<T>& round, const Body& body) {
     constexpr int kSize = kPackSize<T>;
-    __syncwarp();  // the last values' readers
+    __syncwarp();  // waits for the readers of the previous values
 #pragma unroll
     for (int p = 0; p < RoundPacks<T>::kCount; ++p) {
       const int element = (p * 32 + static_cast<int>(threadIdx.x) % 32) * kSize;
