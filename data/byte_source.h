@@ -12,19 +12,19 @@
 
 namespace tandem::data {
 
-// What a document of byte-level text is: a file, and within files what ends with the token end_of_document,
-// which is its document's last. A file in which it does not occur is one.
+// How byte-level text is divided into documents. Each file is a document or, if the token end_of_document
+// occurs in it, each part that ends with this token; the token is the last of its document.
 struct Documents {
   std::optional<int64_t> end_of_document;
 };
 
-// One text of a corpus, in which a token is a byte.
+// One text of a corpus, with bytes as tokens.
 class ByteSource : public TokenSource {
  public:
   ByteSource(std::shared_ptr<const Corpus> corpus, CorpusPart part, Documents documents = {});
 
-  // Throws DataError where training text has no end between documents: it is one file without an
-  // end_of_document, or the end_of_document does not occur. Held-out text may well be one document.
+  // Throws DataError if training text is one file and end_of_document is unset, or if end_of_document does
+  // not occur in the text. Held-out text may be a single document.
   void CheckDocuments() const;
 
   int64_t num_tokens() const override { return corpus_->num_tokens(part_); }

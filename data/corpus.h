@@ -11,43 +11,41 @@
 
 namespace tandem::data {
 
-// Where the texts are: each a file, a folder (every regular file below it), or a glob.
+// The texts of a corpus. Each path is a file, a folder (all regular files below it), or a glob.
 struct CorpusSource {
   std::vector<TextPath> train;       // one or more
-  std::vector<TextPath> validation;  // none: a part of the files of each training text
-  double validation_fraction = 0;    // of their bytes, where `validation` is empty
-  bool validates = true;             // on what is held out
+  std::vector<TextPath> validation;  // if empty, a part of the files of each training text is held out
+  double validation_fraction = 0;    // the part of their bytes that is held out if `validation` is empty
+  bool validates = true;             // whether the job validates on what is held out
 };
 
-// One text of a split, in the order of CorpusSource; of the held-out ends there are as many as training
-// texts.
+// One text of a split. Texts have the order of CorpusSource; each training text has one held-out end.
 struct CorpusPart {
   CorpusPart(Split split, size_t text = 0) : split(split), text(text) {}  // NOLINT: a split is its first text
   Split split;
   size_t text;
 };
 
-// The files of a job, mapped, as sequences of tokens, one of each text. A token is a byte; the files of a
-// text follow each other, sorted by path, with nothing between them. Empty files are left out.
+// The mapped files of a job as sequences of tokens, one for each text. A token is a byte. The files of a text
+// follow each other without anything between them, sorted by path. Empty files are left out.
 //
-// A file that is found under several names (links) of a text counts once, under the first, so that nothing is
-// both trained on and held out; one that is a training and a validation file is refused.
+// A file that a text contains under several names (links) counts once, under the first, so that nothing is
+// both trained on and held out. A file that is both a training and a validation file is an error.
 //
-// Without `validation`, whole files are held out: about validation_fraction of the bytes, at least one file
-// where there are two and the fraction is not 0. The choice depends only on the files' names below the root
-// (the folder, or what precedes the first wildcard) and sizes, so it is the same on every rank and for a copy
-// elsewhere. Of a single file the end is held out.
+// If `validation` is empty, whole files are held out: about validation_fraction of the bytes, and at least
+// one file if there are two and the fraction is not 0. The choice depends only on the files' sizes and their
+// names below the root (the folder, or the path before the first wildcard), so every rank makes the same
+// choice, and so does a copy in another place. If a text is a single file, its end is held out.
 //
-// To construct one opens every file and reads its sample (content_sample.h), several files at a time
-// (kMostConcurrentFiles): four reads at most for each, which on a network file system may take 5 ms a piece
-// and 25 s for 10,000 files.
+// The constructor opens every file and reads its sample (content_sample.h), kMostConcurrentFiles at a time.
+// That is at most four reads for each file. On a network file system a read may take 5 ms, and 10,000 files
+// 25 s.
 //
-// Hidden files are skipped (platform/file_list.h). A training file with the bytes of a file that is held out
-// is left out, so that a copy puts no held-out text into the training text; copies of it within one split
-// stay.
+// Hidden files are skipped (platform/file_list.h). A training file with the same bytes as a held-out file is
+// left out, so that a copy does not bring held-out text into the training text; copies within one split stay.
 //
-// Immutable, thread-safe. The files must stay as they are while the corpus lives; replacing one by a rename
-// is fine, the old content is what is read.
+// Immutable, thread-safe. The files must stay as they are while the corpus lives. A file may be replaced by a
+// rename; the corpus continues to read the old content.
 class Corpus {
  public:
   // Throws DataError.
@@ -63,37 +61,38 @@ class Corpus {
   // Names below the root, in the order of their tokens.
   std::vector<std::string> files(CorpusPart of) const;
 
-  // Tokens [begin, begin + count). Requires them to exist. Throws DataError where one of their files has been
-  // written to since; cut short in that very moment, reading is fatal (SIGBUS).
+  // Copies tokens [begin, begin + count), which must exist, to `tokens`. Throws DataError if one of their
+  // files has been written to since the corpus was opened. If a file shrinks during the read, the process
+  // gets SIGBUS.
   void Read(CorpusPart of, int64_t begin, int64_t count, int64_t* tokens) const;
 
-  // Asks the disk for what Read of them will read, and does not wait.
+  // Asks the disk for the bytes that Read of these tokens will need, and does not wait.
   void WillRead(CorpusPart of, int64_t begin, int64_t count) const;
 
-  // Whether the token occurs. Reads up to its first place, all text where it has none. Throws as Read does.
+  // Whether the token occurs. Reads the text up to the first occurrence, or all of it. Throws as Read does.
   bool Has(CorpusPart of, int64_t token) const;
 
-  // The positions among those where a file begins, or with the split the held-out end of one: ascending.
+  // The positions in [begin, begin + count), ascending, at which a file, or the held-out end of one, begins.
   std::vector<int64_t> FileStarts(CorpusPart of, int64_t begin, int64_t count) const;
 
-  // What is trained on, what is held out and what was left out, in one line for the user.
+  // One line for the user that says what is trained on, what is held out and what was left out.
   std::string Summary() const;
 
-  // Where the byte lies that is the token at that position, which must exist.
+  // The byte of a file that is the token at `position`, which must exist.
   Place Where(CorpusPart of, int64_t position) const;
 
-  // Hexadecimal, of names, sizes and which are held out, of all texts.
+  // A digest of the names, sizes and split of all texts' files; hexadecimal.
   const std::string& digest() const { return digest_; }
 
-  // Of one text to train on and what is held out for it: of the job of that text alone, if no copies are left
-  // out.
+  // The digest of one training text and its held-out part. It equals digest() of a job with that text alone,
+  // if no copies are left out.
   const std::string& digest_of_text(size_t text) const { return text_digests_.at(text); }
 
-  // Hexadecimal, of what the files contain, as far as content_sample.h reads it.
+  // A digest of what the files contain, as far as content_sample.h reads them; hexadecimal.
   const std::string& content_digest() const { return content_digest_; }
 
  private:
-  class Mapping;  // of one file
+  class Mapping;  // one mapped file
   using Files = std::vector<std::shared_ptr<const Mapping>>;
 
   struct Span {
@@ -111,18 +110,18 @@ class Corpus {
     void Add(std::shared_ptr<const Mapping> mapping, int64_t file_begin, int64_t size);
   };
 
-  // The files of a text that are not empty, in order, each once.
+  // Opens the files of a text that are not empty, in order, each once.
   Files Open(const TextPath& text);
-  // Throws where a file is in both.
+  // Throws DataError if a file is in both.
   static void CheckApart(const Files& train, const TextPath& of, const Files& validation);
-  // Throws where a file is in two of them that are not the same.
+  // Throws DataError if two texts share a file, but not all of their files.
   static void CheckShared(const std::vector<Files>& train);
   void HoldOut(const Files& files, double fraction);
   void LeaveOutCopies();
-  // names_validation: it is held out for all texts; otherwise each has its own.
+  // `names_validation`: one validation text is held out for all training texts. Otherwise each has its own.
   void ComputeDigests(bool names_validation);
 
-  // The file of a token that exists.
+  // The file that contains the token, which must exist.
   static std::vector<Span>::const_iterator SpanAt(const Part& part, int64_t token);
 
   const Part& part(CorpusPart of) const {
@@ -134,7 +133,7 @@ class Corpus {
   int64_t num_skipped_ = 0;  // hidden files and folders
   int64_t num_copies_ = 0;   // training files that were left out
   std::string digest_;
-  std::vector<std::string> text_digests_;  // of train_
+  std::vector<std::string> text_digests_;  // one for each text of train_
   std::string content_digest_;
 };
 

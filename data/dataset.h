@@ -41,8 +41,8 @@ struct Dataset {
     int64_t tokens = 0;
   };
 
-  std::string tokenizer_digest;  // SHA-256 of its tokenizer.json; "bytes" where a token is a byte
-  std::string tokenizer_path;    // where it was, for messages and for what exports the model
+  std::string tokenizer_digest;  // SHA-256 of its tokenizer.json; "bytes" if a token is a byte
+  std::string tokenizer_path;    // where it was; for messages and for exports of the model
   int64_t vocabulary = 0;
   std::optional<int64_t> bos;
   std::optional<int64_t> eos;
@@ -58,11 +58,11 @@ struct Dataset {
 // Whether `path` is a folder with a dataset.json.
 bool IsDataset(const std::string& path);
 
-// InvalidArgument, in one line, where the text is not such a description, or contradicts itself. What it has
-// beyond the above is ignored.
+// Parses a description. Returns InvalidArgument, in one line, if the text is not a description or contradicts
+// itself. Unknown keys are ignored.
 absl::StatusOr<Dataset> ParseDataset(std::string_view text);
 
-// The dataset.json of the folder. Errors name the file.
+// Reads the dataset.json of the folder. Errors name the file.
 absl::StatusOr<Dataset> ReadDataset(const std::string& folder);
 
 }  // namespace tandem::data

@@ -13,39 +13,37 @@
 
 namespace tandem::data {
 
-// What is drawn for one sample: a window of a source.
+// The window of a source that one sample is.
 struct Draw {
   size_t source = 0;
   int64_t window = 0;
   bool operator==(const Draw&) const = default;
 };
 
-// Which window of which source each sample of training text is. Samples count from 0, from `first` on: of
-// each source so many windows were taken before. Window k of a source, from 0, is in epoch k / windows; in an
-// epoch each comes once, in an order of its own. What a sample is depends on the seed, the sources' names,
-// windows and weights, and on `first`: on no number of ranks.
+// Says which window of which source each sample of training text is. Samples are counted from 0; `first`
+// windows of each source were taken before sample 0. Window k of a source, from 0, is in epoch k / windows.
+// An epoch has each window once, in an order of its own. A sample depends on the seed, the sources' names,
+// windows and weights, and on `first`, but not on the number of ranks.
 //
-// Thread-safe. Cheap where samples are asked for in ascending order, also if those before the newest are
-// asked for once more.
+// Thread-safe. Requests are cheap in ascending order, even if the latest ones are repeated.
 class Draws {
  public:
   struct Source {
-    std::string name;     // keys the order of its windows; empty: the seed alone does
+    std::string name;     // key of the order of its windows; if empty, the seed alone determines it
     int64_t windows = 0;  // >= 1
     int64_t weight = 1;   // >= 1, as Blend takes them
   };
 
-  // shuffles: otherwise the windows of an epoch come in their order in the text.
+  // If `shuffles` is false, the windows of an epoch have the order of the text.
   Draws(std::vector<Source> sources, uint64_t seed, bool shuffles);
 
-  // Begins again: the samples from 0 on follow where `first` windows of each source were taken. Not while
-  // another thread draws.
+  // Restarts at sample 0 after `first` windows of each source. No other thread may draw meanwhile.
   void Begin(std::vector<int64_t> first) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Those of samples [begin, begin + count).
+  // The draws of samples [begin, begin + count).
   std::vector<Draw> At(int64_t begin, int64_t count) const ABSL_LOCKS_EXCLUDED(mu_);
 
-  // How many windows of each source are taken before sample `samples`, those before sample 0 among them.
+  // How many windows of each source are taken before sample `samples`, including those before sample 0.
   std::vector<int64_t> Taken(int64_t samples) const ABSL_LOCKS_EXCLUDED(mu_);
 
   const std::vector<Source>& sources() const { return sources_; }
@@ -54,18 +52,18 @@ class Draws {
   int64_t WindowOf(size_t source, int64_t k) const;
 
   const std::vector<Source> sources_;
-  const std::vector<uint64_t> keys_;  // of the sources
+  const std::vector<uint64_t> keys_;  // one for each source
   const bool shuffles_;
 
   mutable absl::Mutex mu_;
   std::vector<int64_t> first_ ABSL_GUARDED_BY(mu_);
-  mutable Blend drawn_ ABSL_GUARDED_BY(mu_);    // up to what was asked for last
-  mutable Blend counted_ ABSL_GUARDED_BY(mu_);  // for Taken, which is behind
+  mutable Blend drawn_ ABSL_GUARDED_BY(mu_);    // at the end of the latest request
+  mutable Blend counted_ ABSL_GUARDED_BY(mu_);  // for Taken, which asks for earlier samples
   struct Asked {
     int64_t begin = 0;
     std::vector<Draw> draws;
   };
-  mutable std::deque<Asked> asked_ ABSL_GUARDED_BY(mu_);  // for, the newest two
+  mutable std::deque<Asked> asked_ ABSL_GUARDED_BY(mu_);  // the two latest requests
 };
 
 }  // namespace tandem::data

@@ -6,11 +6,11 @@
 
 namespace tandem::data {
 
-// What a file is whose bytes are no text to train on: "a gzip file", "an index of tokens (.idx)", ... by its
-// name and, where it is known, by its beginning (16 bytes are enough). Empty where it may be text.
+// Names the kind of a file whose bytes are not text to train on ("a gzip file", "an index of tokens (.idx)",
+// ...) by its name and, if it is known, its beginning (16 bytes are enough). Empty if it may be text.
 std::string KindOfNoText(std::string_view name, std::string_view beginning);
 
-// What to do about such a file.
+// Advice to the user about such a file.
 inline constexpr char kPrepareIt[] =
     "its bytes are not the text: make tokens of it with tandem data prepare and train on the folder that "
     "this "

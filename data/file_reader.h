@@ -15,16 +15,16 @@
 
 namespace tandem::data {
 
-// Reads parts of any number of files by pread(2), with a bounded number of open descriptors: the one that was
-// not used for longest is closed. So a file that shrinks is an error and not a SIGBUS.
+// Reads parts of any number of files by pread(2) with a bounded number of open descriptors; the least
+// recently used is closed first. A file that shrinks is therefore an error and not a SIGBUS.
 //
-// A file must stay what it was when it was added: its size and time of modification are compared when it is
-// opened again, and at most once in kCheckEvery while it is open. Thread-safe.
+// A file must not change after it was added. Its size and time of modification are compared when it is opened
+// again, and at most once in kCheckEvery while it is open. Thread-safe.
 class FileReader {
  public:
   static constexpr absl::Duration kCheckEvery = absl::Minutes(1);
 
-  // field: of the job, for messages. clock outlives this.
+  // `field` is the job's field that names the files, for messages. `clock` outlives the reader.
   FileReader(std::string field, const platform::Clock& clock, size_t most_open = 256);
   ~FileReader();
   FileReader(const FileReader&) = delete;
@@ -33,24 +33,24 @@ class FileReader {
   // Opens a regular file and returns its number: 0, 1, ... Throws DataError.
   int Add(const std::string& path) ABSL_LOCKS_EXCLUDED(mu_);
 
-  int64_t size(int file) const ABSL_LOCKS_EXCLUDED(mu_);  // in bytes, when it was added
+  int64_t size(int file) const ABSL_LOCKS_EXCLUDED(mu_);  // in bytes, when the file was added
   std::string path(int file) const ABSL_LOCKS_EXCLUDED(mu_);
 
-  // What content_sample.h makes of it. Throws DataError.
+  // The file's content sample (content_sample.h). Throws DataError.
   std::string ContentSample(int file) const ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Bytes [begin, begin + count), which lie within the size. Throws DataError where they cannot be read.
+  // Reads bytes [begin, begin + count), which must lie within the size. Throws DataError if they cannot be
+  // read.
   void Read(int file, int64_t begin, int64_t count, char* bytes) const ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Asks the disk for these bytes and does not wait for them: Read will want them. It also says what is wrong
-  // with a file that cannot be opened now.
+  // Asks the disk for bytes that Read will want, and does not wait for them. Errors are left to Read.
   void WillRead(int file, int64_t begin, int64_t count) const ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
   struct File;
-  struct Opened;  // a descriptor, and the file it is of
+  struct Opened;  // a descriptor and its file
 
-  // Never null. Closed at its last user's end.
+  // Never null. The descriptor is closed when its last user releases it.
   std::shared_ptr<const Opened> Open(int file) const ABSL_LOCKS_EXCLUDED(mu_);
   std::shared_ptr<const Opened> OpenAgain(const File& file) const;
 
@@ -60,7 +60,7 @@ class FileReader {
 
   mutable absl::Mutex mu_;
   mutable std::vector<std::unique_ptr<File>> files_ ABSL_GUARDED_BY(mu_);
-  mutable std::list<int> used_ ABSL_GUARDED_BY(mu_);  // open files, the one used last first
+  mutable std::list<int> used_ ABSL_GUARDED_BY(mu_);  // open files, the latest used first
 };
 
 }  // namespace tandem::data

@@ -39,21 +39,22 @@ struct IndexHeader {
 inline constexpr int kU16Code = 8;
 inline constexpr int kI32Code = 4;
 
-// Of the first kIndexHeaderBytes (fewer where the file is shorter) of a file of `file_bytes`.
-// InvalidArgument, in words that follow the file's name, where it is not an index of integers, or is longer
-// or shorter than its header says.
+// Parses the first kIndexHeaderBytes of a file of `file_bytes` bytes, or all of it if it is shorter. Returns
+// InvalidArgument, worded to follow the file's name, if the file is not an index of integers, or if its size
+// contradicts its header.
 absl::StatusOr<IndexHeader> ParseIndexHeader(std::string_view beginning, int64_t file_bytes);
 
-// Near which sequence token `position` of `tokens` is, if all are about as long: from 0 to `sequences`.
+// Estimates which sequence, from 0 to `sequences`, contains token `position` of `tokens`, as if all were
+// equally long.
 int64_t SequenceNear(int64_t sequences, int64_t position, int64_t tokens);
 
-// The first of `sequences` that begins at token `position` of `tokens` or behind it, `sequences` where none
-// does. start_of: the token at which a sequence begins. Looks near SequenceNear first, and from there ever
-// farther away: a few places close together, which are read from a disk as one.
+// The first of `sequences` sequences that begins at or after token `position` of `tokens`; `sequences` if
+// there is none. start_of(i) returns the token at which sequence i begins. The search starts at SequenceNear
+// and widens from there, so that it mostly reads places close together, which a disk reads as one.
 int64_t SequenceFrom(int64_t sequences, int64_t position, int64_t tokens,
                      const std::function<int64_t(int64_t)>& start_of);
 
-// Numbers of the file, which need not be aligned.
+// Reads an i64 of the file, which need not be aligned.
 int64_t IndexPointer(const char* bytes);
 int32_t IndexLength(const char* bytes);
 

@@ -5,8 +5,8 @@
 
 namespace tandem::data {
 
-// A pseudo-random permutation of [0, size), computed place by place: it takes no memory. The same key and
-// size give the same permutation everywhere and in every version. Immutable, thread-safe.
+// A pseudo-random permutation of [0, size) that is computed element by element and takes no memory. The same
+// key and size give the same permutation everywhere and in every version. Immutable, thread-safe.
 class Permutation {
  public:
   // Requires 0 < size <= 2^62.
@@ -23,7 +23,7 @@ class Permutation {
   int half_bits_;
 };
 
-// A well-mixed function of both: the finaliser of SplitMix64, twice.
+// Mixes both keys to a well-distributed number: the finaliser of SplitMix64, twice.
 uint64_t MixKeys(uint64_t a, uint64_t b);
 
 }  // namespace tandem::data

@@ -15,20 +15,20 @@
 
 namespace tandem::data {
 
-// Files of tokens (token_files.h), most of all a folder that `tandem data prepare` made: shards of tokens,
-// some with indices, which are read as they are needed and are not kept in memory. Opening it reads the
-// headers of all files and compares their sizes with dataset.json. Thread-safe.
+// A text of files of tokens (token_files.h). Mostly it is a folder that `tandem data prepare` made: shards of
+// tokens, some with indices, which are read when they are needed and not kept in memory. The constructor
+// reads the headers of all files and compares their sizes with dataset.json. Thread-safe.
 class PreparedFolder {
  public:
-  // A file of tokens, whatever its name, and what it holds.
+  // Identifies a file of tokens without its name.
   struct FileIdentity {
     uint64_t device = 0;
     uint64_t inode = 0;
-    std::string content;  // its tokens' number and type, and a sample of its bytes (content_sample.h)
+    std::string content;  // number and type of its tokens, and a sample of its bytes (content_sample.h)
   };
 
-  // clock outlives this. end_of_document: the last token of each document of files without an index; none: a
-  // file is a document. Throws DataError.
+  // `clock` outlives the folder. `end_of_document` is the last token of each document in files without an
+  // index; if it is unset, each such file is a document. Throws DataError.
   PreparedFolder(const TextPath& text, const platform::Clock& clock,
                  std::optional<int64_t> end_of_document = std::nullopt);
 
@@ -38,7 +38,7 @@ class PreparedFolder {
   // In the order of text().files.
   const std::vector<FileIdentity>& files() const { return identities_; }
 
-  // As of TokenSource, of all tokens of the folder. Throw DataError.
+  // The methods of TokenSource, for all tokens of the folder. They throw DataError.
   void Read(int64_t begin, int64_t count, int64_t* tokens) const;
   void WillRead(int64_t begin, int64_t count) const;
   std::vector<int64_t> DocumentStarts(int64_t begin, int64_t count) const;
@@ -46,31 +46,32 @@ class PreparedFolder {
   bool has_masks() const;
   std::vector<bool> Counted(int64_t begin, int64_t count) const;
 
-  // Reads the indices of pairs that tandem data prepare did not make once; throws where a sequence does not
-  // begin where the one before it ends.
+  // Reads the indices of files that tandem data prepare did not make, once. Throws DataError if a sequence
+  // does not begin where the previous one ends.
   void CheckIndices() const;
 
-  // The same of a held-out end alone: throws where a sequence from that position on begins before the one
-  // before it.
+  // Does the same for a held-out end alone: throws DataError if a sequence from `position` on begins before
+  // the previous one.
   void CheckStartsFrom(int64_t position) const;
 
   // The first position from `position` on at which a document begins; the number of all tokens if there is
   // none.
   int64_t DocumentFrom(int64_t position) const;
 
-  // Hexadecimal, of dataset.json's names, sizes and tokenizer; and of the files' contents (content_sample.h).
+  // Digests of dataset.json's names, sizes and tokenizer, and of the files' contents (content_sample.h);
+  // hexadecimal.
   const std::string& digest() const { return digest_; }
   const std::string& content_digest() const { return content_digest_; }
 
  private:
   struct Shard {
-    int bin = 0;   // numbers of files of the reader
-    int idx = 0;   // -1: there is none
-    int mask = 0;  // likewise
+    int bin = 0;   // file number in the reader
+    int idx = 0;   // file number; -1: none
+    int mask = 0;  // file number; -1: none
     IndexHeader header;
     int64_t first_byte = 0;  // of its first token
     TokenType type = TokenType::kU16;
-    int64_t begin = 0;  // position of its first token
+    int64_t begin = 0;  // position of its first token in the folder
     int64_t tokens = 0;
   };
 
@@ -78,13 +79,14 @@ class PreparedFolder {
   void OpenIndex(const TokenFile& described, Shard& shard) const;
   void CheckIndex(const Shard& shard) const;
   const Shard& ShardAt(int64_t position) const;
-  // The position in the shard at which that sequence begins; its number of tokens behind the last.
+  // The position in the shard at which a sequence begins; for the number after the last sequence, the number
+  // of tokens.
   int64_t StartOf(const Shard& shard, int64_t sequence) const;
-  // The first sequence of the shard that begins at `position` of the shard or behind it.
+  // The first sequence of the shard that begins at or after `position` of the shard.
   int64_t SequenceFrom(const Shard& shard, int64_t position) const;
-  // Adds the documents that begin in [begin, end) of a shard without an index.
+  // Appends the positions in [begin, end) at which documents begin in a shard without an index.
   void AddDocumentStarts(const Shard& shard, int64_t begin, int64_t end, std::vector<int64_t>& starts) const;
-  // What to do about a file that is not as it was.
+  // Advice about a file that has changed.
   std::string Remedy() const;
   [[noreturn]] void RefuseIndex(const Shard& shard, const std::string& why) const;
 
@@ -99,7 +101,7 @@ class PreparedFolder {
   std::string content_digest_;
 };
 
-// Tokens [begin, end) of it. A document begins at `begin`.
+// Tokens [begin, end) of a folder as a source. A document begins at `begin`.
 class PreparedSource : public TokenSource {
  public:
   PreparedSource(std::shared_ptr<const PreparedFolder> folder, int64_t begin, int64_t end);
@@ -124,8 +126,8 @@ class PreparedSource : public TokenSource {
   const int64_t end_;
 };
 
-// Where its held-out end begins: the first document from there on where HeldOutTokens (held_out.h) are left.
-// The number of its tokens where nothing is held out.
+// Where the folder's held-out end begins: at the first document that starts when HeldOutTokens (held_out.h)
+// or fewer are left. If nothing is held out, the number of its tokens.
 int64_t HeldOutFrom(const PreparedFolder& folder, double fraction, int64_t sequence_length);
 
 }  // namespace tandem::data

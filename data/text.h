@@ -13,27 +13,28 @@
 
 namespace tandem::data {
 
-// The texts of a job, as its spec names them.
+// The texts that a job's spec names.
 struct TextOptions {
   std::vector<TextPath> train;         // one or more
-  std::vector<TextPath> validation;    // none: a part of each training text
-  double validation_fraction = 0;      // where `validation` is empty
-  bool validates = true;               // on what is held out
-  std::optional<Documents> documents;  // of a job that packs them
+  std::vector<TextPath> validation;    // if empty, a part of each training text is held out
+  double validation_fraction = 0;      // the part that is held out if `validation` is empty
+  bool validates = true;               // whether the job validates on what is held out
+  std::optional<Documents> documents;  // set if the job packs documents
   int64_t sequence_length = 0;
 };
 
 struct SplitText {
   std::vector<std::shared_ptr<const TokenSource>> train;  // as the options name them
-  // As the options name them; else as many as training texts, without a token where nothing is held out.
+  // As the options name them. If they name none, one for each training text, without tokens if nothing is
+  // held out.
   std::vector<std::shared_ptr<const TokenSource>> validation;
-  std::string summary;  // what is trained on and held out, in one line for the user
+  std::string summary;  // one line for the user: what is trained on and what is held out
 };
 
-// Files of tokens (token_files.h) are read as such, anything else as bytes; all texts are the one or the
-// other, and of one tokenizer as far as they say it. Of tokens the last documents are held out, about that
-// share of them and at most 2^20 windows, or without documents the end; of byte-level text corpus.h says what
-// is. clock outlives what is returned. Throws DataError.
+// Opens the texts of a job. Files of tokens (token_files.h) are read as tokens, all others as bytes; a job
+// has texts of only one of these kinds, and made by one tokenizer as far as they name it. From tokens, the
+// last documents are held out (if there are no documents, the end): about validation_fraction, and at most
+// 2^20 windows. corpus.h says what is held out from bytes. `clock` outlives the result. Throws DataError.
 SplitText OpenText(const TextOptions& options, const platform::Clock& clock);
 
 }  // namespace tandem::data

@@ -26,37 +26,38 @@ namespace tandem::data {
 
 struct TokenFile {
   std::string path;
-  std::string index;  // path of its .idx; empty: none
-  std::string mask;   // path of its .mask; empty: none
-  int64_t begin = 0;  // byte of its first token
+  std::string index;  // path of its .idx; empty if it has none
+  std::string mask;   // path of its .mask; empty if it has none
+  int64_t begin = 0;  // offset of its first token in bytes
   TokenType type = TokenType::kU16;
   int64_t tokens = 0;
-  int64_t documents = 0;  // of the index
+  int64_t documents = 0;  // as its index says
 };
 
 struct TokenText {
   TextFormat format = TextFormat::kPrepared;
-  std::optional<Dataset> dataset;  // of prepared, which alone says its tokenizer
+  std::optional<Dataset> dataset;  // only of kPrepared; the other formats do not name their tokenizer
   std::vector<TokenFile> files;
   int64_t tokens = 0;
 };
 
-// What `path` is where a job says `format`: itself, or for auto what its files show; bytes where they show
-// nothing.
+// The format of the text at `path` if the job says `format`: that format, or for kAuto the one that the files
+// show, and kBytes if they show none.
 TextFormat FormatOf(const std::string& path, TextFormat format);
 
-// Errors are one line that names the file. Requires a format of tokens; type: of flat.
+// Reads the headers of a text's files. Errors are one line that names the file. Requires a format of tokens;
+// `type` is the type of kFlat.
 absl::StatusOr<TokenText> ReadTokenText(const std::string& path, TextFormat format,
                                         std::optional<TokenType> type);
 
-// Whether one tokenizer made both, as far as they say it.
+// Whether one tokenizer made both, as far as they name it.
 bool HaveSameTokenizer(const TokenText& a, const TokenText& b);
 
-// All that a job may read where it names `path`, whatever format it says: the files that it lists, those of
-// pairs and of dataset.json. Empty where nothing is there.
+// All files that a job which names `path` may read, whatever format it says: those that the path lists, and
+// those that belong to pairs and to dataset.json. Empty if nothing is there.
 std::vector<std::string> PathsReadFor(const std::string& path);
 
-// Of the beginning of a file of `bytes`: its tokens, or in words that follow its name why it has none.
+// Parses the beginning of a file of `bytes` bytes. Errors are worded to follow the file's name.
 absl::StatusOr<TokenFile> ParseNumpyHeader(std::string_view beginning, int64_t bytes);
 absl::StatusOr<TokenFile> ParseLlmcHeader(std::string_view beginning, int64_t bytes);
 

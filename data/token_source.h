@@ -11,8 +11,8 @@
 
 namespace tandem::data {
 
-// The data cannot be used: one line that names the field of the job, the path, and what to do. A user's
-// error.
+// A user's error: the data cannot be used. what() is one line that names the field of the job, the path, and
+// what to do.
 class DataError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
@@ -20,10 +20,10 @@ class DataError : public std::runtime_error {
 
 // A text as a job names it.
 struct TextPath {
-  std::string field;  // that has the path, for messages: "data.train"
+  std::string field;  // the job's field that has the path, for messages: "data.train"
   std::string path;
   TextFormat format = TextFormat::kAuto;
-  std::optional<TokenType> token_type;  // of flat
+  std::optional<TokenType> token_type;  // of kFlat
 };
 
 enum class Split : uint8_t { kTrain, kValidation };
@@ -35,26 +35,27 @@ struct Place {
   bool operator==(const Place&) const = default;
 };
 
-// The text of one split of a job: one stream of tokens, its files one after the other, with documents in it.
-// Where the tokens come from, and what a document is, each implementation says.
+// The text of one split of a job: a stream of tokens, made of its files one after the other, with documents
+// in it. Each implementation says where the tokens come from, and what a document is.
 //
-// Immutable, thread-safe. The files must stay as they are while the source lives. All methods that read
-// throw DataError where a file cannot be read, or has changed since the source was opened.
+// Immutable, thread-safe. The files must stay as they are while the source lives. All methods that read throw
+// DataError if a file cannot be read, or has changed since the source was opened.
 class TokenSource {
  public:
   virtual ~TokenSource() = default;
 
   virtual int64_t num_tokens() const = 0;
 
-  // Tokens [begin, begin + count), which must exist: ids from 0 on, as the files have them.
+  // Copies tokens [begin, begin + count), which must exist, to `tokens`: ids from 0 on, as the files have
+  // them.
   virtual void Read(int64_t begin, int64_t count, int64_t* tokens) const = 0;
 
-  // Asks the disk for what Read, DocumentStarts and Counted of these tokens, which must exist, will read, and
-  // does not wait for it. What goes wrong is left to them.
+  // Asks the disk for what Read, DocumentStarts and Counted will read for these tokens, which must exist. It
+  // does not wait, and leaves errors to these calls.
   virtual void WillRead(int64_t begin, int64_t count) const = 0;
 
-  // The positions among [begin, begin + count), which must exist, at which a document begins: ascending.
-  // Position 0 begins one.
+  // The positions in [begin, begin + count), ascending, at which a document begins. These tokens must exist.
+  // A document begins at position 0.
   virtual std::vector<int64_t> DocumentStarts(int64_t begin, int64_t count) const = 0;
 
   // Whether some token does not count as a target.
@@ -66,20 +67,20 @@ class TokenSource {
     return std::vector<bool>(count, true);
   }
 
-  // Where the file has the token at that position, which must exist.
+  // The place in a file of the token at `position`, which must exist.
   virtual Place Where(int64_t position) const = 0;
 
-  // The files, for messages: "notes.txt", "its 12 files".
+  // Names the files for messages: "notes.txt", "its 12 files".
   virtual std::string Description() const = 0;
 
-  // Hexadecimal: which text this is, by the files' names and sizes and by what is held out. A checkpoint has
-  // it, so it must not change from version to version.
+  // Identifies the text by the files' names and sizes and by what is held out; hexadecimal. Checkpoints
+  // contain it, so it must not change from version to version.
   virtual std::string digest() const = 0;
 
-  // The same, and where documents begin: of a job that packs documents.
+  // Covers the same and where documents begin, for a job that packs documents.
   virtual std::string documents_digest() const = 0;
 
-  // Hexadecimal, of the files' contents as far as content_sample.h reads them.
+  // A digest of the files' contents as far as content_sample.h reads them; hexadecimal.
   virtual std::string content_digest() const = 0;
 };
 
