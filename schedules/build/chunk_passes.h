@@ -7,15 +7,15 @@
 
 namespace tandem::schedules {
 
-// What one chunk of a stage does for one microbatch in one direction.
+// The work of one chunk of a stage for one microbatch in one direction.
 struct ChunkPass {
   bool forward = true;
   int chunk = 0;
   int microbatch = 0;
 };
 
-// Their nodes' passes in that order, each with what it sends behind it. ahead: so many chunks' passes before
-// its own, what it receives is received.
+// Lists the passes of the chunks' nodes in the order of `chunks`. Each chunk pass is followed by what it
+// sends. What it receives is received `ahead` chunk passes earlier.
 PassList PassesOf(const Outline& outline, const std::vector<ChunkPass>& chunks, int ahead);
 
 }  // namespace tandem::schedules

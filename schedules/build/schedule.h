@@ -8,39 +8,40 @@
 
 namespace tandem::schedules {
 
-// One pass of a node for one microbatch, or a value that goes to or comes from another stage.
+// One pass of a node for one microbatch, or one exchange of a value with another stage.
 struct NodePass {
-  // kForward, kBackwardInput, kBackwardWeight; kSend, kReceive. kRecompute, in a schedule: the place of the
-  // node's recomputation, if its layer's backward needs it and the layer recomputes a node that communicates.
-  // All other recomputation goes directly before its first reader (InsertRecompute).
+  // One of kForward, kBackwardInput, kBackwardWeight, kSend, kReceive and kRecompute. In a schedule,
+  // kRecompute marks the place of the node's recomputation, for a layer that recomputes a node which
+  // communicates; it has no effect if the layer's backward does not need it. All other recomputation goes
+  // directly before its first reader (InsertRecompute).
   Opcode opcode = Opcode::kForward;
-  int target = -1;  // node; value of a send or receive
+  int target = -1;  // node, or value of a send or receive
   int microbatch = 0;
-  bool gradient = false;  // of a send or receive: the value's gradient goes
+  bool gradient = false;  // for a send or receive: the value's gradient is exchanged
   bool operator==(const NodePass&) const = default;
 };
 
-// What a stage does in one run, in issue order. A schedule is a function that makes one of these; it knows
+// The passes of a stage in one run, in issue order. A schedule is a function that makes such a list. It knows
 // neither units nor memory nor waits.
 using PassList = std::vector<NodePass>;
 
-// One microbatch after the other, forward and then backward, each chunk by chunk; a weight half directly
-// behind its input half.
+// Runs one microbatch after the other, each forward and then backward, chunk by chunk. A weight half is
+// directly behind its input half.
 PassList Sequential(const Outline& outline, int num_microbatches);
 
-// The forward of microbatch i over the backward of i - 1, layer by layer: all-to-alls run beside the other
-// microbatch's compute. delay_weights: weight halves run where the chain of the backward waits for
-// communication; otherwise directly behind their input halves. Of one stage.
+// Runs the forward of microbatch i over the backward of i - 1, layer by layer, so that all-to-alls run beside
+// the other microbatch's compute. If delay_weights, a weight half runs when the next input half waits for
+// communication; otherwise it is directly behind its own input half. For jobs of one stage.
 PassList Overlapped(const Outline& outline, int num_microbatches, bool delay_weights = true);
 
-// 1F1B of one of several stages, interleaved if a rank has several chunks. Microbatches go in groups of as
-// many as there are stages, the last of which may lack some; a chunk's forward takes those of a group in
-// order before the next chunk's does, and the backward goes through the chunks the other way. Stage s begins
-// with some forwards, goes on with a forward and a backward in turn, and ends with the backwards left. What a
-// chunk receives is received one chunk's pass ahead.
+// 1F1B for one of several stages; interleaved if a rank has several chunks. Microbatches form groups of
+// num_stages, of which the last may be smaller. A chunk's forward takes the microbatches of a group in order
+// before the next chunk's forward does, and the backward goes through the chunks in reverse. A stage begins
+// with some forwards, continues with a forward and a backward in turn, and ends with the remaining backwards.
+// Values are received one chunk pass before they are needed.
 PassList Pipelined(const Outline& outline, int num_stages, int num_microbatches);
 
-// The forward of every microbatch, in the order of a pipeline of so many stages.
+// Runs only the forward of every microbatch, in the order of a pipeline of num_stages stages.
 PassList ForwardOnly(const Outline& outline, int num_microbatches, int num_stages = 1);
 
 }  // namespace tandem::schedules

@@ -9,29 +9,30 @@
 
 namespace tandem::schedules {
 
-// Where a unit's placement and precision put its memory, on one rank.
+// The memory of a unit on one rank, which follows from its placement and precision.
 struct UnitMemory {
-  bool gathers = true;  // over the inner axis; otherwise a rank has all that is gathered, and nodes read it
+  // Gathers over the inner axis; if false, the rank has the whole unit and nodes read it directly.
+  bool gathers = true;
   bool gathers_once = false;    // one gather serves the whole run
   bool keeps_gathered = false;  // one gather serves all passes of a microbatch
-  bool gathers_outer = false;   // the inner shard is gathered over the outer group, before the inner axis
-  bool exchanges = true;        // contributions, over the inner axis; otherwise the rank's own are all
-  bool accumulates = false;     // contributions are accumulated in full, and reduced once a run
-  bool reduces_outer = false;   // an outer stage follows the last reduction
-  int64_t weights = 0;          // bytes from here on
-  int64_t published = 0;        // 0: the unit is not published
+  bool gathers_outer = false;   // gathers the inner shard over the outer group first
+  bool exchanges = true;     // exchanges contributions over the inner axis; if false, the rank's own are all
+  bool accumulates = false;  // adds up contributions in full and reduces once a run
+  bool reduces_outer = false;  // reduces over the outer axis after the last reduction
+  int64_t weights = 0;         // this and all below are in bytes
+  int64_t published = 0;       // 0 if the unit is not published
   int64_t gradients = 0;
   int64_t optimizer_state = 0;
   int64_t gathered = 0;
   int64_t outer_gathered = 0;
-  int64_t contribution = 0;  // and staging of its exchange
-  int64_t collected = 0;     // and full gradient, and staging of its exchange
+  int64_t contribution = 0;  // also the size of the staging of its exchange
+  int64_t collected = 0;     // also the size of a full gradient and of the staging of its exchange
   int64_t outer_staging = 0;
 };
 
 UnitMemory MemoryOf(const Outline& outline, const BuildOptions& options, UnitId unit);
 
-// Ids of what belongs to a unit; -1: it has none.
+// The buffers and communicators of a unit; -1: it has none.
 struct UnitFrame {
   UnitMemory memory;
   BufferId weights = -1;
@@ -41,17 +42,17 @@ struct UnitFrame {
   BufferId norm_terms = -1;
   BufferId update_norms = -1;
   BufferId host_update_norms = -1;
-  BufferId host_weights = -1;  // both of a job that saves
+  BufferId host_weights = -1;  // this and the next: set if the job saves
   BufferId host_optimizer_state = -1;
-  CommunicatorId gather = -1;  // -1, both: the rank is alone on the axis
+  CommunicatorId gather = -1;  // both are -1 if the rank is alone on the axis
   CommunicatorId reduce = -1;
   CommunicatorId outer_gather = -1;
   CommunicatorId outer_reduce = -1;
-  // What a gather reads, or the nodes themselves: the compute type's copy.
+  // The buffer that a gather, or a node directly, reads: the copy in the compute type.
   BufferId shard() const { return published >= 0 ? published : weights; }
 };
 
-// What all programs of a stage have in common: streams, communicators, persistent buffers and rings.
+// What all programs of a stage share: streams, communicators, persistent buffers and rings.
 struct StageFrame {
   std::vector<Stream> streams;
   std::vector<CommunicatorUse> communicators;
@@ -59,9 +60,9 @@ struct StageFrame {
 
   std::vector<UnitFrame> units;
   std::vector<BufferId> states;
-  std::vector<BufferId> host_states;  // -1: not saved
-  std::vector<BufferId> losses;       // value → ring, -1: not a loss
-  std::vector<BufferId> host_losses;  // same
+  std::vector<BufferId> host_states;  // by state; -1: not saved
+  std::vector<BufferId> losses;       // by value, the ring; -1: not a loss
+  std::vector<BufferId> host_losses;  // by value, the ring on the host; -1: not a loss
   BufferId inputs = -1;
   BufferId host_inputs = -1;
   BufferId batch = -1;
@@ -74,20 +75,20 @@ struct StageFrame {
   StreamId reduce = -1;
   StreamId host_to_device = -1;
   StreamId device_to_host = -1;
-  StreamId save = -1;  // -1: the job does not save
+  StreamId save = -1;  // -1 if the job does not save
   StreamId outer = -1;
   StreamId host = -1;
-  StreamId send = -1;  // of values; -1, all four: nothing goes to or comes from there
+  StreamId send = -1;  // the streams of links; each of these four is -1 if the stage has no such link
   StreamId receive = -1;
   StreamId send_gradients = -1;
   StreamId receive_gradients = -1;
   std::vector<StreamId> node_streams;
-  std::vector<StreamId> weight_streams;  // of the nodes' weight halves
+  std::vector<StreamId> weight_streams;  // streams that run weight halves
   std::vector<CommunicatorId> node_communicators;
   CommunicatorId norm = -1;
-  CommunicatorId counts = -1;  // of states that are updated; -1: there are none
-  int64_t counts_bytes = 0;    // counters of all ranks
-  // For outline.received and outline.sent, by index; the gradient goes the other way.
+  CommunicatorId counts = -1;  // for states that are updated; -1: there are none
+  int64_t counts_bytes = 0;    // size of the counters of all ranks
+  // By index in outline.received and outline.sent. The gradient goes the other way.
   std::vector<CommunicatorId> receives;
   std::vector<CommunicatorId> sends;
   std::vector<CommunicatorId> gradient_receives;

@@ -7,11 +7,16 @@
 
 namespace tandem::schedules {
 
-// Rule 4 of one stage. Its ranks run one text and are represented by one (together.h): the k-th collective of
-// a communicator, which one stream issues (rule 1), is the same instruction on each of them, so it agrees in
-// kind and bytes, and if all of them have ended what it needs they all start it. Alone they get to the end,
-// because waits point down (rule 1): of what has not ended, the lowest can go on. What this needs is checked
-// of every stage: the ranks that meet are exactly the group that the unit or node is placed on.
+// Rule 4, within one stage: the ranks of the stage agree.
+//
+// The ranks run the same text, so one represents all (together.h). The k-th collective of a communicator is
+// the same instruction on each rank, because one stream issues all of them (rule 1); therefore kind and bytes
+// agree. Once all ranks have ended what that instruction waits for, all of them start it. A stage alone
+// always gets to the end, because waits point to lower positions (rule 1), so the lowest instruction that has
+// not ended can run.
+//
+// This function checks what that argument needs: the ranks of each communicator are exactly the group that
+// its unit or node is placed on.
 absl::Status CheckAgreed(const Outline& outline, const BuildOptions& options, const StagePrograms& stage);
 
 }  // namespace tandem::schedules

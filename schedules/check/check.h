@@ -9,20 +9,20 @@
 
 namespace tandem::schedules {
 
-// The proof that every job's programs go through before it runs: formed, ordered, apart, graphed, agreed,
-// meant. InvalidArgument is one line: the program and instruction, what is wrong with it, and what else is
-// involved; it begins with the rule's name ("ordered: ...").
+// The proof that every job's programs pass before they run: they are formed, ordered, apart, graphed, agreed,
+// and meant. A violation is InvalidArgument with one line, which begins with the rule's name ("ordered: ...")
+// and gives the program, the instruction, what is wrong, and what else is involved.
 
-// Of a job of one stage.
+// Checks a job of one stage.
 absl::Status CheckStage(const Outline& outline, const BuildOptions& options, const StagePrograms& stage);
 
-// Of a job of several: each of them alone, and then all together (rules 4 and 5). options: of the undivided
-// outline. programs: by stage.
+// Checks a job of several stages: each stage alone, and then all together (rules 4 and 5). `options` belong
+// to the undivided outline; `programs` are by stage.
 absl::Status CheckStages(const Outline& undivided, const BuildOptions& options,
                          absl::Span<const Stage> stages, absl::Span<const StagePrograms> programs);
 
-// What is proven of a stage without the others: all but that it gets to the end beside them, and what it
-// means.
+// Checks what can be proven of one stage without the others: everything except that the stages together get
+// to the end, and what they mean.
 absl::Status CheckAlone(const Outline& outline, const BuildOptions& options, const StagePrograms& stage);
 
 }  // namespace tandem::schedules

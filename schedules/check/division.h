@@ -7,8 +7,8 @@
 
 namespace tandem::schedules {
 
-// Stages are a division of the outline: each of its nodes, units and states is in exactly one of them, with
-// the same declaration. The line says what is not: "meant: 2 stages have layers.1.mlp".
+// Checks that the stages divide the outline: each node, unit and state of it is in exactly one stage, with
+// the same declaration. The error names what is not: "meant: 2 stages have layers.1.mlp".
 absl::Status CheckDivision(const Outline& undivided, absl::Span<const Stage> stages);
 
 }  // namespace tandem::schedules

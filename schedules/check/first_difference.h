@@ -10,17 +10,18 @@
 
 namespace tandem::schedules {
 
-// What the garbage of that number was in: "layers.3 contribution mb 1".
+// Names the cell in which the garbage of a number was at the start: "layers.3 contribution mb 1".
 using CellName = std::function<std::string(int garbage)>;
 
-// In words, where two expressions first differ: what a program has computed, and what the reference has.
-// `name` is what they are of: "the gradient of layers.3". Requires got != expected.
+// Describes where two expressions first differ: `got`, which a program computed, and `expected`, which the
+// reference has. `name` is what both describe: "the gradient of layers.3". Requires got != expected.
+// Examples:
 //   "the contribution of layers.3.mlp of microbatch 1 is missing from the gradient of layers.3"
 //   "layers.0 is read as it was before its optimizer step"
 std::string FirstDifference(const Outline& outline, const CellName& cell_name, const Symbols& symbols,
                             const Reference& reference, Symbol got, Symbol expected, std::string name);
 
-// "the gradient of layers.3": what a persistent buffer or ring holds.
+// Names the content of a persistent buffer or ring: "the gradient of layers.3".
 std::string ContentName(const Outline& outline, BufferKind kind, int subject);
 
 }  // namespace tandem::schedules

@@ -26,7 +26,7 @@ namespace tandem::schedules {
 absl::Status CheckMeant(const Outline& undivided, const BuildOptions& options, absl::Span<const Stage> stages,
                         absl::Span<const StagePrograms* const> programs);
 
-// Of a job of one stage.
+// Checks a job of one stage.
 absl::Status CheckMeant(const Outline& outline, const BuildOptions& options, const StagePrograms& stage);
 
 }  // namespace tandem::schedules

@@ -8,23 +8,23 @@
 
 namespace tandem::schedules {
 
-// Where a pass of a node finds what it reads and puts what it writes: the values of one microbatch in the
-// reference, the operands of an instruction in a program.
+// The memory that a pass of a node reads and writes. In the reference it is the values of one microbatch; in
+// a program, the operands of an instruction.
 class PassMemory {
  public:
   virtual ~PassMemory() = default;
   virtual Symbol Read(const PassOperand& what) = 0;
-  // Writes the operand; its mode says whether a gradient or a state is overwritten or added to.
+  // Writes the operand. Its mode says whether a gradient or a state is overwritten or added to.
   virtual void Write(const PassOperand& what, Symbol symbol) = 0;
 };
 
-// What a pass makes of what it reads: one symbol for each thing that it writes, made of the node, the pass,
-// its place, and all that this pass reads. A Recompute is the Forward. number: the node's in the undivided
-// outline.
+// Writes the results of a pass: one symbol for each thing that it writes, made of the node, the pass, the
+// place of the result, and everything that the pass reads. A Recompute counts as a Forward. `number` is the
+// node's in the undivided outline.
 void RunPass(Symbols& symbols, const Node& node, NodeId number, Opcode pass, int microbatch,
              PassMemory& memory);
 
-// "layers.0.mlp.hidden": the name of what a pass reads as its argument-th.
+// The name of the argument at that place of a pass: "layers.0.mlp.hidden".
 std::string ArgumentName(const Outline& outline, NodeId node, Opcode opcode, int argument);
 
 }  // namespace tandem::schedules

@@ -10,21 +10,22 @@
 
 namespace tandem::schedules {
 
-// What the operand at one place of an instruction has to be for the trainer to bind it.
+// The requirements on the operand at one place of an instruction, without which the trainer could not bind
+// it.
 struct OperandShape {
-  uint64_t kinds = 0;  // a bit for each kind of buffer
+  uint64_t kinds = 0;  // allowed kinds of buffer, one bit for each
   Role role = Role::kValue;
   int subject = -1;    // -1: any
-  int part = -1;       // -1: any part, or the whole
-  uint32_t modes = 0;  // a bit for each mode
+  int part = -1;       // -1: any part, or the whole buffer
+  uint32_t modes = 0;  // allowed modes, one bit for each
   bool former = false;
-  int64_t bytes = 0;      // at least so many
-  bool optional = false;  // may be missing: it and what follows it
+  int64_t bytes = 0;      // the least size
+  bool optional = false;  // this operand and those behind it may be missing
 };
 
-// The shapes of an instruction's operands in their order, as its signature and the options have them, written
-// into `shapes`. Of a Report, whose number of operands is its own, nothing. A validation's forwards write
-// values alone: no gradients, no state. Requires a target and microbatch in range.
+// Writes to `shapes` the shapes of an instruction's operands in their order, as its signature and the options
+// require. A Report has any number of operands and no shapes. A forward in a validation writes only values,
+// no gradients or states. Requires a target and microbatch in range.
 void ShapesOf(const Outline& outline, const BuildOptions& options, const Instruction& instruction,
               bool validates, std::vector<OperandShape>& shapes);
 

@@ -8,14 +8,14 @@
 
 namespace tandem::schedules {
 
-// Rule 2: any two accesses of a part of a buffer, one of them not a read, are ordered by streams and waits,
-// within a run and from run to run. Sizes on the host are read by the issuing thread, so it must have waited
+// Rule 2: two accesses of a part of a buffer are ordered by streams and waits, within a run and from run to
+// run, unless both are reads. Split sizes on the host are read by the issuing thread, so it must have waited
 // for them before it issues a reader.
 //
-// Runs further apart than one are ordered by the executor (run_clocks.h), so it is enough to take a run of
-// `program` after a former run of any program of the stage: everything that this former run may have accessed
-// is there before the first instruction. A ring's elements change places from run to run. This holds for
-// three runs in a row and for any number, whatever the programs.
+// The executor orders runs that are further apart than one (run_clocks.h). It is therefore enough to place a
+// run of `program` behind a former run of any program of the stage, and to take everything that this former
+// run may have accessed as accessed before the first instruction. The elements of a ring change places from
+// run to run. Together this covers any number of runs in a row, whatever their programs.
 //
 // Requires programs that are formed.
 absl::Status CheckOrdered(const Outline& outline, const Program& program, const RunClocks& clocks,

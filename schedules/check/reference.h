@@ -27,30 +27,30 @@ namespace tandem::schedules {
 // `update` and then `begin` mean. `train_save` is the same with Save() between the two.
 class Reference {
  public:
-  // Of the undivided outline.
+  // `outline` is the undivided one.
   Reference(const Outline& outline, const BuildOptions& options, Symbols& symbols);
 
-  // Optimizer steps on the gradients and the outcome that the former run left, and states by what was
-  // counted.
+  // Applies the optimizer steps to the gradients and the outcome that the former run left, and updates states
+  // from their counters.
   void Update();
-  // What is saved of what Update has left.
+  // Saves what Update has left.
   void Save();
-  // All passes and reductions of a step, and the norm.
+  // Runs all passes and reductions of a step, and the norm.
   void Step();
   void Validate();
 
-  // What a persistent buffer, or this run's element of a ring, holds in the end: one of its parts, or all of
-  // it where part is -1.
+  // The final content of one part of a persistent buffer, or of this run's element of a ring. If `part` is
+  // -1, the whole.
   Symbol Final(BufferKind kind, int subject, int part, int num_parts) const;
 
-  // The microbatch whose pass that call is; -1: none that the reference runs.
+  // The microbatch of a pass's call; -1 if the reference does not run that pass.
   int MicrobatchOf(Symbol call) const;
 
  private:
   class Microbatch;
 
   Symbol Get(BufferKind kind, int subject) const { return Final(kind, subject, -1, 0); }
-  // The only part of a buffer is the whole.
+  // A single part is the same as the whole buffer.
   Symbol PartOf(int part, size_t num_parts, Symbol whole) const {
     return num_parts < 2 ? whole : symbols_.Part(part, whole);
   }
@@ -63,12 +63,14 @@ class Reference {
   const Outline& outline_;
   const BuildOptions& options_;
   Symbols& symbols_;
-  absl::flat_hash_map<std::tuple<BufferKind, int, int>, Symbol> state_;  // what differs from the run's start
-  std::vector<std::vector<Symbol>> parameters_;                          // unit x part
-  std::vector<std::vector<int>> num_writers_;      // unit x part: passes that write its gradient
-  std::vector<std::vector<bool>> is_sum_;          // of several passes, or within one
-  std::vector<Symbol> full_;                       // per unit: contributions that one rank has added up
-  absl::flat_hash_map<Symbol, int> microbatches_;  // by call
+  // Only what differs from the run's start.
+  absl::flat_hash_map<std::tuple<BufferKind, int, int>, Symbol> state_;
+  std::vector<std::vector<Symbol>> parameters_;  // unit x part
+  std::vector<std::vector<int>> num_writers_;    // unit x part: the number of passes that write its gradient
+  // Unit x part: its gradient is a sum of several passes, or of several additions within one.
+  std::vector<std::vector<bool>> is_sum_;
+  std::vector<Symbol> full_;                       // by unit: the sum of one rank's contributions
+  absl::flat_hash_map<Symbol, int> microbatches_;  // by symbol of the call
 };
 
 }  // namespace tandem::schedules

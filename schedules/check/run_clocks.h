@@ -10,47 +10,49 @@
 
 namespace tandem::schedules {
 
-// What every instruction of one run knows to have ended when it starts: the instructions before it on its
-// stream, its waits, everything that a host wait issued earlier waited for, and of the former run what
-// follows from two facts of the executor:
+// For each instruction of one run, the instructions that have certainly ended when it starts. These are the
+// earlier instructions on its stream, those that it waits for, those that an earlier host wait waited for,
+// and of the former run what follows from two facts about the executor:
 //
-//   * The streams of a run start after all streams of the former run but those that copy to and from the
-//     host. Nothing is assumed of when a copy stream starts, except that it goes on after its own former run.
-//   * Run n has ended before run n + 2 is issued, so only the former run can still be in flight.
+// * The streams of a run start after all streams of the former run except those that copy to and from the
+//   host. A copy stream continues after its own former run; nothing else is known about its start.
+// * Run n has ended before run n + 2 is issued, so that only one former run can still be in flight.
 //
-// The former run is one pseudo-instruction for each of its copy streams, and one for all its other streams.
+// The former run is represented by one pseudo-instruction for each of its copy streams, and one for all its
+// other streams.
 class RunClocks {
  public:
-  // The program must be formed. `stage`: all programs that the former run may have been.
+  // The program must be formed. `stage` has all programs that the former run may have been.
   RunClocks(const Program& program, absl::Span<const Program* const> stage);
 
-  // The streams of the program, then copy streams that only other programs have, then the former run's other
-  // streams.
+  // Streams are numbered: the streams of the program first, then copy streams that only other programs have,
+  // then one for all other streams of the former run.
   int num_streams() const { return clocks_.num_streams(); }
   int FormerStream() const { return num_streams() - 1; }
-  // Another program's stream of that name: the copy stream, or FormerStream() where it does not copy.
+  // The number of another program's stream, by name: its own if it is a copy stream, otherwise
+  // FormerStream().
   int StreamOfFormer(const Stream& stream) const;
 
-  // Per stream, the place up to which everything has ended when instruction i has. What it knows when it
-  // starts is the same without itself.
+  // By stream, the place up to which everything has ended when instruction i has ended. At its start the same
+  // is known, without instruction i itself.
   absl::Span<const int> End(int i) const { return clocks_.End(i + num_former_); }
   int place(int i) const { return clocks_.place(i + num_former_); }
 
-  // The same for the issuing thread when it issues instruction i: only host waits teach it.
+  // The same for the issuing thread at the time when it issues instruction i. It learns only from host waits.
   absl::Span<const int> KnownByHost(int i) const {
     return absl::MakeConstSpan(host_known_).subspan(host_epochs_[i] * num_streams(), num_streams());
   }
 
-  // The instruction at a place of a stream; -1: of the former run.
+  // The instruction at a place of a stream; -1: one of the former run.
   int At(int stream, int place) const;
 
  private:
-  std::vector<std::string> copy_streams_;  // by stream; empty where it does not copy
+  std::vector<std::string> copy_streams_;  // by stream; empty if it is not a copy stream
   VectorClocks clocks_;
   int num_former_ = 0;
   std::vector<std::vector<int>> instructions_;  // stream x place - 1
   std::vector<int> host_known_;                 // epoch x stream
-  std::vector<int> host_epochs_;                // per instruction
+  std::vector<int> host_epochs_;                // by instruction
 };
 
 }  // namespace tandem::schedules

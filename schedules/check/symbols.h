@@ -10,12 +10,13 @@
 
 namespace tandem::schedules {
 
-// What programs compute, on expressions instead of tensors. Equal expressions are one symbol, so comparing
-// two costs nothing and says: the same arithmetic on the same data in the same order, and so the same bits.
+// The computations of programs, as expressions instead of tensors. Equal expressions are one symbol, so two
+// are compared at no cost. Equal means the same arithmetic on the same data in the same order, and therefore
+// the same bits.
 //
-// An expression is a function of the rank, since all ranks run one text: "the weights" is each rank's shard,
-// and a collective is an operator on that function. Gather(X) has, on every rank, X of all ranks. Nodes,
-// values, units and states are those of the undivided outline, whatever stage has them.
+// An expression is a function of the rank, because all ranks run one text: "the weights" is each rank's
+// shard, and a collective is an operator on that function. Gather(X) has, on every rank, X of all ranks.
+// Nodes, values, units and states have the numbers of the undivided outline, whatever stage has them.
 
 using Symbol = int;
 
@@ -46,7 +47,7 @@ class Symbols {
  public:
   Symbols();
 
-  // Equal to nothing else.
+  // A symbol that is equal to no other.
   Symbol Garbage(int number);
 
   Symbol Of(SymbolOp op, int a, int b, int c, absl::Span<const Symbol> arguments);
@@ -61,9 +62,10 @@ class Symbols {
     return Of(SymbolOp::kFormer, static_cast<int>(kind), subject);
   }
 
-  // All parts of a buffer, in order: X where they are the parts of X; the only part, where there is one.
+  // Joins all parts of a buffer in order. If they are the parts of a symbol X, the result is X; a single part
+  // is the result itself.
   Symbol Concat(absl::Span<const Symbol> parts);
-  // Part `part` of what is written to a buffer as a whole.
+  // Part `part` of a symbol that was written to a buffer as a whole.
   Symbol Part(int part, Symbol whole);
 
   SymbolOp op(Symbol s) const { return nodes_[s].op; }
@@ -90,7 +92,7 @@ class Symbols {
 
   std::vector<Expression> nodes_;
   std::vector<Symbol> arguments_;
-  std::vector<Symbol> table_;  // open addressing; -1: free
+  std::vector<Symbol> table_;  // open addressing; -1: free entry
 };
 
 }  // namespace tandem::schedules

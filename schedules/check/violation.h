@@ -9,7 +9,7 @@
 
 namespace tandem::schedules {
 
-// What a rule has against a program, as one line of InvalidArgument.
+// Errors for programs that break a rule: one line of InvalidArgument.
 
 // "formed: train: <what>"
 absl::Status Violation(absl::string_view rule, const Program& program, absl::string_view what);

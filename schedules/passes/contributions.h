@@ -15,32 +15,33 @@ namespace tandem::schedules {
 BufferId AddBuffer(Program& program, std::string name, BufferKind kind, int subject, int microbatch,
                    Bytes bytes, std::vector<BufferPart> parts = {});
 
-// What becomes of gradients (gradients.cc): buffers that the passes write them to, and what follows the last
-// write of each. Appends to the program that the passes are appended to.
+// Decides what happens to gradients (gradients.cc): it allocates the buffers that passes write them to, and
+// appends what must follow the last write of each. Appends to the program that the passes are appended to.
 class Contributions {
  public:
-  // passes: all of the program, node passes among them; they outlive it. Their operands are not read.
+  // `passes` has all instructions of the program, node passes among them, and outlives this object. Their
+  // operands are not read.
   Contributions(const Outline& outline, const BuildOptions& options, const StageFrame& frame,
                 const std::vector<Instruction>& passes, Program& program);
 
-  // The operand of the next pass that writes the part's gradient.
+  // The operand with which the next pass that writes the part's gradient does so.
   Operand Write(UnitPart part, int microbatch);
 
-  // Pass i of a node has been appended: appends what it completes.
+  // Must be called when pass i, of a node, has been appended. Appends what this pass completes.
   void After(int i);
 
  private:
   // The passes that write one part in one microbatch.
   struct Writers {
-    int all = 0;  // passes that write it
+    int all = 0;  // number of passes that write it
     int before = 0;
-    bool sums = false;  // one of them adds to it more than once
+    bool sums = false;  // whether one of them adds to it more than once
   };
   // The buffers of one unit and one microbatch.
   struct Buffers {
     BufferId contribution = -1;
     BufferId collected = -1;
-    int last_pass = -1;  // that writes to it; of the microbatch, where none does
+    int last_pass = -1;  // the last that writes to it; if none does, the last of the microbatch
   };
   Writers& WritersOf(UnitId unit, int part, int microbatch) {
     return writers_[static_cast<size_t>(microbatch) * num_parts_ + first_part_[unit] + part];
@@ -48,7 +49,7 @@ class Contributions {
   Buffers& BuffersOf(UnitId unit, int microbatch) {
     return buffers_[microbatch * outline_.units.size() + unit];
   }
-  // What is written to the part is a sum, of several passes or within one, which the transport type may not
+  // Whether the part's gradient is a sum, of several passes or within one, which the transport type may not
   // hold.
   bool Collects(UnitPart part, int microbatch);
   BufferId Contribution(UnitId unit, int microbatch);
@@ -63,7 +64,7 @@ class Contributions {
   const StageFrame& frame_;
   const std::vector<Instruction>& passes_;
   Program& program_;
-  std::vector<int> first_part_;  // unit → where its parts are among all units' parts
+  std::vector<int> first_part_;  // unit → index of its first part among all units' parts
   int num_parts_ = 0;
   std::vector<Writers> writers_;
   std::vector<Buffers> buffers_;

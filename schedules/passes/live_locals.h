@@ -11,18 +11,18 @@
 
 namespace tandem::schedules {
 
-// A program's locals on the device, in issue order: what the memory waits and budgets count. Addresses are
-// multiples of the alignment, so that is what a buffer costs.
+// The part of a program's run, in issue order, during which a local on the device is in use. Memory waits and
+// budgets count these bytes. Addresses are multiples of the alignment, so sizes are rounded up to it.
 struct LocalLife {
-  int first = -1;  // instructions that touch it
+  int first = -1;  // first and last instruction that touch it
   int last = -1;
   int64_t bytes = 0;
 };
 
-// Per buffer; bytes 0: it is not counted.
+// By buffer. If bytes is 0, the buffer is not counted.
 std::vector<LocalLife> LocalLives(const Program& program);
 
-// Calls visit(buffer) for each buffer of the instruction's operands, once.
+// Calls visit(buffer) once for each buffer of the instruction's operands.
 template <typename Visit>
 void ForEachBuffer(const Instruction& instruction, Visit visit) {
   const std::vector<Operand>& operands = instruction.operands;
@@ -37,8 +37,8 @@ void ForEachBuffer(const Instruction& instruction, Visit visit) {
   }
 }
 
-// Which locals are alive for an instruction: those that it opens, and every earlier one with an access that
-// it does not know to have ended, whatever other streams know.
+// The locals that are alive when an instruction starts: those that it touches first, and every earlier one
+// with an access that the instruction does not know to have ended, whatever other streams know.
 class LiveLocals {
  public:
   explicit LiveLocals(const Program& program)
@@ -49,7 +49,7 @@ class LiveLocals {
         pending_(num_streams_),
         seen_(num_streams_, 0) {}
 
-  // Bytes that instruction i is the first to touch.
+  // The bytes that instruction i is the first to touch.
   int64_t Opens(int i) const {
     int64_t bytes = 0;
     ForEachBuffer(program_.instructions[i], [&](BufferId buffer) {
@@ -60,7 +60,7 @@ class LiveLocals {
     return bytes;
   }
 
-  // Those whose last access is issued, while the stream does not know yet that it has ended; oldest first.
+  // The buffers whose last access is issued but not known to the stream to have ended, oldest first.
   const std::vector<BufferId>& Pending(const VectorClocks& clocks, int stream) {
     std::vector<BufferId>& pending = pending_[stream];
     pending.insert(pending.end(), closed_.begin() + static_cast<std::ptrdiff_t>(seen_[stream]),
@@ -82,13 +82,14 @@ class LiveLocals {
     return true;
   }
 
-  // Per stream, -1: none.
+  // By stream; -1: none.
   absl::Span<const int> LastAccesses(BufferId buffer) const {
     return absl::MakeConstSpan(last_accesses_).subspan(buffer * num_streams_, num_streams_);
   }
 
   int64_t bytes(BufferId buffer) const { return lives_[buffer].bytes; }
-  // With so many bytes opened, what has accesses to come, and what is pending.
+  // The bytes alive if instruction i opens `opens` bytes: these, all buffers with accesses to come, and the
+  // pending ones.
   int64_t Alive(int64_t opens, const std::vector<BufferId>& pending) const {
     int64_t alive = opens + open_bytes_;
     for (const BufferId buffer : pending) {
@@ -119,18 +120,18 @@ class LiveLocals {
   const Program& program_;
   const std::vector<LocalLife> lives_;
   const size_t num_streams_;
-  std::vector<int> last_accesses_;              // buffer, stream
-  std::vector<std::vector<BufferId>> pending_;  // stream
-  std::vector<size_t> seen_;                    // stream → how many of closed_
-  std::vector<BufferId> closed_;                // in order of their last accesses
-  int64_t open_bytes_ = 0;                      // of those with accesses to come
+  std::vector<int> last_accesses_;              // buffer x stream
+  std::vector<std::vector<BufferId>> pending_;  // by stream
+  std::vector<size_t> seen_;                    // by stream: how many of closed_ it has looked at
+  std::vector<BufferId> closed_;                // in the order of their last accesses
+  int64_t open_bytes_ = 0;                      // bytes of the buffers with accesses to come
 };
 
-// Bytes of a program's locals that are alive at once, at most: where an instruction first touches
-// buffers, these and every earlier buffer with an access that it does not know to have ended, whatever other
-// streams know. This is what memory waits keep within the budget; the arena holds it and gaps between
-// addresses. Sizes are rounded up to the alignment; buffers in pinned host memory do not count. Requires
-// waits that point to lower positions.
+// The most bytes of a program's locals that are alive at once. When an instruction touches buffers first,
+// these are alive and every earlier buffer with an access that the instruction does not know to have ended,
+// whatever other streams know. Memory waits keep this number within the budget; the arena holds it and the
+// gaps between addresses. Sizes are rounded up to the alignment. Buffers in pinned host memory do not count.
+// Requires waits that point to lower positions.
 int64_t MostBytesAlive(const Program& program);
 
 }  // namespace tandem::schedules

@@ -13,46 +13,48 @@
 
 namespace tandem::schedules {
 
-// The passes between a schedule and a program, in the order in which they run, one file each. All are pure;
-// what does not fit together is a bug (TANDEM_CHECK). Each works on operands: only ShardUnits knows what
-// units and placements are.
+// The passes that turn a schedule into a program, one file each, in the order in which they run. All are
+// pure. Arguments that contradict each other are a bug (TANDEM_CHECK). All passes work on operands; only
+// ShardUnits knows units and placements.
 
-// recompute.cc. Recomputes, before their first backward reader, the values with recompute[value] (empty:
-// none), and what these are computed from where that was not kept either. A chain that communicates goes to
-// its place in the schedule, if there is one.
+// recompute.cc. Recomputes the values with recompute[value] (empty: none) before their first backward reader,
+// and with them the values that they are computed from and that were not kept either. A chain that
+// communicates goes to its place in the schedule, if the schedule has one.
 PassList InsertRecompute(const Outline& outline, const std::vector<bool>& recompute, const PassList& passes);
 
-// expand.cc. Values become buffers, passes become instructions with complete operands, but for those on
-// parameters and contributions: these have buffer -1 and are in their place. A batch is loaded directly
-// before the microbatch's first pass; the host waits for a value that it reads directly before the first
-// reader. The program gets the frame's streams, communicators and buffers; locals follow.
+// expand.cc. Turns values into buffers, and passes into instructions. Operands are complete except those on
+// parameters and contributions, which are in their place with buffer -1. A batch is loaded directly before
+// the microbatch's first pass. A HostWait is directly before the first reader of a value that the host reads.
+// The program gets the frame's streams, communicators and buffers; its locals follow.
 Program ExpandPasses(const Outline& outline, const StageFrame& frame, const std::vector<bool>& recompute,
                      const PassList& passes, int num_microbatches, bool trains);
 
-// What a program has around its passes.
+// The parts of a program around its passes.
 struct ProgramParts {
-  bool update = false;     // optimizer steps and their report at the start
-  bool gradients = false;  // reductions, the norm and its report
-  bool saves = false;      // snapshots behind the optimizer steps
+  bool update = false;     // begins with optimizer steps and their report
+  bool gradients = false;  // has reductions, the norm and its report
+  bool saves = false;      // has snapshots behind the optimizer steps
 };
 
-// sharding.cc, gradients.cc. Fills in the operands on units. Every span of uses gets its gather, directly
-// before the first use; every contribution its Zero, Round, Accumulate and ReduceGradients, directly after
-// its last part. Adds what `parts` says and the report of the losses.
+// sharding.cc, gradients.cc. Fills in the operands on units. Puts a gather directly before the first use of
+// every span of uses, and the Zero, Round, Accumulate and ReduceGradients of every contribution directly
+// after its last part. Adds the parts that `parts` requests, and the report of the losses.
 void ShardUnits(const Outline& outline, const BuildOptions& options, const StageFrame& frame,
                 ProgramParts parts, Program& program);
 
-// order.cc. Moves each gather ahead by `prefetch` spans, and each LoadBatch by one microbatch. Adds the waits
-// that keep a gather from running further ahead than that.
+// order.cc. Moves each gather ahead by `prefetch` spans, and each LoadBatch by one microbatch. Adds waits so
+// that no gather runs further ahead than that.
 void OrderInstructions(const Outline& outline, int prefetch, Program& program);
 
-// fills.cc. For tests: a Fill of every local on the device, directly after its last access and on its stream.
+// fills.cc. For tests: fills every local on the device with NaN, directly after its last access and on the
+// stream of that access.
 void InsertFills(Program& program);
 
-// budgets.cc. How many bytes of locals are alive at most if every instruction ended before the next is issued
-// (least, at instruction least_at), and if each reduction or dispatch ended only when the next one of its
-// stream, or the norm, is issued (by_default). A send or receive lasts as long in both. A reduction without
-// peers ends in both before the next instruction: its rank has all of the unit's state, and little room.
+// budgets.cc. Two bounds on the bytes of locals that are alive. `least` is the most if every instruction
+// ended before the next is issued; instruction least_at needs it. `by_default` is the most if each reduction
+// or dispatch ended only when the next one of its stream, or the norm, is issued. Both assume that a send or
+// receive lasts as long, and that a reduction without peers ends before the next instruction, because its
+// rank holds the whole state of the unit and has little memory left.
 struct Budgets {
   int64_t least = 0;
   int64_t by_default = 0;
@@ -61,15 +63,16 @@ struct Budgets {
 
 Budgets BudgetsOf(const Program& program);
 
-// waits.cc. Adds the waits that conflicting operands require, and none that another one of the instruction
-// implies; then those that keep what is alive for an instruction within the budget. What instructions of a
-// segment would wait for, its first waits for; what would wait for one of them waits for its last. before:
-// SharedAddresses::before; what accesses a buffer waits for all accesses of the one before it. Requires
-// budget >= least. Returns what every instruction knows.
+// waits.cc. Adds the waits that conflicting operands require, unless another wait of the instruction implies
+// them, and then the waits that keep the memory alive within the budget. All waits of a segment's
+// instructions become waits of its first instruction, and waits for any of them become waits for its last.
+// `before` is SharedAddresses::before; an access of a buffer waits for all accesses of the buffer before it.
+// Requires budget >= least. Returns what every instruction knows.
 VectorClocks InsertWaits(int64_t budget, const std::vector<BufferId>& before, Program& program);
 
-// addresses.cc. Addresses of persistent buffers and rings, from 0 on; the same for every program of a frame.
-// What Snapshots write has none yet: PlaceSaved gives it those from `begin` on, and returns its end.
+// addresses.cc. Assigns addresses to persistent buffers and rings, from 0 on, which are the same in every
+// program of a frame. The targets of Snapshots get theirs later: PlaceSaved assigns them from `begin` on and
+// returns their end.
 struct PersistentBytes {
   int64_t arena = 0;
   int64_t host = 0;
@@ -77,11 +80,11 @@ struct PersistentBytes {
 PersistentBytes PlacePersistent(std::vector<Buffer>& buffers);
 int64_t PlaceSaved(int64_t begin, std::vector<Buffer>& buffers);
 
-// addresses.cc. Addresses of the program's locals, above `persistent`. Two buffers share bytes only if all
-// accesses of one are known to have ended by all of the other. budget: what is alive is within it, so a
-// layout within it is as good as any. before: SharedAddresses::before; buffers with others before them are
-// placed together. like: another program with the same locals and more, or null; its
-// addresses are taken if they may be. Returns where the program's memory ends.
+// addresses.cc. Assigns addresses to the program's locals, above `persistent`. Two buffers share bytes only
+// if all accesses of one are known to have ended before any of the other. `budget` bounds what is alive, so
+// any layout within it is good enough. `before` is SharedAddresses::before; a buffer is placed together with
+// those before it. `like` is null or another program with the same locals and more; its addresses are taken
+// if they are allowed here. Returns the end of the program's memory.
 PersistentBytes PlaceLocals(const VectorClocks& clocks, PersistentBytes persistent, int64_t budget,
                             const std::vector<BufferId>& before, const Program* like, Program& program);
 

@@ -16,12 +16,13 @@ struct Span {
   int last = -1;
 };
 
-// The distinct units of `parts`, in their order.
+// The distinct units of `parts`, in the order of their first part.
 std::vector<UnitId> UnitsOf(const std::vector<UnitPart>& parts);
 
-// In order of first use. Consecutive uses are of one span iff what lies between them uses units of at most
-// `hold` other layers, or, where a unit keeps what is gathered, the span has a use of a microbatch that uses
-// it again later; all uses are, where parameters are kept. Units that are not gathered have spans, too.
+// Returns the spans in the order of their first use. Consecutive uses are in one span if what lies between
+// them uses units of at most `hold` other layers. If a unit keeps what is gathered, they also are if the span
+// has a use of a microbatch that uses the unit again later. If parameters are kept, all uses are in one span.
+// Units that are not gathered have spans too.
 std::vector<Span> FindSpans(const Outline& outline, const StageFrame& frame, int hold,
                             const std::vector<Instruction>& passes);
 

@@ -10,11 +10,12 @@
 
 namespace tandem::schedules {
 
-// When the locals of a program are accessed, and which of them may share bytes. For each buffer and stream it
-// keeps the place of the last access, and how many instructions every access knows to have finished.
+// The times at which the locals of a program are accessed, which decide which of them may share bytes. For
+// each buffer and stream it keeps the place of the last access, and the number of instructions that every
+// access knows to have finished.
 class AccessOrder {
  public:
-  // clocks: VectorClocks, or a class with the same End, place and num_streams.
+  // `clocks` is VectorClocks, or a class with the same End, place and num_streams.
   template <typename Clocks>
   AccessOrder(const Clocks& clocks, const Program& program)
       : num_streams_(clocks.num_streams()),
@@ -42,7 +43,7 @@ class AccessOrder {
     }
   }
 
-  // All accesses of `a` have ended when any of `b` starts.
+  // Whether all accesses of `a` have ended when any access of `b` starts.
   bool Before(BufferId a, BufferId b) const {
     if (last_instruction_[a] >= first_instruction_[b]) {
       return false;
@@ -58,15 +59,16 @@ class AccessOrder {
   }
 
   int num_streams() const { return num_streams_; }
-  // Per stream: the place of the last access; and how many instructions all accesses know to have finished.
+  // By stream, the place of the last access.
   absl::Span<const int> Last(BufferId buffer) const {
     return absl::MakeConstSpan(last_).subspan(Row(buffer), num_streams_);
   }
+  // By stream, how many instructions every access knows to have finished.
   absl::Span<const int> Known(BufferId buffer) const {
     return absl::MakeConstSpan(known_).subspan(Row(buffer), num_streams_);
   }
 
-  // In issue order; -1: nothing touches it.
+  // The first instruction, in issue order, that touches the buffer; -1: none.
   int first(BufferId buffer) const { return first_instruction_[buffer]; }
   int last(BufferId buffer) const { return last_instruction_[buffer]; }
   double Life(BufferId buffer) const { return last(buffer) - first(buffer) + 1; }
@@ -75,8 +77,8 @@ class AccessOrder {
   size_t Row(BufferId buffer) const { return static_cast<size_t>(buffer) * num_streams_; }
 
   const int num_streams_;
-  std::vector<int> last_;   // buffer, stream
-  std::vector<int> known_;  // buffer, stream
+  std::vector<int> last_;   // buffer x stream
+  std::vector<int> known_;  // buffer x stream
   std::vector<int> first_instruction_;
   std::vector<int> last_instruction_;
 };

@@ -66,7 +66,7 @@ struct BufferKindInfo {
 
 const BufferKindInfo& InfoOf(BufferKind kind);
 
-// What the host keeps of a buffer of that kind; the kind itself where it keeps nothing.
+// The kind of the host's copy of a buffer; the kind itself if the host has no copy.
 inline BufferKind HostCopyOf(BufferKind kind) {
   switch (kind) {
     case BufferKind::kLosses:
@@ -86,7 +86,7 @@ inline BufferKind HostCopyOf(BufferKind kind) {
   }
 }
 
-// Whether a Snapshot writes it, and so not a Report.
+// Whether Snapshots write the kind. Reports do not.
 inline bool IsSaved(BufferKind kind) {
   return kind == BufferKind::kHostWeights || kind == BufferKind::kHostOptimizerState ||
          kind == BufferKind::kHostNodeState;

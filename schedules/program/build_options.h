@@ -21,50 +21,50 @@ struct MeshAxes {
 
 // The sizes of one unit that follow from its layouts (fsdp/layout.h), which this folder does not include.
 struct ClassSizes {
-  int64_t shard_elements = 0;        // of one rank's inner shard, padding included
-  int64_t outer_shard_elements = 0;  // of one rank where the optimizer is sharded over both axes
+  int64_t shard_elements = 0;        // size of one rank's inner shard, padding included
+  int64_t outer_shard_elements = 0;  // size of one rank's shard if the optimizer is sharded over both axes
 };
 struct UnitSizes {
-  std::vector<ClassSizes> classes;  // of Unit::classes
-  int64_t norm_terms_bytes = 0;     // of all classes, as from here on
+  std::vector<ClassSizes> classes;  // in the order of Unit::classes
+  int64_t norm_terms_bytes = 0;     // this and all below are for all classes together
   int64_t update_norms_bytes = 0;
   int64_t optimizer_scratch_bytes = 0;
 };
 
-// Sizes of what the trainer keeps in rings, beside the batch and the losses.
+// Sizes of the rings that the trainer keeps beside the batch and the losses.
 struct RingSizes {
   int64_t inputs_bytes = 0;
   int64_t outcome_bytes = 0;
 };
 
 struct BuildOptions {
-  int num_microbatches = 1;             // of train and begin
-  int num_validation_microbatches = 0;  // 0: no validate program
-  Strategy strategy;                    // of the dense units
+  int num_microbatches = 1;             // in train and begin
+  int num_validation_microbatches = 0;  // 0: there is no validate program
+  Strategy strategy;                    // the strategy of the dense units
   Strategy expert_strategy;
   MeshAxes dense;
   MeshAxes expert;
-  std::vector<UnitSizes> units;  // per unit of the outline
+  std::vector<UnitSizes> units;  // by unit of the outline
   RingSizes rings;
-  std::string norm_group = "intra_dist_opt";  // GradientNorm's: all ranks of all stages
-  std::string counts_group = "dp_cp";         // UpdateStates': all ranks of this stage that count
-  bool parameter_norms = true;                // optimizer steps write update norms, which go to the host
-  bool saves = false;                         // there is a program train_save
-  int prefetch = 1;                           // spans gathered ahead of the one in use
+  std::string norm_group = "intra_dist_opt";  // the group of GradientNorm: all ranks of all stages
+  std::string counts_group = "dp_cp";         // the group of UpdateStates: all ranks of this stage that count
+  bool parameter_norms = true;  // optimizer steps write update norms, which are copied to the host
+  bool saves = false;           // there is a program train_save
+  int prefetch = 1;             // how many spans ahead of the one in use are gathered
   int hold = 0;  // how many other layers may be used within a span: 0 for sequential, 1 for overlap
   bool separate_weights = false;  // experts' weight halves run on the stream "weights", beside "compute"
   std::vector<bool>
-      recompute;  // per value: not kept, but recomputed before its backward readers; empty: all are kept
-  // Per unit: whether one gather serves a microbatch from its forward to its backward. Empty: no unit. Only
-  // if parameters are sharded.
+      recompute;  // by value: it is not kept, but recomputed before its backward readers; empty: all are kept
+  // By unit: one gather serves a microbatch from its forward to its backward. Empty: for no unit. Needs
+  // sharded parameters.
   std::vector<bool> keep_gathered;
-  // Per node: its passes in training are replayed in segments (passes/segments.h). Empty: no node's.
+  // By node: its passes in training are replayed in segments (passes/segments.h). Empty: for no node.
   std::vector<bool> replayed;
-  int64_t budget_bytes = 0;             // of the locals; 0: the default budget (passes.h)
-  bool fill_after_last_access = false;  // tests: fill a local with NaN after its last access
+  int64_t budget_bytes = 0;             // memory of the locals; 0: the default budget (passes.h)
+  bool fill_after_last_access = false;  // for tests: a local is filled with NaN after its last access
 };
 
-// Where the unit is placed, and the mesh that it is placed on.
+// The placement of the unit, and the mesh that it is placed on.
 inline const Strategy& PlacementOf(const BuildOptions& options, const Unit& unit) {
   return OfGroup(unit.group, options.strategy, options.expert_strategy);
 }
@@ -72,13 +72,13 @@ inline const MeshAxes& AxesOf(const BuildOptions& options, const Unit& unit) {
   return OfGroup(unit.group, options.dense, options.expert);
 }
 
-// Whether the rank shares the inner axis with others. If not, its contributions are all there are, and its
-// shard is the whole unit: a reduction exchanges nothing, and nothing is gathered.
+// Whether other ranks are on the inner axis. If not, the rank's contributions are all there are and its shard
+// is the whole unit, so a reduction exchanges nothing and nothing is gathered.
 inline bool HasInnerPeers(const BuildOptions& options, const Unit& unit) {
   return AxesOf(options, unit).inner > 1;
 }
 
-// Whether an all-gather over the axis is between what the optimizer updates and what nodes read.
+// Whether an all-gather over the axis lies between what the optimizer updates and what nodes read.
 inline bool GathersInner(const BuildOptions& options, const Unit& unit) {
   return PlacementOf(options, unit).inner.optimizer == Placement::kShard && HasInnerPeers(options, unit);
 }

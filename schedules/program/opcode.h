@@ -6,52 +6,54 @@
 namespace tandem::schedules {
 
 enum class Opcode : uint8_t {
-  kLoadInputs,       // learning rate, t, step number, request bits: from the host's record to the device's
-  kLoadBatch,        // target: value; one microbatch's tokens, from the host to the device
-  kForward,          // target: node
-  kRecompute,        // target: node; computes again the outputs of its forward that were not kept
-  kBackwardInput,    // target: node; all of its backward that is not in the weight half
-  kBackwardWeight,   // target: node that has a weight half; directly or later behind the input half
-  kSend,             // target: value; to another stage
-  kReceive,          // target: value; from another stage
-  kHostWait,         // target: value; the issuing thread waits until the value is on the host
-  kUnshard,          // target: unit; all-gather over the inner group
-  kUnshardOuter,     // target: unit; all-gather of the inner shard over the outer group
-  kZero,             // target: unit; zeros the part of a contribution that no node writes
-  kRound,            // target: unit; rounds a part that was added up in the main type to the transport type
-  kAccumulate,       // target: unit; adds a contribution to the full gradient
-  kReduceGradients,  // target: unit; over the inner group, unless the rank is alone there, into the
-                     // accumulator; yields norm terms if it is the last
-  kReduceOuter,      // target: unit; over the outer group
-  kGradientNorm,     // one exchange of norm terms and request bits; writes the outcome
-  kOptimizerStep,    // target: unit
-  kUpdateStates,     // updates every state that has a counter, from the counters of all ranks
-  kCopy,             // copies between rings and what segments access instead, buffer by buffer
-  kReport,           // copies each buffer that it reads to the host buffer at the same position
-  kSnapshot,         // the same of what a checkpoint holds: weights and optimizer state, or states
-  kFill,             // tests: fills buffers that are no longer read with NaN
+  // Copies learning rate, t, step number and request bits from the host's record to the device's.
+  kLoadInputs,
+  kLoadBatch,       // target: value; copies one microbatch's tokens from the host to the device
+  kForward,         // target: node
+  kRecompute,       // target: node; recomputes the outputs of its forward that were not kept
+  kBackwardInput,   // target: node; everything in its backward that is not in the weight half
+  kBackwardWeight,  // target: node that has a weight half; runs directly behind the input half or later
+  kSend,            // target: value; sends it to another stage
+  kReceive,         // target: value; receives it from another stage
+  kHostWait,        // target: value; the issuing thread waits until the value is on the host
+  kUnshard,         // target: unit; gathers over the inner group
+  kUnshardOuter,    // target: unit; gathers the inner shard over the outer group
+  kZero,            // target: unit; zeros the part of a contribution that no node writes
+  kRound,           // target: unit; rounds a part that was added up in the main type to the transport type
+  kAccumulate,      // target: unit; adds a contribution to the full gradient
+  // target: unit; reduces over the inner group, unless the rank is alone there, into the accumulator; the
+  // last one yields norm terms.
+  kReduceGradients,
+  kReduceOuter,    // target: unit; reduces over the outer group
+  kGradientNorm,   // exchanges norm terms and request bits once; writes the outcome
+  kOptimizerStep,  // target: unit
+  kUpdateStates,   // updates every state that has a counter, from the counters of all ranks
+  kCopy,           // copies between rings and the locals that segments access instead, buffer by buffer
+  kReport,         // copies each buffer that it reads to the host buffer at the same position
+  kSnapshot,       // copies, in the same way, what a checkpoint holds: weights and optimizer state, or states
+  kFill,           // for tests: fills buffers that are not read again with NaN
 };
 inline constexpr int kNumOpcodes = 23;
 
 enum class TargetKind : uint8_t { kNone, kNode, kUnit, kValue };
 
-// Where the bytes in the device's memory come from.
+// How the bytes that an instruction moves in the device's memory are counted.
 enum class MemoryRule : uint8_t {
   kNone,
-  kPass,       // the node's declared access
-  kOperands,   // every operand but staging, which the link fills while it transfers
-  kCopyAlone,  // the operands where the group has one rank, else the link does all
+  kPass,       // the access that the node declares
+  kOperands,   // every operand except staging, which the link fills while it transfers
+  kCopyAlone,  // the operands if the group has one rank; otherwise nothing, because the link does all
 };
 
-// Where the bytes on the link come from.
+// How the bytes that an instruction moves on the link are counted.
 enum class LinkRule : uint8_t {
   kNone,
-  kPass,          // the node's declared access, where it names a communicator
-  kWritten,       // what is gathered
-  kReduced,       // what is exchanged, and the sum that is gathered if every rank of the inner axis keeps it
-  kReducedOuter,  // the inner axis' sum; twice if every rank of the outer axis keeps all of it
-  kMessage,       // a few bytes, whose latency counts
-  kPeer,          // one buffer, from one rank to another
+  kPass,          // the access that the node declares, if it names a communicator
+  kWritten,       // the buffer that is gathered
+  kReduced,       // the buffer that is exchanged, and the sum if every rank of the inner axis gathers it
+  kReducedOuter,  // the sum of the inner axis; twice if every rank of the outer axis gathers it
+  kMessage,       // a few bytes, of which only the latency counts
+  kPeer,          // one buffer, which goes from one rank to another
 };
 
 // One row for each opcode (opcode.cc). Its other definitions are in one place each: operands

@@ -10,8 +10,8 @@
 
 namespace tandem::schedules {
 
-// Where the shards of a unit's parameters, gradients and optimizer state are, per axis of the data parallel
-// mesh. A strategy is a name for a row of one table (placement.cc); nothing branches on the name.
+// How a unit's parameters, gradients and optimizer state are placed on each axis of the data parallel mesh. A
+// strategy names a row of one table (placement.cc); no other code depends on the name.
 
 enum class Placement : uint8_t {
   kReplicate,  // every rank of the axis has all of it
@@ -23,7 +23,7 @@ enum class Placement : uint8_t {
 struct AxisPlacement {
   Placement parameters = Placement::kShard;
   Placement gradients = Placement::kShard;
-  Placement optimizer = Placement::kShard;  // kReplicate: every rank updates all of it
+  Placement optimizer = Placement::kShard;  // if kReplicate, every rank updates all of it
   bool operator==(const AxisPlacement&) const = default;
 };
 
@@ -37,7 +37,7 @@ struct Strategy {
 // replicate, zero1, zero2, zero3, hsdp, hfsdp.
 const std::vector<Strategy>& Strategies();
 
-// NotFound for an unknown name; the message lists the known ones.
+// Returns NotFound for an unknown name, with the known ones in the message.
 absl::StatusOr<Strategy> StrategyOf(absl::string_view name);
 
 }  // namespace tandem::schedules

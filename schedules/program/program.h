@@ -11,7 +11,7 @@
 
 namespace tandem::schedules {
 
-// What one rank does in one run, as data. The same on every rank of a stage.
+// What one rank does in one run, as data. All ranks of a stage have the same program.
 
 using BufferId = int;
 using StreamId = int;
@@ -30,19 +30,20 @@ struct Buffer {
   std::string name;  // "layers.3 parameters, gather 2"; unique in its program
   BufferKind kind = BufferKind::kActivation;
   int subject = -1;
-  int microbatch = -1;  // -1: not of one microbatch
+  int microbatch = -1;  // -1 if it does not belong to one microbatch
   Life life = Life::kLocal;
-  Bytes bytes;  // of one element of a ring
+  Bytes bytes;  // size of one element if it is a ring
   int64_t alignment = 256;
-  std::vector<BufferPart> parts;  // ascending, disjoint; empty: the buffer has none
-  // Byte offset in the arena (host kinds: in the pinned region); element e of a ring at
-  // address + e * RingStride. -1: not assigned yet.
+  std::vector<BufferPart> parts;  // ascending and disjoint; empty if the buffer has none
+  // Byte offset in the arena (for host kinds, in the pinned region). Element e of a ring is at address + e *
+  // RingStride. -1: not assigned yet.
   int64_t address = -1;
   bool operator==(const Buffer&) const = default;
 };
 
-int64_t RingStride(const Buffer& buffer);  // bound, rounded up to the alignment
-int64_t ExtentOf(const Buffer& buffer);    // bytes from address on: the bound, or both elements of a ring
+int64_t RingStride(const Buffer& buffer);  // the bound, rounded up to the alignment
+// Bytes that it takes from its address on: the bound, or both elements of a ring.
+int64_t ExtentOf(const Buffer& buffer);
 
 enum class Mode : uint8_t {
   kReads,
@@ -50,7 +51,8 @@ enum class Mode : uint8_t {
   kAdds,    // reads and writes; the order of adds matters
 };
 
-// What an operand is to its instruction. Which of them an opcode has is in one table (signature.h).
+// The role of an operand in its instruction. The signature of an opcode (signature.h) says which roles it
+// has.
 enum class Role : uint8_t {
   // Of passes of nodes; values are also what stages exchange and what the host waits for.
   kValue,
@@ -79,7 +81,7 @@ enum class Role : uint8_t {
   kPublished,
   kUpdateNorms,
   kCounter,
-  kDead,  // what nothing reads any more
+  kDead,  // what is not read again
 };
 inline constexpr int kNumRoles = static_cast<int>(Role::kDead) + 1;
 
@@ -87,15 +89,15 @@ struct Operand {
   BufferId buffer = -1;
   int part = -1;  // -1: all parts
   Mode mode = Mode::kReads;
-  bool former = false;  // of a ring: the former run's element
+  bool former = false;  // for a ring: the former run's element
   Role role = Role::kValue;
   bool operator==(const Operand&) const = default;
 };
 
-// An earlier instruction of another stream that must have finished.
+// A wait for an earlier instruction of another stream to finish.
 struct Wait {
   int instruction = -1;
-  int64_t frees = 0;  // > 0: the wait is only for memory; it frees this many bytes
+  int64_t frees = 0;  // > 0: the wait only frees memory, so many bytes
   bool operator==(const Wait&) const = default;
 };
 
@@ -109,12 +111,12 @@ struct Wait {
 struct Instruction {
   Opcode opcode = Opcode::kForward;
   int target = -1;
-  int microbatch = -1;  // -1: not of one microbatch
+  int microbatch = -1;  // -1 if it does not belong to one microbatch
   StreamId stream = -1;
-  CommunicatorId communicator = -1;  // -1: none
+  CommunicatorId communicator = -1;  // -1 if it has none
   std::vector<Operand> operands;
   std::vector<Wait> waits;
-  // Instructions with the same number follow each other directly, and a captured graph replays them together
+  // Instructions with the same number are consecutive, and a captured graph replays them together
   // (passes/segments.h): only the first of them waits, and only the last is waited for. -1: not replayed.
   int segment = -1;
   bool operator==(const Instruction&) const = default;
@@ -124,50 +126,51 @@ struct Stream {
   // "compute", "weights", "gather", "reduce", "outer", "host-to-device", "device-to-host", "save", "host",
   // "dispatch", "sizes", "balance", "send", "receive", "send gradients", "receive gradients"
   std::string name;
-  // It copies to or from the host. A run does not wait for the former run's copies, which touch only rings.
-  // Of "save" this is not said: its copies are of weights, which the next run changes.
+  // If true, the stream copies to or from the host, and a run does not wait for the former run's copies,
+  // which touch only rings. It is false for "save", whose copies are of weights, which the next run changes.
   bool copies_host = false;
   bool operator==(const Stream&) const = default;
 };
 
-// A process group and a purpose; used from one stream.
+// A process group and a purpose. One stream uses it.
 struct CommunicatorUse {
   std::string group;  // "dp_cp"; of a link from stage 0 to stage 1, "pp/0-1/values" or "pp/0-1/gradients"
   std::string
       purpose;  // "gather", "reduce", "norm", "counts", "dispatch", "sizes", "balance", "values", "gradients"
-  bool window = false;  // its collectives need the arena to be registered (a window)
+  bool window = false;  // its collectives need a registered arena (a window)
   bool operator==(const CommunicatorUse&) const = default;
 };
 
-// Instructions in the order in which the host issues them; every wait points to a lower position. On the
+// Instructions in the order in which the host issues them. Every wait points to a lower position. On the
 // device, a run starts after all streams of the former run except those that copy to and from the host.
 struct Program {
   std::string name;  // "train", "begin", "update", "validate", "train_save"
   int num_microbatches = 0;
   std::vector<Stream> streams;
   std::vector<CommunicatorUse> communicators;
-  std::vector<Buffer> buffers;  // persistent ones and rings first: the same list in every program of a stage
+  // Persistent ones and rings first; this part is the same in every program of a stage.
+  std::vector<Buffer> buffers;
   std::vector<Instruction> instructions;
   bool operator==(const Program&) const = default;
 };
 
-// One past the last instruction of the segment that instruction i is in; i + 1 if it is in none.
+// One past the last instruction of the segment that contains instruction i; i + 1 if it is in none.
 int SegmentEnd(const Program& program, int i);
 
-// The programs of one stage of a job. They share one address map: persistent buffers and rings first, at
-// equal addresses in every program, and the locals of each program above them.
+// The programs of one stage of a job. They share one address map: persistent buffers and rings come first, at
+// equal addresses in every program, and the locals of each program follow.
 struct StagePrograms {
   Program train;  // optimizer steps on the former run's gradients, then the next step's passes up to the norm
   Program begin;  // train without the update: the first step, and after every `update`
   Program update;    // only the optimizer steps and a report: before a validation, save or stop
-  Program validate;  // no instructions where the job never validates
-  // train with a Snapshot behind each optimizer step: the state of the step that it applies is on the host
-  // when it ends, and stays there until it runs again. No instructions where the job saves no checkpoints.
+  Program validate;  // without instructions if the job never validates
+  // train with a Snapshot behind each optimizer step. When it ends, the state of the step that it applies is
+  // on the host, and stays there until it runs again. Without instructions if the job saves no checkpoints.
   Program train_save;
   int64_t persistent_bytes = 0;  // where the locals begin
-  int64_t arena_bytes = 0;       // the end of the largest program's
-  int64_t host_bytes = 0;        // of the pinned region
-  int64_t saved_at = 0;          // of the pinned region: what Snapshots write is from there to its end
+  int64_t arena_bytes = 0;       // where the locals of the largest program end
+  int64_t host_bytes = 0;        // size of the pinned region
+  int64_t saved_at = 0;          // what Snapshots write lies from here to the end of the pinned region
 
   std::vector<const Program*> All() const;  // those that have instructions
 };

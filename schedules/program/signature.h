@@ -10,46 +10,46 @@
 
 namespace tandem::schedules {
 
-// How often an instruction has an operand of a row.
+// How often an instruction has an operand that matches a row.
 enum class Presence : uint8_t {
   kOnce,
-  kSometimes,  // not in every instruction; OperandRow::when says in which
-  kOneOf,      // exactly one of the rows with this presence
-  kEach,       // as many as the target has, or none
+  kSometimes,  // OperandRow::when says in which instructions
+  kOneOf,      // an instruction has one of the rows with this presence
+  kEach,       // as many as the target has; possibly none
 };
 
 // One row of a signature.
 struct OperandRow {
   Role role = Role::kValue;
-  uint32_t modes = 0;  // a bit for each allowed mode
+  uint32_t modes = 0;  // allowed modes, one bit for each
   Presence presence = Presence::kOnce;
-  bool former = false;  // the former run's element of a ring
+  bool former = false;  // for a ring: the former run's element
   const char* when = "";
 };
 
 inline bool Allows(uint64_t bits, int value) { return (bits >> value & 1) != 0; }
 
-// The operands of an instruction, in their order: the one table that passes emit by, and that the check, the
-// trainer and the cost model read. docs/opcodes.md is written from it. Which values, parameters and states a
-// pass of a node has, its declaration says (pass_operand.h).
+// The operands of an opcode's instructions, in order. This one table is used by the passes that emit
+// instructions, the check, the trainer and the cost model, and docs/opcodes.md is generated from it. The
+// declaration of a node says which values, parameters and states its passes have (pass_operand.h).
 const std::vector<OperandRow>& SignatureOf(Opcode opcode);
 
 // "the norm terms"
 const char* ToText(Role role);
 
-// An operand that a pass of the compiler names by its role.
+// An operand that a pass of the compiler gives by its role.
 struct NamedOperand {
   Role role;
   BufferId buffer = -1;  // -1: there is none
   int part = -1;
 };
 
-// The operands of an instruction that is no node's, in the order of its signature, whatever the order of
-// `named` (of several with one role: that order). first: of a row that writes or adds, whether it writes.
-// TANDEM_CHECK that the signature allows them.
+// Orders the operands of an instruction as its signature does. The instruction is not one of a node. Operands
+// with the same role keep their order in `named`. `first` says whether a row that writes or adds writes.
+// TANDEM_CHECKs that the signature allows the operands.
 std::vector<Operand> MakeOperands(Opcode opcode, const std::vector<NamedOperand>& named, bool first = true);
 
-// The operand with that role; null: none. Of several, the first.
+// The first operand with that role; null if there is none.
 const Operand* Find(const Instruction& instruction, Role role);
 
 }  // namespace tandem::schedules

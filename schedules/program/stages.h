@@ -10,8 +10,8 @@
 
 namespace tandem::schedules {
 
-// Which node, value, unit and state of the undivided outline each one of a stage is: its number there, by the
-// number that it has in the stage. A unit's parts have the same numbers in both.
+// For each node, value, unit and state of a stage, by its number there, the number in the undivided outline.
+// A unit's parts have the same numbers in both.
 struct Origin {
   std::vector<NodeId> nodes;
   std::vector<ValueId> values;
@@ -25,24 +25,24 @@ struct Stage {
   Origin origin;
 };
 
-// A job of one stage.
+// The only stage of a job that is not divided.
 Stage OnlyStage(Outline outline);
 
-// Divides a model into stages: `chunk_of` has the number of a chunk for each node, ascending from 0, and
-// chunk c is on stage c mod num_stages. A stage has its nodes in the outline's order, and what they touch;
-// units and states that no node touches are the first stage's. A value that another stage reads is sent
-// there, and its gradient back. The batch is loaded where it is read.
+// Divides a model into stages. `chunk_of` has the number of a chunk for each node, ascending from 0; chunk c
+// is on stage c mod num_stages. A stage has its nodes in the outline's order, and what they touch. Units and
+// states that no node touches belong to the first stage. A value that another stage reads is sent there, and
+// its gradient back. The batch is loaded on each stage that reads it.
 //
-// InvalidArgument, in one line, if the outline cannot be divided so: a unit or state belongs to one stage,
-// one other stage at most reads a value and has a gradient for it, and what the host reads stays where it is
-// made.
+// Returns InvalidArgument, in one line, if the outline cannot be divided in this way: a unit or state must
+// belong to one stage, a value may be read by at most one other stage, which alone has a gradient for it, and
+// what the host reads must stay on the stage that makes it.
 absl::StatusOr<std::vector<Stage>> DivideIntoStages(const Outline& undivided, absl::Span<const int> chunk_of,
                                                     int num_stages);
 
-// Whether the outline is one of several stages'.
+// Whether the outline belongs to one of several stages.
 inline bool IsDivided(const Outline& outline) { return !outline.received.empty() || !outline.sent.empty(); }
 
-// The options of a stage, from those of the undivided outline.
+// Derives the options of a stage from those of the undivided outline.
 BuildOptions OptionsOf(const BuildOptions& undivided, const Origin& origin);
 
 }  // namespace tandem::schedules

@@ -9,9 +9,9 @@
 
 namespace tandem::schedules {
 
-// Which instructions have finished before which, by vector clocks: what the passes and the check agree on. An
-// instruction knows the instructions before it on its stream, those that it waits for, and what these know.
-// Not thread-safe.
+// Vector clocks, with which the passes and the check decide which instructions have finished before which. An
+// instruction knows the instructions before it on its stream, those that it waits for, and everything that
+// these know. Not thread-safe.
 class VectorClocks {
  public:
   explicit VectorClocks(int num_streams) : num_streams_(num_streams), now_(num_streams * num_streams, 0) {}
@@ -19,26 +19,26 @@ class VectorClocks {
   int num_streams() const { return num_streams_; }
   int num_instructions() const { return static_cast<int>(streams_.size()); }
 
-  // Per stream: how many of its instructions have finished before the next instruction on `stream` starts,
-  // not counting that instruction's own waits.
+  // By stream, how many of its instructions have finished before the next instruction on `stream` starts,
+  // without that instruction's own waits.
   absl::Span<const int> Now(int stream) const {
     return absl::MakeConstSpan(now_).subspan(stream * num_streams_, num_streams_);
   }
 
-  // The same after instruction i has ended; counts i.
+  // By stream, how many have finished when instruction i has ended; includes i.
   absl::Span<const int> End(int i) const {
     return absl::MakeConstSpan(ends_).subspan(static_cast<size_t>(i) * num_streams_, num_streams_);
   }
 
   int stream(int i) const { return streams_[i]; }
-  int place(int i) const { return places_[i]; }  // on its stream, from 1
+  int place(int i) const { return places_[i]; }  // its place on its stream, from 1
 
   // True if `known` implies that instruction `earlier` has finished.
   bool Knows(absl::Span<const int> known, int earlier) const {
     return known[streams_[earlier]] >= places_[earlier];
   }
 
-  // What is issued next on `stream` waits for instruction `earlier`.
+  // Makes the next instruction on `stream` wait for instruction `earlier`.
   void Wait(int stream, int earlier) {
     for (int s = 0; s < num_streams_; ++s) {
       int& now = now_[stream * num_streams_ + s];
@@ -46,8 +46,8 @@ class VectorClocks {
     }
   }
 
-  // Issues the next instruction, after its waits; returns its number, from 0. What is issued after a host
-  // wait knows that it has ended.
+  // Issues the next instruction, after its waits, and returns its number, from 0. Every instruction that is
+  // issued after a host wait knows that it has ended.
   int Issue(const Instruction& instruction) {
     const int issued = Issue(instruction.stream);
     for (int s = 0; s < num_streams_ && instruction.opcode == Opcode::kHostWait; ++s) {
@@ -56,7 +56,7 @@ class VectorClocks {
     return issued;
   }
 
-  // The same for an instruction that is not a host wait.
+  // Issues an instruction that is not a host wait.
   int Issue(int stream) {
     const int place = ++now_[stream * num_streams_ + stream];
     const auto begin = now_.begin() + stream * num_streams_;

@@ -10,28 +10,29 @@
 
 namespace tandem::schedules {
 
-// By BufferKind; each buffer as large as its bound, which is what the arena reserves.
+// By BufferKind. A buffer counts with its bound, which is what the arena reserves.
 using BytesByKind = std::array<int64_t, kNumBufferKinds>;
 
 int64_t Total(const BytesByKind& bytes);
 
-// What is in use from a moment until the next one.
+// The memory in use from one moment until the next point.
 struct MemoryPoint {
   int64_t ns = 0;
   BytesByKind locals{};
 };
 
 // The memory that one run of a program uses over time. A local buffer is in use from the start of its first
-// access to the end of its last. The arena is larger than the most that is ever in use: it also holds what
-// another stream may still read as far as the program knows, and alignment and gaps between addresses.
+// access to the end of its last. The arena is larger than the peak: it also holds what another stream may
+// still read as far as the program knows, and alignment and gaps between addresses.
 struct MemoryCurve {
-  BytesByKind persistent{};  // buffers that live as long as the job, rings with both elements; in the arena
-  std::vector<MemoryPoint> points;  // ascending, one for each moment at which something changes
+  BytesByKind persistent{};  // buffers in the arena that live as long as the job; rings with both elements
+  std::vector<MemoryPoint> points;  // ascending, one for each change
   int peak = -1;                    // the first point with the most bytes; -1: the program has no locals
-  int64_t peak_bytes = 0;           // of locals, there
+  int64_t peak_bytes = 0;           // bytes of locals at the peak
 };
 
-// Without buffers in pinned host memory, which are not in the arena. Requires a time for every instruction.
+// Leaves out buffers in pinned host memory, which are not in the arena. Requires a time for every
+// instruction.
 MemoryCurve MemoryOverTime(const Program& program, const Timeline& timeline);
 
 }  // namespace tandem::schedules

@@ -12,18 +12,19 @@
 
 namespace tandem::schedules {
 
-// One run of a program in a trace. What it points to outlives the call.
+// One run of a program in a trace. The pointers must stay valid during the call.
 struct TraceRun {
   const Program* program = nullptr;
   const Timeline* timeline = nullptr;
-  int64_t offset_ns = 0;                // of the run's start from the trace's
-  const MemoryCurve* memory = nullptr;  // null: no counters
+  int64_t offset_ns = 0;                // from the trace's start to the run's start
+  const MemoryCurve* memory = nullptr;  // null: the trace has no counters of memory
 };
 
-// Timelines in Chrome's trace event format, as JSON, which Perfetto (ui.perfetto.dev) opens: a process per
-// rank, a track per stream, an event per instruction that ran something (with its index, microbatch, the
-// instruction that its start was bound by, and the bytes that its memory waits free), and a counter of the
-// bytes in use by kind. Times are microseconds from the trace's start, which is the earliest moment in it.
+// Writes timelines in Chrome's trace event format as JSON, which Perfetto (ui.perfetto.dev) opens. The trace
+// has a process for each rank, a track for each stream, and an event for each instruction that ran something.
+// An event has the instruction's index and microbatch, the instruction that its start was bound by, and the
+// bytes that its memory waits free. A counter shows the bytes in use by kind. Times are microseconds from the
+// trace's start, the earliest moment in it.
 std::string TraceToJson(const Outline& outline, const std::vector<TraceRun>& runs);
 
 }  // namespace tandem::schedules
