@@ -11,9 +11,9 @@
 
 namespace tandem::trainer {
 
-// Appends `text` to a file that was opened with O_APPEND, in one write(2): all of it, or nothing where it
-// fails, as on a full disk. Where a part of it stays, `torn_at` is set to the length of the file before it:
-// the next call cuts the file there first, and appends nothing while that fails. The error names no path.
+// Appends `text` to a file that was opened with O_APPEND, in one write(2). If that fails, as on a full disk,
+// nothing is appended. If a part stays in the file, `torn_at` is set to the length of the file before it; the
+// next call first cuts the file there, and appends nothing while that fails. The error names no path.
 absl::Status AppendWhole(const platform::Descriptor& file, std::string_view text,
                          std::optional<off_t>& torn_at);
 

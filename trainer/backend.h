@@ -16,8 +16,8 @@ class Operations;
 
 namespace tandem::trainer {
 
-// What a rank runs on: one device, and what of the rest of Tandem is made for its kind. Outlives all that it
-// made. One per rank.
+// The device of a rank, and makers of everything that depends on the device's kind. Outlives everything that
+// it made. One for each rank.
 class Backend {
  public:
   virtual ~Backend() = default;
@@ -26,19 +26,19 @@ class Backend {
   virtual const ops::Operations& operations() const = 0;
   virtual const fsdp::ShardKernels& shard_kernels() const = 0;
 
-  // For tensors on the device.
+  // Makes communicators for tensors on the device.
   virtual std::unique_ptr<comm::CommunicatorFactory> MakeCommunicatorFactory(comm::Rendezvous rendezvous) = 0;
 
-  // Whether collectives can hang without the host noticing: comm::Watchdog is for these.
+  // Whether collectives can hang without an error, so that a comm::Watchdog is needed.
   virtual bool needs_watchdog() const = 0;
 };
 
 std::unique_ptr<Backend> MakeCpuBackend();
 
-// On these streams, which outlive it (tests).
+// For tests: uses the streams of `streams`, which outlives it.
 std::unique_ptr<Backend> MakeCpuBackend(device::StreamFactory& streams);
 
-// On GPU `index` of those that this process sees. In programs that are built with CUDA only.
+// Uses GPU `index` of those that this process sees. Only in programs that are built with CUDA.
 std::unique_ptr<Backend> MakeCudaBackend(int index);
 
 }  // namespace tandem::trainer

@@ -23,19 +23,19 @@ namespace tandem::trainer {
 class Backend;
 class StageMemory;
 
-// Turns instructions into calls on the memory of their operands: the one place that knows which code runs an
+// Turns instructions into calls on the memory of their operands. No other class knows which code runs an
 // opcode.
 class Binder {
  public:
-  // fill_with_nan: a call first fills what its instruction overwrites with NaN (tests).
-  // await_batch: blocks until the host has the tokens of a microbatch of the run of that parity. All outlive
-  // it and what it binds.
+  // `fill_with_nan`, for tests: a call first fills what its instruction overwrites with NaN. `await_batch`
+  // blocks until the host has the tokens of a microbatch of the run of that parity. All arguments outlive the
+  // binder and what it binds.
   Binder(const plan::JobPlan& plan, const std::vector<std::unique_ptr<model::Node>>& nodes,
          const std::vector<fsdp::UnitShard>& units, const StageMemory& memory, Backend& backend,
          bool fill_with_nan, std::function<void(int parity, int microbatch)> await_batch);
 
-  // The call of an instruction of `program` in runs of that parity. communicator: the instruction's, or null.
-  // Throws std::invalid_argument where sizes do not fit.
+  // Returns the call of an instruction of `program` in runs of that parity. `communicator` is the
+  // instruction's, or null. Throws std::invalid_argument if sizes do not fit.
   Call Bind(const schedules::Program& program, const schedules::Instruction& instruction, int parity,
             comm::Communicator* communicator) const;
 
@@ -43,7 +43,7 @@ class Binder {
   fsdp::GradientNormConfig NormConfig(int parity, int microbatches) const;
   Call BindOpcode(const schedules::Program& program, const schedules::Instruction& instruction, int parity,
                   comm::Communicator* communicator) const;
-  // What the node declares of the pass, in its order.
+  // The memory of the operands that the node declares for the pass, in the declared order.
   std::vector<model::OperandMemory> PassMemory(const schedules::Program& program,
                                                const schedules::Instruction& instruction, int parity) const;
   model::OperandMemory MemoryOf(const schedules::Program& program, const schedules::Operand& operand,
@@ -56,8 +56,8 @@ class Binder {
   Backend& backend_;
   const bool fill_with_nan_;
   const std::function<void(int, int)> await_batch_;
-  // By parity and microbatch: targets of the newest batch that do not count. A run's batches are loaded
-  // before its norm, and another run of that parity begins after it has ended.
+  // By parity and microbatch: how many targets of the newest batch do not count. The batches of a run are
+  // loaded before its norm, and the next run of the same parity begins after it has ended.
   const std::unique_ptr<std::array<std::vector<int64_t>, 2>> uncounted_;
 };
 

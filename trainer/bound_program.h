@@ -10,33 +10,34 @@
 
 namespace tandem::trainer {
 
-// What an instruction does when its stream gets to it; bound to tensors at fixed addresses.
+// Runs an instruction on its stream. It is bound to tensors at fixed addresses.
 using Call = std::function<void()>;
 
-// One instruction of a program, bound for the runs of each parity: they differ in the elements of rings
-// alone.
+// One instruction of a program, bound once for each parity of runs. The two differ only in the elements of
+// rings.
 struct BoundInstruction {
   const schedules::Instruction* instruction = nullptr;
-  int index = -1;                                    // in the program
-  std::array<std::shared_ptr<const Call>, 2> calls;  // others may have them too
+  int index = -1;                                    // index in the program
+  std::array<std::shared_ptr<const Call>, 2> calls;  // may be shared with other instructions
 };
 
-// Consecutive work of one stream: nothing in it waits but its first instruction, and others wait for nothing
-// in it but its last.
+// Consecutive instructions of one stream. Only the first waits for other streams, and other streams wait only
+// for the last.
 struct Segment {
   schedules::StreamId stream = -1;
-  std::vector<int> waits;  // indices of segments, of other streams
+  std::vector<int> waits;  // indices of segments on other streams
   bool awaited = false;
-  bool replayed = false;     // Instruction::segment: one graph replays all of it
-  bool holds_issue = false;  // a host wait, alone: nothing is issued until what it waits for has ended
+  bool replayed = false;  // Instruction::segment is set: one graph replays the whole segment
+  // The segment is a host wait: nothing is issued until what it waits for has ended.
+  bool holds_issue = false;
   std::vector<const BoundInstruction*> instructions;
 };
 
-// A program with its calls, cut into the pieces that are handed to streams. Immutable; not movable, since
+// A program with its calls, cut into segments that are handed to streams. Immutable; not movable, because
 // segments point to instructions.
 class BoundProgram {
  public:
-  // bind: the call of an instruction in runs of that parity. `program` outlives it.
+  // `bind` returns the call of an instruction in runs of that parity. `program` outlives this object.
   BoundProgram(const schedules::Program& program,
                const std::function<std::shared_ptr<const Call>(const schedules::Instruction& instruction,
                                                                int parity)>& bind);
@@ -45,7 +46,7 @@ class BoundProgram {
 
   const schedules::Program& program() const { return program_; }
 
-  // In issue order.
+  // In the order of issue.
   const std::vector<BoundInstruction>& instructions() const { return instructions_; }
   const std::vector<Segment>& segments() const { return segments_; }
 

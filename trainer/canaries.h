@@ -18,32 +18,32 @@ namespace tandem::trainer {
 
 class StageMemory;
 
-// A debug mode: bytes of one value where no step may write, and a look at them between runs. They lie
-//   * in the padding of every unit's weights, moments and accumulator: between parameters and behind the
-//   last;
-//   * where no buffer of any program lies: between buffers, as far as alignment leaves room there.
-// The value is finite in every type of elements, and so large that its square is not: padding that somebody
-// reads as a number shows, too. Of a place only the first 4 KiB are looked at, where an overrun begins.
-// Used by one thread.
+// A debugging aid: fills memory that no step may write with a known byte, and checks it between runs. The
+// memory is
+//   * the padding of every unit's weights, moments and accumulator, between and behind parameters;
+//   * the gaps between buffers of all programs, as far as alignment leaves any.
+// The byte is chosen so that an element of any type is finite and has an infinite square; therefore code that
+// reads padding as a number is found, too. Only the first 4 KiB of each place are checked, because an overrun
+// begins there. Used by one thread.
 class Canaries {
  public:
-  // All outlive it. `rank`: whose memory it is. Throws device::OutOfMemory.
+  // All arguments outlive it. `rank` is the rank that has the memory. Throws device::OutOfMemory.
   Canaries(const plan::JobPlan& plan, int rank, const StageMemory& memory, device::Device& device);
   ~Canaries();
   Canaries(const Canaries&) = delete;
   Canaries& operator=(const Canaries&) = delete;
 
-  // Before the first run, when weights are in their places. Blocks.
+  // Fills the places. Must be called before the first run, when the weights are in memory. Blocks.
   void Plant() const;
 
-  // Throws std::logic_error, saying where, if one is gone. Blocks until the device has done all that is
-  // issued.
+  // Throws std::logic_error, with the place, if a byte has changed. Blocks until the device has done all work
+  // that was issued.
   void Check() const;
 
  private:
   struct Place {
     device::Memory memory;
-    int64_t at = 0;    // in copy_
+    int64_t at = 0;    // offset in copy_
     std::string name;  // "the padding of layers.3 weights behind model.layers.3.mlp.down_proj.weight"
   };
 
@@ -53,8 +53,8 @@ class Canaries {
 
   device::Device& device_;
   std::vector<Place> places_;
-  int64_t bytes_ = 0;                     // of all
-  std::unique_ptr<device::Region> copy_;  // of them, on the host
+  int64_t bytes_ = 0;                     // sum over all places
+  std::unique_ptr<device::Region> copy_;  // the places' bytes, on the host
 };
 
 }  // namespace tandem::trainer

@@ -15,10 +15,10 @@
 
 namespace tandem::trainer {
 
-// The rendezvous of an attempt through the worker daemon's socket. Thread-safe.
+// The rendezvous of an attempt, through the worker daemon's socket. Thread-safe.
 class ChannelStore final : public comm::Store {
  public:
-  // `channel` outlives it; the thread that receives from it hands every KvValue to Deliver.
+  // `channel` outlives it. The thread that receives from the channel must hand every KvValue to Deliver.
   ChannelStore(link::Channel& channel, v1::AttemptId attempt, int rank);
 
   void Set(const std::string& key, const std::string& value) override;

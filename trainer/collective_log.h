@@ -15,40 +15,40 @@
 
 namespace tandem::trainer {
 
-// The collectives of the runs in flight, as they were started, so that the oldest one that has not ended is
-// found when one hangs. Also counts them on the shared page. A run is named by its parity: two are in flight
-// at most. Thread-safe.
+// Records the collectives of the runs in flight in the order in which they started, so that the oldest
+// pending one is known when one hangs. Also counts them on the shared page. At most two runs are in flight;
+// the parity names the run. Thread-safe.
 class CollectiveLog {
  public:
   // The collectives of one instruction.
   struct Entry {
     comm::Communicator* communicator = nullptr;
-    uint64_t last_sequence = 0;  // how many the communicator has started with them
+    uint64_t last_sequence = 0;  // number of collectives that the communicator has started, including these
     const schedules::Instruction* instruction = nullptr;
-    int64_t step = 0;  // that the instruction works for
+    int64_t step = 0;  // the step that the instruction works for
   };
 
-  // Both outlive it. The page must have room for all communicators.
+  // Both outlive the log. The page must have room for all communicators.
   CollectiveLog(comm::Communicators& communicators, link::SharedPage& page);
 
-  // A run is issued; forgets the one before the former.
+  // A run is issued. Drops the record of the earlier run of the same parity.
   void Begin(int parity, int64_t number) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Before the call of an instruction that starts collectives on communicators[use]; returns what Started
-  // wants. The instruction outlives the log.
+  // Must be called before an instruction starts collectives on communicators[use]. Returns the argument for
+  // Started. The instruction must outlive the log.
   size_t Starts(int parity, int use, const schedules::Instruction& instruction, int64_t step)
       ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Behind that call, which has started all of them.
+  // Must be called after that instruction has started all its collectives.
   void Started(int parity, int use, size_t entry) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // The oldest instruction with a collective that has not ended.
+  // The oldest instruction that has a collective which has not ended.
   std::optional<Entry> OldestPending() const ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
   struct Run {
     int64_t number = -1;
-    std::vector<Entry> entries;  // as they were started
+    std::vector<Entry> entries;  // in the order in which they started
   };
 
   comm::Communicators& communicators_;

@@ -10,24 +10,28 @@
 
 namespace tandem::trainer {
 
-// Where in its texts a job goes on from a checkpoint.
+// Where in its texts a job continues from a checkpoint.
 struct DataStart {
-  std::vector<checkpoint::DataSegment> segments;  // of all jobs so far; the job reads the last one on
-  std::vector<std::string> changes;               // what is read otherwise than before, a clause each
+  std::vector<checkpoint::DataSegment> segments;  // of all jobs so far; this job continues the last one
+  std::vector<std::string> changes;               // what is read differently from before, one clause each
 };
 
-// now: what the job reads: all of a segment but its beginning and what was taken. Of the checkpoint's job the
-// same texts, weights, sequences, batch and seed: its segment goes on, and must count what this build counts.
-// Otherwise a new one begins at the checkpoint's step: texts go on by name where they were, new ones begin,
-// ones that are gone are kept for a later return; with another seed, order or cut, a text begins its next
-// epoch, and so does one that was data.train and is in data.sources, or vice versa, which its digest shows. A
-// text of another digest goes on by its count. A checkpoint of an older build has no segments; what it says
-// of its batch stands for one. Throws UserError with the reason DataPositionDiffers where the counts differ.
-// Pure.
+// Decides how a job continues to read. `now` describes what the job reads: a complete segment, except its
+// beginning and the windows taken before.
+//
+// If texts, weights, sequences, batch and seed are those of the checkpoint's job, its segment continues; then
+// this build must count the same windows. Otherwise a new segment begins at the checkpoint's step: texts with
+// the same name continue where they were, new texts begin, and texts that are gone are kept in case they
+// return. If the seed, the order or the cut of a text changed, it begins its next epoch; its digest shows
+// that it moved between data.train and data.sources, which counts as such a change. A text with another
+// digest continues at its count. A checkpoint of an older build has no segments; what it says of its batch is
+// used as one.
+//
+// Throws UserError with the reason DataPositionDiffers if the counts differ. Pure.
 DataStart ContinueData(const checkpoint::Info& there, const checkpoint::DataSegment& now);
 
-// The segments of a checkpoint of `step`, by whose end so many windows of each of the last one's texts are
-// taken.
+// The segments of a checkpoint of `step`. By the end of that step, `taken` windows of each text of the last
+// segment are taken.
 std::vector<checkpoint::DataSegment> SegmentsUpTo(std::vector<checkpoint::DataSegment> segments,
                                                   const std::vector<int64_t>& taken);
 

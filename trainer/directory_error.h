@@ -7,10 +7,10 @@
 
 namespace tandem::trainer {
 
-// An error of a start's own files in checkpoint.directory, as in "rank 0 cannot write there"; `status` names
-// the file. Throws where it is one: checkpoint::CheckpointError where the disk has no room or fails (EIO,
-// ESTALE), or too many files are open, for which the job is not to blame, else UserError. Both say what to
-// do.
+// Throws if `status` is an error of a job's own files in checkpoint.directory. `what` says what failed ("rank
+// 0 cannot write there"), and `status` names the file. Throws checkpoint::CheckpointError if the job is not
+// to blame: the disk has no room or fails (EIO, ESTALE), or too many files are open. Otherwise throws
+// UserError. Both messages say what to do.
 void ThrowIfUnwritable(const std::string& what, const absl::Status& status);
 
 }  // namespace tandem::trainer

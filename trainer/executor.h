@@ -30,31 +30,31 @@ class Backend;
 class StageMemory;
 
 struct ExecutorOptions {
-  // Tests: fills local memory with NaN at the start, and each operand that an instruction overwrites before
-  // it runs.
+  // For tests: fills local memory with NaN at the start, and each operand that an instruction overwrites
+  // before the instruction runs.
   bool fill_with_nan = false;
-  // Tests: gives a stream each instruction separately instead of all up to the next wait, but for those that
-  // a graph replays, for streams that choose which piece runs next. Slower, because threads hand over more
-  // often.
+  // For tests with streams that choose which piece of work runs next: hands a stream each instruction
+  // separately, instead of all up to the next wait (except those that a graph replays). Slower, because
+  // threads hand over more often.
   bool separate_instructions = false;
 };
 
-// Runs the programs of one rank: wait, call, record. All waits and lifetimes are in the program; the executor
-// adds only the join between runs. One host thread calls it; the instructions run on the rank's streams,
-// which live as long as the executor.
+// Runs the programs of one rank: waits, calls and records events. All waits and lifetimes are in the program;
+// the executor adds only the join between runs. One host thread calls it; the instructions run on the rank's
+// streams, which live as long as the executor.
 //
-// Two runs may be in flight: the host issues a run while the one before it executes, and waits for that one
-// to end before it issues a third. Instructions are bound to tensors at fixed addresses once, for each of the
-// two elements of the rings. Segments of the programs are replayed as graphs (segment_graph.h), but for runs
-// that are recorded, which time every instruction.
+// Two runs may be in flight. The host issues a run while the previous one executes, and waits for that one to
+// end before it issues a third. Instructions are bound to tensors at fixed addresses once, for each of the
+// two elements of the rings. Segments of the programs are replayed as graphs (segment_graph.h), except in
+// runs that are recorded, which time every instruction.
 //
 // The first error ends everything: queued work is skipped, the communicators are aborted, and Await throws
-// that error. After that the executor can only be destroyed, which waits for the streams. With Gloo, which
-// cannot cancel a pending operation, exit the process instead.
+// that error. After that the executor can only be destroyed, which waits for the streams. Gloo cannot cancel
+// a pending operation; with it, exit the process instead.
 class Executor {
  public:
-  // All arguments outlive the executor. communicators: those of CommunicatorUsesOf(plan), in its order. The
-  // executor writes to `page`: the step in progress, the instruction that finished last (its index in the
+  // All arguments outlive the executor. `communicators` are those of CommunicatorUsesOf(plan), in its order.
+  // The executor writes to `page` the step in progress, the instruction that finished last (its index in the
   // concatenated programs of plan.stage.All()), and how many collectives each communicator has started. On
   // CUDA, only instructions that another stream waits for are seen, at most 10 ms late (progress.h). Copies
   // to and from the host, which overlap the next run, update only the page's time; on CUDA they update
@@ -67,9 +67,9 @@ class Executor {
   Executor(const Executor&) = delete;
   Executor& operator=(const Executor&) = delete;
 
-  // Issues a run. load: reads its microbatches, called on a thread of the executor. step: for a validation,
-  // the step whose weights it uses. Requires in_flight() < 2 and a plan with the run's program. If an error
-  // is already known, throws what Await would throw.
+  // Issues a run. `load` reads its microbatches and is called on a thread of the executor. For a validation,
+  // `step` is the step whose weights it uses. Requires in_flight() < 2 and a plan with the run's program. If
+  // an error is already known, throws what Await would throw.
   void Issue(const RunRequest& request, BatchReader::Load load, int64_t step = 0);
 
   // Blocks until the oldest run in flight has ended. Requires in_flight() > 0. Throws the first error of any
@@ -82,13 +82,13 @@ class Executor {
 
   int in_flight() const;
 
-  // Ends the runs in flight, or the next run, with `error`, as if an instruction had thrown it. Callable from
-  // any thread.
+  // Ends the runs in flight, or the next run, with `error`, as if an instruction had thrown it. Any thread
+  // may call it.
   void Fail(std::exception_ptr error);
 
-  // The same for a hung collective. `error` says why, and names the heartbeat or the group whose deadline
-  // passed. The reported error also has the instruction and group of the oldest collective that has not
-  // ended, which may belong to another group. Returns the reported error. Callable from any thread.
+  // Does the same for a hung collective. `error` says why, and names the heartbeat or the group whose
+  // deadline passed. The reported error also has the instruction and group of the oldest collective that has
+  // not ended, which may belong to another group. Returns the reported error. Any thread may call it.
   std::exception_ptr FailHungCollective(const std::exception_ptr& error);
 
  private:

@@ -12,25 +12,25 @@
 
 namespace tandem::trainer {
 
-// How a rank's errors travel: exceptions inside, one Failure for the daemon.
+// The errors of a rank. They travel as exceptions inside the trainer, and as one Failure to the daemon.
 
-// The job cannot run as it was asked for; what() says what to change. Exit code 64.
+// The job cannot run as requested. what() says what to change. Exit code 64.
 class UserError : public std::runtime_error {
  public:
   explicit UserError(const std::string& message, std::string reason = proto::reason::kInvalidJob)
       : std::runtime_error(message), reason(std::move(reason)) {}
 
-  const std::string reason;  // CamelCase, of the job's cause
+  const std::string reason;  // CamelCase reason of the job's cause
 };
 
-// The programs that make up the service are of different builds; what() says which, and how they differ.
+// The programs of the service come from different builds. what() says which, and how they differ.
 class BuildMismatch : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-// The job's numbers are useless from here on, and the job asks to stop then; what() says where. All ranks
-// throw the same.
+// The job's numbers have become useless, and the job has asked to stop in that case. what() says where. All
+// ranks throw the same error.
 class NumericError : public std::runtime_error {
  public:
   NumericError(const std::string& message, int64_t step,
@@ -38,30 +38,31 @@ class NumericError : public std::runtime_error {
       : std::runtime_error(message), step(step), reason(std::move(reason)) {}
 
   const int64_t step;
-  const std::string reason;  // CamelCase, of the job's cause
+  const std::string reason;  // CamelCase reason of the job's cause
 };
 
-// An error while an instruction ran: `cause` is what was thrown, the rest says where.
+// An error while an instruction ran. `cause` is what was thrown, and the other members say where.
 class InstructionError : public std::runtime_error {
  public:
   InstructionError(std::exception_ptr cause, int64_t step, std::string instruction, std::string group);
 
   const std::exception_ptr cause;
-  const int64_t step;             // 0: in a validation before the first step
+  const int64_t step;             // 0: a validation before the first step
   const std::string instruction;  // as the program prints it
-  const std::string group;        // of its communicator, or empty
+  const std::string group;        // group of its communicator, or empty
 };
 
 // One error in the words of the service.
 struct Failure {
-  v1::Cause cause;    // class, CamelCase reason, one line of message; step, instruction and group where known
-  int exit_code = 1;  // of link::ExitCode where one fits
+  // Class, CamelCase reason and a message of one line; if known, step, instruction and group.
+  v1::Cause cause;
+  int exit_code = 1;  // one of link::ExitCode if one fits
 };
 
 // Throws only std::bad_alloc.
 Failure Describe(const std::exception_ptr& error);
 
-// what() of `error`, without LibTorch's backtrace, in one line.
+// what() of `error` as one line, without LibTorch's backtrace.
 std::string Message(const std::exception_ptr& error);
 
 }  // namespace tandem::trainer

@@ -21,13 +21,13 @@ namespace tandem::trainer {
 
 // A file in a job's directory to which the running job appends.
 //
-// Where it is removed, renamed or replaced meanwhile, alone or with a folder above it, what comes next goes
-// to another one. Only in a directory whose `.owner` (checkpoint/owner.h) names the job: one that was made
-// again is the job's soon, and what lies beneath a file system that was unmounted never is. Until then it
-// goes to the file that is open, which may come back.
+// If the file, or a folder above it, is removed, renamed or replaced meanwhile, later text goes to a new
+// file. This happens only in a directory whose `.owner` (checkpoint/owner.h) names the job. A directory that
+// was made again will name it soon; what lies below the mount point of an unmounted file system never will.
+// Until then text goes to the file that is open, which may come back.
 //
-// A text that cannot be written, as on a full disk, waits and is written with the next one for which there is
-// room, so that the file has no hole. At most kMostWaiting bytes wait; then the oldest texts are lost.
+// A text that cannot be written, as on a full disk, waits and is written before the next one, so that the
+// file has no gap. At most kMostWaiting bytes wait; beyond that the oldest texts are lost.
 //
 // Used from one thread.
 class FollowedFile {
@@ -35,24 +35,24 @@ class FollowedFile {
   static constexpr size_t kMostWaiting = size_t{8} << 20;
 
   struct Place {
-    std::string path;    // the file is made where there is none
-    std::string header;  // appended with the first text
+    std::string path;    // created if it does not exist
+    std::string header;  // appended together with the first text
   };
 
-  // `what` names the contents in the log. `find_place` says, whenever a file is to be opened, which one; it
-  // makes the folders of its own above it, but not `directory`. `files` outlives this.
+  // `what` names the contents in the log. `find_place` chooses the file whenever one is to be opened; it
+  // creates its own folders below `directory`, but not `directory`. `files` outlives this object.
   FollowedFile(platform::Files& files, std::string directory, checkpoint::Owner self, std::string what,
                std::function<absl::StatusOr<Place>()> find_place);
 
-  // Once, before the first Append. The error names the path.
+  // Must be called once, before the first Append. The error names the path.
   absl::Status Open();
 
-  // The whole text or nothing (append_whole.h), after those that wait. The first failure of a file is logged,
-  // and when what waited is written.
+  // Appends the waiting texts and then this one, each as a whole or not at all (append_whole.h). The first
+  // failure of a file is logged, and the time at which the waiting texts are written.
   void Append(std::string_view text);
 
-  // Tries again what waits; returns the number of texts that are not in the file: those that wait still, and
-  // those that are lost.
+  // Tries to write the waiting texts again. Returns the number of texts that the file lacks: those that still
+  // wait and those that are lost.
   int64_t Flush();
 
  private:
@@ -66,13 +66,13 @@ class FollowedFile {
   const std::string what_;
   const std::function<absl::StatusOr<Place>()> find_place_;
   std::string path_;
-  std::string header_;  // of the file; empty: it is there
+  std::string header_;  // header of the open file; empty once it is in the file
   platform::Descriptor file_;
-  std::optional<off_t> torn_at_;  // its length without the part of a text that stays in it
+  std::optional<off_t> torn_at_;  // if a part of a text stays in the file: its length without that part
   bool complained_ = false;
-  std::deque<std::string> waiting_;  // texts; the first ones are lost where there are too many
+  std::deque<std::string> waiting_;  // if there are too many, the first are lost
   size_t waiting_bytes_ = 0;
-  int64_t lost_ = 0;  // texts
+  int64_t lost_ = 0;  // number of texts lost
 };
 
 }  // namespace tandem::trainer

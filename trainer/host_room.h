@@ -15,27 +15,27 @@ class Region;
 }  // namespace tandem::device
 namespace tandem::trainer {
 
-// What a rank wants of its machine's memory beside what it has, and what the machine has left.
+// The memory of its machine that a rank wants in addition, and the memory that the machine has left.
 struct HostRoom {
   std::string host;
-  int64_t wanted = 0;     // bytes
-  int64_t available = 0;  // bytes, before any of the ranks has taken what it wants
+  int64_t wanted = 0;     // in bytes
+  int64_t available = 0;  // in bytes, before any rank has taken what it wants
 };
 
 std::string ToText(const HostRoom& room);
 
-// texts: ToText of every rank's. Why a machine has no room for all that its ranks want, with a tenth of what
-// it has left to spare, naming the first such machine; empty: all have.
+// `texts` has ToText of every rank. Names the first machine that has no room for what all its ranks want,
+// with a tenth of its available memory to spare, and says why. Empty if all machines have room.
 std::string WhyNoRoom(const std::vector<std::string>& texts);
 
-// Pinned memory of the host, or why no rank has it.
+// Pinned memory of the host, or the reason why no rank has it.
 struct SharedRoom {
   std::shared_ptr<device::Region> region;
   std::string refused;
 };
 
-// Collective: `bytes` of this rank's machine, `host`, if every machine has room for what all its ranks want
-// and every rank gets them, else null on all. Throws CommError.
+// Collective. Reserves `bytes` on this rank's machine `host` if every machine has room for what all its ranks
+// want and every rank can reserve its own; otherwise the memory is null on all ranks. Throws CommError.
 SharedRoom ReserveTogether(comm::Communicator& comm, device::Device& device, const std::string& host,
                            int64_t wanted, int64_t bytes);
 

@@ -8,17 +8,17 @@
 
 namespace tandem::trainer {
 
-// The losses of the newest steps, and whether that of the next one is a spike (spread.h). The losses
-// themselves count, not their logarithms as those of norms do: a loss is a mean of logarithms already, whose
-// noise from batch to batch does not shrink with it.
+// The losses of the newest steps, which decide whether the next loss is a spike (spread.h). The losses
+// themselves are compared, and not their logarithms as for norms: a loss is already a mean of logarithms, and
+// its noise from batch to batch does not shrink with it.
 class LossWindow {
  public:
-  // The loss of the step behind those before. What the losses before it say, if it is a spike. One that is
-  // not finite is none, and does not count.
+  // Adds the loss of the next step. If it is a spike, returns the spread of the losses before it. A loss that
+  // is not finite is not a spike and is not kept.
   std::optional<Spread> Add(double loss);
 
  private:
-  std::vector<double> losses_;  // in step order
+  std::vector<double> losses_;  // in the order of steps
 };
 
 }  // namespace tandem::trainer

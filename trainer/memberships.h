@@ -13,27 +13,28 @@
 
 namespace tandem::trainer {
 
-// The groups of a job, in creation order, as this trainer's plan has them or as the controller has listed
-// them for a rank.
+// The groups of a job in the order of their creation, either from this trainer's plan or as the controller
+// listed them for a rank.
 struct RankGroups {
   std::vector<parallel::Group> all;
-  std::vector<int> own;  // indices of those that the rank is in
+  std::vector<int> own;  // indices of the groups that contain the rank
 };
 
-// The memberships in a plan's groups.
+// The memberships of a rank in a plan's groups.
 RankGroups GroupsOfRank(const std::vector<parallel::Group>& all, int rank);
 
-// Throws BuildMismatch (failure.h), naming the first difference. Shards lie where the plan's groups put the
-// rank, and the ranks of a job must agree on each member's place in each group: with members in another order
-// they would train on each other's shards, and nothing would fail.
+// Throws BuildMismatch (failure.h), naming the first difference. The plan's groups decide where a rank's
+// shards lie, and all ranks must agree on each member's place in each group: with members in another order
+// they would train on each other's shards without any error.
 void RequireSameGroups(const RankGroups& planned, const RankGroups& listed);
 
-// The rank's own groups as it joins them. Keys of group i are below "group/i/". options: by group name.
+// The rank's own groups, as it joins them. The keys of group i begin with "group/i/". `options` is by group
+// name.
 std::vector<comm::Membership> MembershipsOf(const RankGroups& groups, int rank,
                                             const std::map<std::string, parallel::GroupOptions>& options);
 
-// What the programs of a plan communicate with, as communicators are made of it; in the order of
-// plan::CommunicatorUses.
+// What the programs of a plan communicate with, as the arguments from which communicators are made, in the
+// order of plan::CommunicatorUses.
 std::vector<comm::CommunicatorUse> CommunicatorUsesOf(const plan::JobPlan& plan);
 
 }  // namespace tandem::trainer

@@ -12,27 +12,27 @@
 
 namespace tandem::trainer {
 
-// `metrics.jsonl` beside the checkpoints: one JSON object a step {step, loss, grad_norm, learning_rate,
-// tokens, seconds, nonfinite, scalars...}; what is not finite is null. Written by rank 0, from one thread.
-// Where the file is removed, renamed or replaced while the job runs, followed_file.h says where lines go.
+// Writes `metrics.jsonl` beside the checkpoints: for each step one JSON object {step, loss, grad_norm,
+// learning_rate, tokens, seconds, nonfinite, scalars...}, with null for numbers that are not finite. Rank 0
+// writes it, from one thread. followed_file.h says where lines go if the file is removed, renamed or replaced
+// while the job runs.
 class MetricsFile {
  public:
-  // Drops the lines of steps that will come again, those from `first_step` on, and a line that was torn by a
-  // crash. Throws as ThrowIfUnwritable (directory_error.h),
-  // naming the file, where that cannot be read or written, or the directory is not there.
-  // `files` outlives it.
+  // Drops the lines of steps that will be computed again (from `first_step` on), and a line that a crash cut
+  // off. Throws as ThrowIfUnwritable (directory_error.h), naming the file, if the file cannot be read or
+  // written or the directory does not exist. `files` outlives this object.
   MetricsFile(platform::Files& files, const std::string& directory, checkpoint::Owner self,
               int64_t first_step);
 
-  // A whole line or nothing. A failure is logged once and training goes on: the line waits until there is
-  // room (followed_file.h), and the reports go to the service as well.
+  // Appends a whole line or nothing. A failure is logged once and training continues: the line waits until
+  // there is room (followed_file.h), and the service receives the report as well.
   void Append(const v1::StepReport& report);
 
-  // Of the newest steps that it had at first, at most Spread::kMost (spread.h), in step order; those that are
-  // not finite, or whose gradients are not, are left out.
+  // The losses of the newest steps in the file when it was opened, at most Spread::kMost (spread.h), in the
+  // order of steps. Steps whose loss or gradients are not finite are left out.
   const std::vector<double>& losses_before() const { return losses_before_; }
 
-  // Tries again the lines that wait; returns the number of steps that the file lacks.
+  // Tries to write the waiting lines again. Returns the number of steps that the file lacks.
   int64_t Flush() { return file_.Flush(); }
 
  private:

@@ -10,8 +10,8 @@ class Communicator;
 
 namespace tandem::trainer {
 
-// Collective: what rank 0 decides, on every rank. Every rank throws its error: UserError with its reason, and
-// any other as checkpoint::CheckpointError. Throws CommError.
+// Collective. Returns what `decide` returned on rank 0, on every rank. If it threw, every rank throws the
+// error: UserError with its reason, and any other as checkpoint::CheckpointError. Throws CommError.
 std::string OnRankZero(comm::Communicator& comm, const std::function<std::string()>& decide);
 
 }  // namespace tandem::trainer

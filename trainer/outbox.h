@@ -14,21 +14,22 @@
 
 namespace tandem::trainer {
 
-// What a trainer sends to its daemon besides the rendezvous, in order, without ever waiting for the daemon: a
-// queue and a thread that sends. How many norms and reports the queue has dropped (link/bounded_reports.h)
-// goes with the next report as the scalars "dropped_norms" and "dropped_reports". Thread-safe.
+// The messages of a trainer to its daemon, except the rendezvous, in order. A queue and a thread that sends,
+// so that the trainer never waits for the daemon. The next report carries the number of norms and reports
+// that the queue has dropped (link/bounded_reports.h) as the scalars "dropped_norms" and "dropped_reports".
+// Thread-safe.
 class Outbox {
  public:
   static constexpr size_t kMaxBytes = size_t{64} << 20;
 
   explicit Outbox(link::Channel& channel, size_t max_bytes = kMaxBytes);  // `channel` outlives it
-  ~Outbox() ABSL_LOCKS_EXCLUDED(mu_);                                     // drops what is not sent
+  ~Outbox() ABSL_LOCKS_EXCLUDED(mu_);                                     // drops what has not been sent
   Outbox(const Outbox&) = delete;
   Outbox& operator=(const Outbox&) = delete;
 
   void Push(v1::FromTrainer message) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Waits until everything pushed before has been sent or the daemon is gone; false at the deadline.
+  // Waits until everything pushed before has been sent, or the daemon is gone. Returns false at the deadline.
   bool Flush(absl::Duration timeout) ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
@@ -47,7 +48,7 @@ class Outbox {
   link::BoundedReports<Entry> queue_ ABSL_GUARDED_BY(mu_);
   bool sending_ ABSL_GUARDED_BY(mu_) = false;
   bool ending_ ABSL_GUARDED_BY(mu_) = false;
-  bool gone_ ABSL_GUARDED_BY(mu_) = false;  // the daemon
+  bool gone_ ABSL_GUARDED_BY(mu_) = false;  // whether the daemon is gone
   std::thread thread_;
 };
 

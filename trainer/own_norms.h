@@ -8,11 +8,11 @@
 
 namespace tandem::trainer {
 
-// The norms of one parameter of which this rank has a part that counts: elements that the rank updates, as
-// the first of those that update them.
+// A parameter whose norm this rank contributes to. Of the ranks that update an element, only the first
+// contributes it.
 struct OwnNorm {
-  size_t in_run = 0;     // place among RunRecord::norms
-  int64_t in_table = 0;  // among the trained parameters of the job
+  size_t in_run = 0;     // index in RunRecord::norms
+  int64_t in_table = 0;  // index among the trained parameters of the job
 };
 
 // In the order of RunRecord::norms.

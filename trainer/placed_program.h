@@ -12,20 +12,20 @@
 
 namespace tandem::trainer {
 
-// A program with its calls, and its place among all programs of a rank: which of the rank's communicators,
-// streams and graphs are its own.
+// A program with its calls, its communicators, streams and graphs among those of the rank, and its place
+// among all programs of the rank.
 struct PlacedProgram {
-  // communicators: those of `uses`, in this order, which all programs have together. first: how many
-  // instructions the programs before it have, as the shared page counts them. Streams and graphs are added
+  // `communicators` are those of `uses`, in this order, and are shared by all programs. `first` is the number
+  // of instructions in the programs before it, as the shared page counts them. Streams and graphs are added
   // once the rank has them.
   PlacedProgram(const schedules::Program& program, const comm::Communicators& communicators,
                 const std::vector<schedules::CommunicatorUse>& uses, SharedCalls& calls, int first);
 
-  const std::vector<int> uses_of;  // by CommunicatorId, its place among all
+  const std::vector<int> uses_of;  // by CommunicatorId, its index among all
   const BoundProgram program;
   const int first;
   std::vector<device::Stream*> streams;  // by StreamId
-  std::vector<SegmentGraph*> graphs;     // by segment; null: it is not replayed
+  std::vector<SegmentGraph*> graphs;     // by segment; null if it is not replayed
 };
 
 }  // namespace tandem::trainer

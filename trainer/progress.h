@@ -16,43 +16,43 @@
 
 namespace tandem::trainer {
 
-// Keeps the place on a rank's shared page: the step in progress, the instruction that finished last, and when
-// that was. Steps never go back on it. Thread-safe.
+// Keeps the position on a rank's shared page: the step in progress, the instruction that finished last, and
+// the time of that. The step on the page never decreases. Thread-safe.
 //
-// Where work is done when its call returns (the CPU), the page is exact. Where a call only issues, the event
-// behind the work marks its end; a thread looks at these events, never waits for one, and the
-// page is behind by kPeriod at most.
+// If work is done when its call returns, as on the CPU, the page is exact. If a call only issues, the event
+// behind the work marks its end. A thread then looks at these events without waiting for them, and the page
+// is at most kPeriod late.
 class Progress {
  public:
   static constexpr absl::Duration kPeriod = absl::Milliseconds(10);
 
   struct Position {
-    int64_t run = -1;  // its number: runs end in their order
+    int64_t run = -1;  // number of its run; runs end in this order
     int64_t step = 0;
-    int64_t instruction = -1;  // among those of all programs
+    int64_t instruction = -1;  // index among the instructions of all programs
   };
 
-  // looks: calls only issue. Starts the thread. `page` outlives it.
+  // `looks` is true if calls only issue; then a thread is started. `page` outlives this object.
   Progress(link::SharedPage& page, bool looks);
   ~Progress() ABSL_LOCKS_EXCLUDED(mu_);
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
-  // Nothing is in flight, and what comes next is of this step.
+  // Nothing is in flight, and the next work belongs to this step.
   void Begins(int64_t step);
 
   // The instruction has finished.
   void Finished(const Position& position);
 
-  // It will have finished when `end`, an event behind it on `stream`, is reached. In the stream's order.
-  // Requires that it looks.
+  // The instruction will have finished when `end`, an event behind it on `stream`, is reached. Must be called
+  // in the order of the stream. Requires `looks`.
   void Issued(const device::Stream* stream, const Position& position, const device::Event& end)
       ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Something finished that has no place of its own.
+  // Something without a position of its own has finished.
   void Moved();
 
-  // Looks now: what has finished before the call is on the page after it.
+  // Looks at the events now: what finished before the call is on the page after it.
   void Look() ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
@@ -60,7 +60,7 @@ class Progress {
     Position position;
     device::Event end;
   };
-  // The issued work of one stream, oldest first; what is before `next` has finished.
+  // The issued work of one stream, oldest first. Work before `next` has finished.
   struct Queue {
     std::vector<Issue> issued;
     size_t next = 0;
@@ -72,9 +72,9 @@ class Progress {
   absl::Mutex mu_;
   platform::SteadyCondition ending_changed_;
   std::map<const device::Stream*, Queue> queues_ ABSL_GUARDED_BY(mu_);
-  int64_t run_ ABSL_GUARDED_BY(mu_) = -1;  // of the position on the page, where it looks
+  int64_t run_ ABSL_GUARDED_BY(mu_) = -1;  // run of the position on the page; used only if `looks`
   bool ending_ ABSL_GUARDED_BY(mu_) = false;
-  std::thread thread_;  // where it looks
+  std::thread thread_;  // set if `looks`
 };
 
 }  // namespace tandem::trainer

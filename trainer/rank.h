@@ -32,54 +32,55 @@ namespace tandem::trainer {
 
 class Backend;
 
-// Settings of one rank beside the plan.
+// The settings of one rank that are not in the plan.
 struct RankConfig {
   int rank = 0;
   int attempt = 1;
-  std::string job;          // id
-  std::string spec_digest;  // of the resolved spec
-  std::string resume_from;  // a checkpoint that the controller chose; empty: what the plan says
+  std::string job;          // its id
+  std::string spec_digest;  // digest of the resolved spec
+  std::string resume_from;  // a checkpoint that the controller chose; if empty, the plan decides
   ExecutorOptions executor;
-  const platform::Clock* clock = &platform::SteadyClock();  // by which waits for saves are measured
-  // The code of the whole outline's nodes; empty: that of the plan's decoder. Others are for tests.
+  const platform::Clock* clock = &platform::SteadyClock();  // measures how long training waits for saves
+  // For tests: makes the code of the whole outline's nodes. Empty: that of the plan's decoder.
   std::function<std::vector<std::unique_ptr<model::Node>>(const ops::Operations& ops)> make_nodes;
 };
 
-// Sends a message to the worker; called on the rank's thread unless said otherwise. Every rank sends that it
-// is ready; steps that were recorded; and for each request that the ranks have acted on that it is done. Rank
-// 0 alone sends
-// * where norms are wanted, before the first report: the table in whose order they come;
-// * reports, in step order, on the reporter's thread, which must not be blocked;
-// * before its report, likewise, a warning at the first step whose gradients are not finite;
-// * checkpoints, and warnings of them, on the thread that saves where that is another.
-// Answers to requests for a checkpoint come on that thread, too.
+// Sends a message to the worker. It is called on the rank's thread unless said otherwise below. Every rank
+// sends that it is ready, each recorded step, and for each request that it is done once the ranks have acted
+// on it. Rank 0 also sends
+//   * before the first report, if norms are requested: the table with the norms' order;
+//   * reports in the order of steps, on the reporter's thread, which must not be blocked;
+//   * on that thread and before the report: a warning at the first step whose gradients are not finite;
+//   * checkpoints, and warnings about them, on the thread that saves if there is one.
+// Answers to requests for a checkpoint are also sent from the thread that saves.
 using SendToWorker = std::function<void(v1::FromTrainer message)>;
 
 enum class RankOutcome : uint8_t {
   kFinished,  // every step is done
-  kStopped,   // on request, after its checkpoint
+  kStopped,   // stopped by a request, after its checkpoint
 };
 
-// How a rank reaches the others. All outlive it.
+// The communicators of a rank. All outlive it.
 struct RankCommunicators {
-  // For tensors of the backend's device: those of CommunicatorUsesOf(plan), in its order.
+  // For tensors on the backend's device. They are those of CommunicatorUsesOf(plan), in its order.
   comm::Communicators& programs;
-  // Makes memory that these can register.
+  // Makes memory that these communicators can register.
   comm::CommunicatorFactory& factory;
-  // For tensors of the host: reports, and checkpoints while no report is in progress.
+  // For tensors on the host: reports, and checkpoints while no report is in progress.
   comm::Communicator& report;
-  // Likewise for checkpoints that are written beside training; null where the job saves none.
+  // For tensors on the host: checkpoints that are written beside training. Null if the job saves none.
   comm::Communicator* save = nullptr;
 };
 
-// One rank's whole life with the communicators that it is given: of threads in tests; of Gloo, and on GPUs of
-// NCCL, in production.
+// The whole life of one rank. The caller gives it communicators: between threads in tests; of Gloo and, on
+// GPUs, NCCL in production.
 //
-// After an exception from Run the streams may still be inside a collective that cannot be ended: leave the
-// process without destroying it, or (thread communicators) destroy it, which waits for them.
+// After Run has thrown, the streams may still be inside a collective that cannot be ended. Then exit the
+// process without destroying the rank. If the communicators are between threads, destroy it, which waits for
+// them.
 class Rank {
  public:
-  // All arguments outlive it. Throws UserError where the data or the checkpoint does not fit the job.
+  // All arguments outlive it. Throws UserError if the data or the checkpoint does not fit the job.
   Rank(const plan::JobPlan& plan, const RankConfig& config, RankCommunicators communicators,
        platform::Files& files, RequestBox& requests, link::SharedPage& page, Backend& backend,
        SendToWorker send);
@@ -87,21 +88,23 @@ class Rank {
   Rank(const Rank&) = delete;
   Rank& operator=(const Rank&) = delete;
 
-  // Loads, trains, validates, checkpoints, until the last step or a request to stop. Once.
-  // Throws InstructionError, NumericError, UserError, CheckpointError, CommError.
+  // Loads, trains, validates and saves until the last step or a request to stop. May be called once. Throws
+  // InstructionError, NumericError, UserError, CheckpointError, CommError.
   RankOutcome Run();
 
-  // For a watchdog: a collective of the runs in flight will not end. Returns what Run throws. Any thread.
+  // Called by a watchdog: a collective of the runs in flight will not end. Returns what Run throws. Any
+  // thread may call it.
   std::exception_ptr FailHungCollective(const std::exception_ptr& error);
 
-  // Gives the checkpoint directory back, so that the next job need not wait. Run does it when it returns;
-  // a thread that ends the process otherwise does it last. Waits for the disk, which may hang. Any thread.
+  // Releases the checkpoint directory, so that the next job need not wait for it. Run calls it when it
+  // returns; a thread that ends the process otherwise must call it last. It waits for the disk, which may
+  // hang. Any thread may call it.
   void ReleaseDirectory();
 
-  // The step that is done. For Finished.
+  // The step that is done, for the message Finished.
   int64_t step() const;
 
-  // For tests, when nothing is in flight.
+  // For tests, while nothing is in flight.
   const std::vector<fsdp::UnitShard>& units() const;
   fsdp::StateMemory StateOf(size_t unit) const;
   device::Memory arena() const;

@@ -15,45 +15,46 @@
 
 namespace tandem::trainer {
 
-// The saves of one rank as its runs go on: what each waits for, what waits for it, and the requests that it
-// answers. TrainingState writes them. Used by the rank's thread; all ranks make the same calls between the
-// same two decisions of the sequence. Throws as TrainingState and StepReports do.
+// Orders the saves of one rank between its runs: what a save waits for, what waits for it, and the requests
+// that it answers. TrainingState writes the checkpoints. Used by the rank's thread; all ranks make the same
+// calls between the same two decisions of the sequence. Throws as TrainingState and StepReports do.
 class RankSaves {
  public:
-  // has_directory: of the job; without one nothing is saved, and requests are answered with that. All outlive
-  // it, and `state` calls what this has left there: end its saves (EndSaves) first.
+  // If has_directory is false, the job has no checkpoint directory: nothing is saved, and requests are
+  // answered with that reason. All arguments outlive this object. `state` calls back into it, so its saves
+  // must be ended first (EndSaves).
   RankSaves(bool has_directory, TrainingState& state, RunSequence& sequence, StepReports& reports,
             RequestBox& requests, link::SharedPage& page, const SendToWorker& send);
   RankSaves(const RankSaves&) = delete;
   RankSaves& operator=(const RankSaves&) = delete;
 
-  // Saves the state after the step of the sequence. No run is in flight. saving: but for what is pending and
-  // for its stall. The sequence learns whether it succeeded.
+  // Saves the state after the step of the sequence. No run may be in flight. `saving` is complete except for
+  // the pending report and the stall. Tells the sequence whether the save succeeded.
   void Save(TrainingState::Saving saving);
 
-  // Before a run of train_save, which copies the state after `step`: the save before it reads what that one
-  // overwrites.
+  // Must be called before a run of train_save, which copies the state after `step`: waits for the previous
+  // save, which reads what that run overwrites.
   void MakeWay(int64_t step);
-  // For how long the last MakeWay waited.
+  // How long the last MakeWay waited, in seconds.
   double wait_seconds() const { return wait_seconds_; }
-  // That run has ended, and its step is reported but for what is in metrics.jsonl soon: that comes before the
-  // checkpoint. saving: but for its stall.
+  // Begins to write what that run has copied. The run must have ended and its step must be reported; the
+  // checkpoint waits until the step is in metrics.jsonl. `saving` is complete except for the stall.
   void Begin(TrainingState::Saving saving);
 
-  // Waits for the save that is written beside training; `step` waits. False: it failed, and its step is to be
-  // saved again.
+  // Waits for the save beside training; `step` waits with it. Returns false if the save failed and its step
+  // must be saved again.
   bool End(int64_t step);
 
-  // Answers what the ranks have acted on, once the newest save is done, with its outcome. False: that was
-  // tried, and is once more.
+  // Once the newest save is done, answers the requests that the ranks have acted on with its outcome. Returns
+  // false if the save failed and is tried again.
   bool AnswerRequests();
-  // The job stops, which its requests waited for.
+  // Answers the requests that asked the job to stop.
   void AnswerStopped() { Answer(requests_.Finish(), ""); }
-  // The job is done: every request, whether the ranks have acted on it or not.
+  // The job is done: answers every request, whether the ranks have acted on it or not.
   void AnswerAll();
 
  private:
-  // On the rank's thread, or on the one that saves.
+  // Called on the rank's thread, or on the one that saves.
   void Answer(const std::vector<uint64_t>& ids, const std::string& error) const;
   void AnswerWhenSaved(std::vector<uint64_t> ids);
   void SetPhase(v1::RankPhase phase) { page_.phase.store(phase, std::memory_order_relaxed); }
@@ -66,11 +67,12 @@ class RankSaves {
   link::SharedPage& page_;
   const SendToWorker& send_;
 
-  std::string error_;          // of the newest save that training waited for; empty: it succeeded
-  bool asked_beside_ = false;  // a save began beside training for requests that wait for an answer
-  // Of the run of train_save that was issued last.
+  std::string error_;  // error of the newest save that training waited for; empty: it succeeded
+  // Whether a save beside training was begun for requests that wait for an answer.
+  bool asked_beside_ = false;
+  // The wait before the latest run of train_save.
   double wait_seconds_ = 0;
-  std::optional<std::vector<uint64_t>> answers_;  // requests that it is for
+  std::optional<std::vector<uint64_t>> answers_;  // the requests that the save is for
 };
 
 }  // namespace tandem::trainer

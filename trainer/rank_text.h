@@ -15,33 +15,33 @@
 
 namespace tandem::trainer {
 
-// What one rank reads of a job's texts: its microbatches of the steps and of the validations. Both functions
-// that load throw a UserError that names the place of a token beyond the vocabulary.
+// Reads one rank's share of a job's texts: its microbatches of steps and validations. Both load functions
+// throw a UserError that names the place of a token outside the vocabulary.
 class RankText {
  public:
-  // `plan` outlives it. Throws where a text cannot be opened.
+  // `plan` outlives this object. Throws data::DataError if a text cannot be opened.
   RankText(const plan::JobPlan& plan, int rank);
 
-  const std::string& summary() const { return text_.summary; }  // of what is trained on, in one line
+  const std::string& summary() const { return text_.summary; }  // one line about what is trained on
   const data::Loader& train() const { return train_; }
   data::Loader& train() { return train_; }
 
   // How many windows of each training text are taken by the end of a step.
   std::vector<int64_t> TakenAfter(int64_t step) const;
-  // How many epochs of each of several training texts, by their names, are read by then. Empty of one text,
-  // and of more than a report has room for.
+  // For several training texts: by name, how many epochs are read by the end of a step. Empty if there is
+  // only one text, or more than a report has room for.
   std::vector<std::pair<std::string, double>> EpochsAfter(int64_t step) const;
 
-  // Of one of the texts to validate on; a job that does not validate has none.
+  // The extent of a text that is validated. A job without validation has no such texts.
   const ValidationExtent& extent(size_t text) const { return validations_[text].extent; }
-  // Of one validation, on this rank, by text.
+  // By text, the rounds of one validation on this rank.
   std::vector<int64_t> validation_rounds() const;
 
-  // This rank's microbatch of that round of a step. tokens: [row_elements() of train()] for each sequence.
-  // Asks the disk for the microbatch that comes next, too.
+  // Writes this rank's microbatch of a round of a step to `tokens`, which has row_elements() of train() for
+  // each sequence. Also asks the disk for the next microbatch.
   void LoadStep(int64_t step, int64_t round, int64_t* tokens) const;
-  // The same of a validation behind `step`, in the fixed windows of that text. Ranks that are left over in
-  // the last rounds take windows again; those losses are not counted.
+  // Does the same for a validation after `step`, which takes fixed windows of that text. In the last rounds,
+  // ranks without windows of their own take windows again; those losses do not count.
   void LoadValidation(size_t text, int64_t step, int64_t round, int64_t* tokens) const;
 
  private:

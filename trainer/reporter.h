@@ -21,37 +21,39 @@ class Communicator;
 
 namespace tandem::trainer {
 
-// What a validation takes of one text: global microbatches, beyond which losses do not count, and what the
-// sum of their losses is divided by: the targets that count, in microbatches that are full of them.
+// How much a validation takes of one text: the number of global microbatches, beyond which losses do not
+// count, and the divisor of the sum of their losses: the number of targets that count, in units of a full
+// microbatch.
 struct ValidationExtent {
-  std::string name;  // of the text, in the scalar validation_loss/NAME; empty: it has none
+  std::string name;  // name of the text in the scalar validation_loss/NAME; empty if it has none
   int64_t batches = 0;
   double divisor = 0;
 };
 
-// What a rank has of it: the losses of its microbatches.
+// A rank's share of a text's validation: the losses of its microbatches.
 struct TextLosses {
   ValidationExtent extent;
   std::vector<double> losses;
 };
 
-// One optimizer step, or the validation before the first, as one rank saw it.
+// What one rank knows of one optimizer step, or of the validation before the first.
 struct StepRecord {
-  // What all ranks know alike: the step, its gradients' norm and how many elements are not finite, learning
-  // rate, tokens and wall time. Rank 0 adds what it folds of the rest.
+  // The part that all ranks know alike: the step, the norm of its gradients and the number of elements that
+  // are not finite, the learning rate, tokens and wall time. Rank 0 adds what it folds from the rest.
   v1::StepReport report;
-  std::vector<double> losses;                     // of this rank's microbatches
-  std::vector<std::vector<double>> depth_losses;  // likewise, of each depth (model/depths.h)
-  double divisor = 1;                             // of the sum of all ranks' losses (fsdp::NormOutcome)
-  std::vector<RouterLoad> routers;                // of sparse layers, in layer order
-  std::vector<TextLosses> validation;  // by text; empty where the step was not followed by a validation
-  // Of what this rank owns, in the order that the reporter was given; none on any rank: not wanted.
+  std::vector<double> losses;                     // one for each of this rank's microbatches
+  std::vector<std::vector<double>> depth_losses;  // the same for each depth (model/depths.h)
+  double divisor = 1;                  // divisor of the sum of all ranks' losses (fsdp::NormOutcome)
+  std::vector<RouterLoad> routers;     // one for each sparse layer, in layer order
+  std::vector<TextLosses> validation;  // by text; empty if no validation followed the step
+  // Norms of what this rank owns, in the order that the reporter was given. Unset on all ranks if norms are
+  // not requested.
   std::optional<std::vector<fsdp::ParameterNorms>> norms;
 };
 
-// A parameter whose mean gradient is not finite, and a rank that holds such elements of it.
+// A parameter whose mean gradient is not finite, and a rank that holds elements of it which are not.
 struct NonfiniteGradient {
-  int64_t parameter = 0;  // in table order
+  int64_t parameter = 0;  // index in the table
   int rank = 0;
   bool operator==(const NonfiniteGradient&) const = default;
 };
@@ -62,39 +64,43 @@ struct NonfiniteGradient {
 // thread per rank, with a communicator of its own, while the next step runs. Only rank 0 has the report:
 // nothing that the ranks must agree on may follow from it.
 //
-// At most one record is in progress: Submit for the next one waits, on the host and between two runs, until
-// the one before has been sent, on rank 0 until it has been folded and reported. A stream never waits. All
-// ranks submit the same steps.
+// At most one record is in progress. Submit for the next one waits, on the host and between two runs, until
+// the previous one has been sent, and on rank 0 until it has been folded and reported. A stream never waits.
+// All ranks submit the same steps.
 class Reporter {
  public:
   using Report = std::function<void(const v1::StepReport&, const std::vector<NonfiniteGradient>&)>;
 
-  // item_elements: elements of each parameter, in table order. own: places in the table of what this rank's
-  // norms are of; of others it sends nothing. sharing: which ranks have which losses and experts.
-  // seconds_at_peak: of a step (plan/step_work.h), for the reports' model FLOPs utilization; 0: not known.
-  // report: called on rank 0 with every report, in step order, on the reporter's thread, and with the places
-  //   where its gradients are not finite, in table order and by rank (none where norms are not wanted). What
-  //   it does delays the next Submit, so it hands over and returns.
-  // failed: called once, on the reporter's thread, when a record cannot be folded; nothing is folded any
-  // more. `comm` outlives it; between Submit and the end of Flush this thread alone uses it.
+  // Arguments:
+  // * item_elements: elements of each parameter, in the order of the table.
+  // * own: indices in the table of the parameters whose norms this rank sends; it sends no others.
+  // * sharing: which ranks have which losses and experts.
+  // * seconds_at_peak: time of a step at peak speed (plan/step_work.h), for the model FLOPs utilization in
+  //   reports; 0: unknown.
+  // * report: called on rank 0 with every report, in the order of steps, on the reporter's thread, together
+  //   with the places where its gradients are not finite, in the order of the table and by rank (none if
+  //   norms are not requested). It delays the next Submit, so it should hand over and return.
+  // * failed: called once, on the reporter's thread, if a record cannot be folded; nothing is folded after
+  //   that.
+  // `comm` outlives the reporter. Between Submit and the end of Flush only the reporter's thread uses it.
   Reporter(comm::Communicator& comm, std::vector<int64_t> item_elements, std::vector<int64_t> own,
            RankSharing sharing, double seconds_at_peak, Report report,
            std::function<void(int64_t step, std::exception_ptr)> failed);
-  // Drops what is not folded yet; does not end a collective that is in progress.
+  // Drops what has not been folded. It does not end a collective that is in progress.
   ~Reporter() ABSL_LOCKS_EXCLUDED(mu_);
   Reporter(const Reporter&) = delete;
   Reporter& operator=(const Reporter&) = delete;
 
-  // Returns at once after a failure.
+  // After a failure it returns at once.
   void Submit(StepRecord record) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Waits until everything submitted has been reported; on other ranks than 0, sent. Throws what a record
-  // failed with.
+  // Waits until everything submitted has been reported, or on ranks other than 0 sent. Throws the error of a
+  // record that failed.
   void Flush() ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
   void Run() ABSL_LOCKS_EXCLUDED(mu_);
-  void AwaitIdle() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);  // nothing is in progress, or one has failed
+  void AwaitIdle() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);  // until nothing is in progress or a record has failed
   void Fold(const StepRecord& record);
   // The loss of each text, and of all: the mean over the targets that count. of_ranks: each rank's doubles,
   // with the losses of the texts, one after the other, from place `at` on.

@@ -14,12 +14,12 @@ namespace tandem::trainer {
 
 class RequestBox;
 
-// What the ranks have agreed on with a norm.
+// The requests in the outcome of a norm.
 Agreed AgreedOf(const fsdp::NormOutcome& outcome);
 
-// What all ranks of `comm` have been asked since the last time, of which each has some, as a norm would say
-// it. Between runs that compute no norm. Collective, on the host; all ranks call it for the same step. Throws
-// InstructionError with that step.
+// Agrees, between runs that compute no norm, on the requests that the ranks of `comm` have received since the
+// last time; each rank may have received only some. Collective, on the host; all ranks call it for the same
+// step. Throws InstructionError with that step.
 Agreed AgreeOnRequests(comm::Communicator& comm, RequestBox& requests, int64_t step);
 
 }  // namespace tandem::trainer

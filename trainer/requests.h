@@ -12,37 +12,38 @@
 
 namespace tandem::trainer {
 
-// What the daemon may ask of a running rank, as bits: every rank sends its bits with the terms of
-// GradientNorm. The host issues one run ahead, so all ranks act on the union after the run behind the one
-// that agreed on it: one step later (run_sequence.h). Telling one rank is enough.
+// The requests of the daemon to a running rank, as bits. Every rank sends its bits with the terms of
+// GradientNorm, so it is enough if one rank receives a request. The host issues one run ahead, so all ranks
+// act on the union of the bits after the run that follows the one that agreed on it, that is, one step later
+// (run_sequence.h).
 enum RequestBit : uint32_t {
-  kRequestCheckpoint = 1,  // checkpoint, and go on
-  kRequestStop = 2,        // checkpoint where there is a directory, then stop
+  kRequestCheckpoint = 1,  // save a checkpoint and continue
+  kRequestStop = 2,        // save a checkpoint if there is a directory, then stop
 };
 
 // Requests between their arrival and their answer. Thread-safe.
 class RequestBox {
  public:
-  // `id` is acknowledged once the ranks have acted; 0: no answer is wanted. An id that came before is
-  // ignored.
+  // Adds requests. `id` is acknowledged once the ranks have acted; 0: no answer is expected. An id that was
+  // added before is ignored.
   void Add(uint32_t bits, uint64_t id) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // The bits of everything that has come since the last Take; those are in flight until Finish.
+  // The bits of everything added since the last Take. They are in flight until Finish.
   uint32_t Take() ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Steps to record. An id that came before is ignored.
+  // Adds a request to record steps. An id that was added before is ignored.
   void AddProfile(const ProfileSteps& asked) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // The first of those that the ranks have not agreed on; id 0: none.
+  // The first request to record that the ranks have not agreed on; its id is 0 if there is none.
   ProfileSteps WantedProfile() ABSL_LOCKS_EXCLUDED(mu_);
 
-  // The ranks have, perhaps before this one was asked.
+  // The ranks have agreed on this request, possibly before it was added here.
   void ProfileAgreed(uint64_t id) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // The ids in flight: the ranks have acted on them.
+  // The ids in flight, on which the ranks have acted.
   std::vector<uint64_t> Finish() ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Every id not yet answered, in flight or not: the job ends.
+  // All ids without an answer, in flight or not, for the end of the job.
   std::vector<uint64_t> FinishAll() ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
@@ -51,7 +52,7 @@ class RequestBox {
   std::set<uint64_t> seen_ ABSL_GUARDED_BY(mu_);
   std::vector<uint64_t> waiting_ ABSL_GUARDED_BY(mu_);
   std::vector<uint64_t> in_flight_ ABSL_GUARDED_BY(mu_);
-  std::deque<ProfileSteps> profiles_ ABSL_GUARDED_BY(mu_);  // not agreed on
+  std::deque<ProfileSteps> profiles_ ABSL_GUARDED_BY(mu_);  // those that are not agreed on
   std::set<uint64_t> seen_profiles_ ABSL_GUARDED_BY(mu_);
 };
 

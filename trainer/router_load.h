@@ -12,7 +12,7 @@ struct JobPlan;
 
 namespace tandem::trainer {
 
-// What the router of one sparse layer did with a rank's microbatches of one step (model/decoder_shapes.h).
+// The decisions of one sparse layer's router for a rank's microbatches of one step (model/decoder_shapes.h).
 struct RouterLoad {
   struct Losses {
     double balance = 0;
@@ -20,25 +20,26 @@ struct RouterLoad {
   };
 
   int layer = 0;
-  std::vector<double> tokens;  // by expert, over the microbatches: whole numbers, exact in any order
-  double dropped = 0;          // likewise
+  // By expert, summed over the microbatches; whole numbers, so any order of addition is exact.
+  std::vector<double> tokens;
+  double dropped = 0;          // the same for dropped choices
   std::vector<Losses> losses;  // by microbatch
-  // By microbatch: tokens for the experts of each rank of the EP group, in their order. Empty where no ranks
-  // share experts.
+  // By microbatch, the tokens for the experts of each rank of the EP group, in the order of its ranks. Empty
+  // if no ranks share experts.
   std::vector<std::vector<double>> rows;
 };
 
-// Ranks of the job that share a microbatch, and ranks that share experts. A rank computes at most so many
-// rows of a microbatch of its EP group at a time: more take further passes.
+// The ranks of the job that share a microbatch, and those that share experts. A rank computes at most a fixed
+// number of rows of its EP group's microbatch at a time; more rows take further passes.
 struct RankSharing {
   std::vector<std::vector<int>> losses;   // parallel::SharingRanks
-  std::vector<std::vector<int>> experts;  // EP groups, in group order; empty: no ranks share experts
+  std::vector<std::vector<int>> experts;  // the EP groups in order; empty if no ranks share experts
   int64_t rows_at_a_time = 0;
 };
 RankSharing SharingOf(const plan::JobPlan& plan);
 
-// The sum over all microbatches of `value(in)`, added in the order of the global microbatch number: `in` are
-// a rank's doubles of its round. Of microbatches that several ranks share, theirs are added first.
+// Adds value(in) over all microbatches, in the order of the global microbatch number; `in` are the doubles of
+// a rank for its round. If several ranks share a microbatch, their values are added first.
 template <typename Value>
 double SumOfMicrobatches(const std::vector<std::vector<int>>& losses, int64_t microbatches,
                          const Value& value) {
@@ -55,8 +56,8 @@ double SumOfMicrobatches(const std::vector<std::vector<int>>& losses, int64_t mi
   return sum;
 }
 
-// How many doubles `loads` are on the wire, and they themselves: of each layer what all ranks have alike in
-// number.
+// The number of doubles that `loads` take in an exchange, and the doubles themselves. For each layer, all
+// ranks have the same number.
 int64_t NumDoubles(const std::vector<RouterLoad>& loads);
 double* Put(const std::vector<RouterLoad>& loads, double* out);
 

@@ -23,32 +23,35 @@ namespace tandem::trainer {
 
 class StageMemory;
 
-// What the host says of one run, before it is issued.
+// The host's instructions for one run, before it is issued.
 struct RunRequest {
   Run run;
-  int64_t update = 0;        // Adam's t of run.applied
-  double learning_rate = 0;  // likewise
-  uint32_t requests = 0;     // of this rank, agreed on with the norm (RequestBit)
-  ProfileSteps profile;      // likewise
-  double norm_limit = 0;     // likewise (fsdp::NormRequests)
-  bool after_wait = false;   // the host waited before it: time in which the device had no work is no run's
+  int64_t update = 0;        // Adam's t for run.applied
+  double learning_rate = 0;  // for run.applied
+  uint32_t requests = 0;     // this rank's (RequestBit); the ranks agree on it with the norm
+  ProfileSteps profile;      // this rank's; the ranks agree on it with the norm
+  double norm_limit = 0;     // this rank's (fsdp::NormRequests); the ranks agree on it with the norm
+  // The host waited before this run; time without work on the device belongs to no run.
+  bool after_wait = false;
 };
 
-// What the host knows of one run when it has ended.
+// What the host knows of one run after it has ended.
 struct RunRecord {
   Run run;
-  // Of the device, to the end of the run: from that of the run before it, or from its own issue if nothing
-  // was in flight then, or all of that had ended while the host waited. The executor knows it.
+  // The time that the device took, up to the end of the run. It begins at the end of the previous run, or
+  // when this run was issued if nothing was in flight then, or if everything had ended while the host waited.
+  // Set by the executor.
   double seconds = 0;
-  double learning_rate = 0;    // of run.applied
-  std::vector<double> losses;  // of this rank's microbatches; empty where the program has none
-  std::vector<std::vector<double>> depth_losses;  // likewise, of each depth (model/depths.h)
-  std::vector<RouterLoad> routers;                // likewise, of sparse layers in their order
+  double learning_rate = 0;    // the rate for run.applied
+  std::vector<double> losses;  // one for each of this rank's microbatches; empty if the program has no losses
+  std::vector<std::vector<double>> depth_losses;  // the same for each depth (model/depths.h)
+  std::vector<RouterLoad> routers;                // the same for each sparse layer, in order
   fsdp::NormOutcome outcome;                      // of the gradients of run.computed
-  std::vector<fsdp::ParameterNorms> norms;  // of this rank's pieces after run.applied, in the layouts' order
+  // Norms of this rank's pieces after run.applied, in the order of the layouts.
+  std::vector<fsdp::ParameterNorms> norms;
 };
 
-// The host's side of the rings: the pinned memory that copies between host and device go from and to. The
+// The host's side of the rings: the pinned memory from and to which copies between host and device go. The
 // element of a run belongs to the host before the run is issued and after it has ended. Immutable.
 class RunMemory {
  public:
@@ -57,28 +60,29 @@ class RunMemory {
 
   void WriteInputs(const RunRequest& request, const schedules::Program& program, int parity) const;
 
-  // Where the tokens of each microbatch of a program go; empty where it has none.
+  // The destinations of the tokens of a program's microbatches; empty if the program has none.
   const std::vector<int64_t*>& Batches(const schedules::Program& program, int parity) const;
 
   RunRecord Read(const RunRequest& request, const schedules::Program& program, int parity) const;
 
  private:
-  // Of a job of several stages: zeros of what other stages have, so that all ranks have records of one shape.
+  // In a job of several stages, adds zeros for what other stages have, so that the records of all ranks have
+  // the same shape.
   void AddOtherStages(int microbatches, RunRecord& record) const;
 
-  // Reports of one route node.
+  // The reports of one route node.
   struct Router {
     int layer = 0;
     std::vector<const double*> reports;  // by microbatch
-    std::vector<const double*> losses;   // likewise, of its balance node; empty: it has none
+    std::vector<const double*> losses;   // by microbatch, from its balance node; empty if it has none
   };
 
-  // What a program touches of it; null where it touches none.
+  // The parts of a ring's element that a program touches; null for parts that it does not touch.
   struct Element {
     device::Memory inputs;
     std::vector<int64_t*> batches;                         // by microbatch
     std::vector<const double*> losses;                     // by microbatch
-    std::vector<std::vector<const double*>> depth_losses;  // likewise, by depth
+    std::vector<std::vector<const double*>> depth_losses;  // by depth and microbatch
     std::vector<Router> routers;                           // in layer order
     device::Memory outcome;
     std::vector<std::pair<const fsdp::ParameterNorms*, size_t>>

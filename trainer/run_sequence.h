@@ -9,12 +9,12 @@
 
 namespace tandem::trainer {
 
-// Which program a rank runs next, and where it has to stop: decided by positions and by what the ranks have
-// agreed on, never by what one rank sees alone. Pure: no clock, no device.
+// Decides which program a rank runs next, and where it has to stop. The decision depends on positions and on
+// what the ranks have agreed on, never on what one rank sees alone. Pure: no clock, no device.
 //
 // Step s is computed by one run (its gradients and their norm) and applied by a later one (its optimizer
-// steps): the next step's run, or `update` where something needs the weights of step s in between. A save
-// does not where the next step's run can copy what it applies to the host (train_save).
+// steps): by the next step's run, or by `update` if something needs the weights of step s in between. A save
+// does not need `update` if the next step's run can copy what it applies to the host (train_save).
 
 enum class RunKind : uint8_t { kTrain, kBegin, kUpdate, kValidate, kTrainSave };
 
@@ -26,24 +26,24 @@ struct Run {
   bool operator==(const Run&) const = default;
 };
 
-// The step that a run works for, as a rank's shared page has it: the one that it computes, or else applies.
-// validated: of a validation, the step whose weights it uses.
+// The step that a run works for, as a rank's shared page shows it: the one that it computes, or if it
+// computes none the one that it applies. For a validation it is `validated`, the step whose weights it uses.
 int64_t StepOf(const Run& run, int64_t validated);
 
-// The step that an instruction of the run works for: a run may complete one and compute the next.
+// The step that an instruction of the run works for. A run may complete one step and compute the next.
 int64_t StepOf(const Run& run, schedules::Opcode opcode, int64_t validated);
 
 struct SequenceOptions {
-  int64_t first_step = 0;        // done before: 0, or that of the checkpoint
+  int64_t first_step = 0;        // the last step done before: 0, or the checkpoint's
   bool validates_first = false;  // the checkpoint was saved before the validation of first_step had ended
-  int64_t last_step = 0;         // of the job; where it was done before, nothing is issued
+  int64_t last_step = 0;         // last step of the job; if it was done before, nothing is issued
   int64_t validate_every = 0;    // 0: never
   int64_t checkpoint_every = 0;  // 0: only at the end and on request
-  bool has_directory = false;    // without one nothing is saved
-  bool saves_beside = false;     // there are runs of train_save
+  bool has_directory = false;    // if false, nothing is saved
+  bool saves_beside = false;     // train_save runs are possible
 };
 
-// What the ranks have agreed on with one norm.
+// The requests that the ranks have agreed on with one norm.
 struct Agreed {
   bool checkpoint = false;
   bool stop = false;
@@ -54,59 +54,62 @@ struct Agreed {
 class RunSequence {
  public:
   enum class Action : uint8_t {
-    kIssue,     // run(): it may overlap the end of the run before, unless it is recorded
-    kDrain,     // wait for all that was issued, pass that to Ended, and ask again
-    kValidate,  // the weights of step(), until that makes way; nothing is in flight; call Validated at its
-                // end
-    kSave,      // the state of step(); nothing is in flight; call Saved
-                // (a run of kind kTrainSave saves what it applies, and answers what was asked for)
-    kAnswer,    // what was asked for is done; call Answered
-    kStop,      // on request: step() is applied, and saved where there is a directory
-    kFinish,    // every step is applied, and the last one validated
+    kIssue,  // issue run(); it may overlap the end of the previous run, unless it is recorded
+    kDrain,  // wait for everything issued, pass its requests to Ended, and ask again
+    // Validate the weights of step() while nothing is in flight, until something must be done first; call
+    // Validated at its.
+    kValidate,
+    // end
+    kSave,    // save the state of step() while nothing is in flight; call Saved
+              // (a run of kind kTrainSave saves what it applies, and answers what was asked for)
+    kAnswer,  // the requests are done; call Answered
+    kStop,    // stop as requested: step() is applied, and saved if there is a directory
+    kFinish,  // every step is applied, and the last one validated
   };
 
   struct Next {
     Action action = Action::kFinish;
-    Run run;  // of kIssue
+    Run run;  // for kIssue
   };
 
   explicit RunSequence(const SequenceOptions& options);
 
-  // What to do now. in_flight: runs that were issued and have not ended.
+  // The next action. `in_flight` is the number of runs that were issued and have not ended.
   Next Decide(int in_flight) const;
 
   void Issued(const Run& run);
-  // The ranks agreed on this in a run that has ended, or between two pieces of a validation.
+  // Takes what the ranks agreed on in a run that has ended, or between two pieces of a validation.
   void Ended(const Agreed& agreed);
   void Validated() { validated_step_ = applied_; }
-  // A save that has failed is tried again where another request comes for the same step.
+  // A save of step() has ended. If it failed, it is tried again when another request comes for the same step.
   void Saved(bool succeeded);
-  // A save of `step` that was written beside what followed, and counted as one that had succeeded, has
-  // failed. All ranks call it between the same two decisions. Returns whether that step is to be saved again.
+  // A save of `step` beside training, which was counted as successful when it began, has failed. All ranks
+  // call this between the same two decisions. Returns whether that step must be saved again.
   bool SaveFailed(int64_t step);
   void Answered() { checkpoint_wanted_ = false; }
 
-  // Which request the recorded run belongs to; it has ended.
+  // The recorded run has ended; returns the request that it belongs to.
   ProfileQueue::Recorded Recorded() { return profiles_.Advance(); }
 
-  // A validation of step() is still to come, or to go on: here, or in the job that resumes from it.
+  // Whether a validation of step() must still begin or continue, in this job or in one that resumes from it.
   bool validation_pending() const { return ValidationDue(applied_); }
-  // It does not begin, or go on, before something else is done. A stop may have little time left, so it
-  // leaves the rest of the validation to the job that resumes. A checkpoint is saved in the middle; of step 0
-  // there is none, so that one waits.
+  // Whether something else must be done before the validation begins or continues. A stop may have little
+  // time left, so it leaves the rest of the validation to the job that resumes. A checkpoint is saved in the
+  // middle of it, except of step 0, which has no checkpoint; a request then waits.
   bool validation_makes_way() const { return stop_wanted_ || (checkpoint_wanted_ && applied_ > 0); }
 
-  // A checkpoint was asked for that no save and no answer has followed.
+  // Whether a checkpoint was requested and neither saved nor answered since.
   bool checkpoint_wanted() const { return checkpoint_wanted_; }
 
-  int64_t step() const { return applied_; }  // applied, as issued
-  // Nothing follows a save at step(), so it must succeed.
+  int64_t step() const { return applied_; }  // applied, as far as runs were issued
+  // Whether nothing follows a save at step(), so that it must succeed.
   bool is_final() const { return stop_wanted_ || applied_ >= options_.last_step; }
 
  private:
   bool ValidationDue(int64_t step) const;
   bool SaveDue(int64_t step) const;
-  // Whether that is a run's that computes the step behind it, so that no run of its own need apply it.
+  // Whether the run that computes the next step also saves `step`, so that no run of its own is needed to
+  // apply it.
   bool SavesBeside(int64_t step) const;
   Next DecideAtBoundary(int in_flight) const;
 
@@ -114,12 +117,12 @@ class RunSequence {
   int64_t applied_;
   int64_t computed_;
   int64_t validated_step_ = -1;
-  int64_t saved_step_;        // or where a save has failed
-  bool save_failed_ = false;  // that one
+  int64_t saved_step_;        // also set if a save has failed
+  bool save_failed_ = false;  // whether the save of saved_step_ has failed
   bool checkpoint_wanted_ = false;
   bool stop_wanted_ = false;
-  bool recording_ = false;  // the run issued last
-  bool saves_ = false;      // likewise
+  bool recording_ = false;  // whether the run issued last is recorded
+  bool saves_ = false;      // whether the run issued last saves
   ProfileQueue profiles_;
   std::set<uint64_t> agreed_profiles_;
 };

@@ -14,52 +14,54 @@
 
 namespace tandem::trainer {
 
-// Writes checkpoints beside training, one at a time, on a thread of its own. Used by the rank's thread.
+// Writes checkpoints beside training, one at a time, on its own thread. Used by the rank's thread.
 class SaveThread {
  public:
-  // Returns why it failed although training goes on; empty: it succeeded. What it throws ends the rank.
+  // Writes a checkpoint. Returns why it failed if training may continue; empty: it succeeded. An exception
+  // ends the rank.
   using Save = std::function<std::string()>;
   using OnSaved = std::function<void(const std::string& error)>;
 
   // A save that has ended.
   struct Ended {
-    int64_t step = 0;   // 0: none has
+    int64_t step = 0;   // 0: no save has ended
     std::string error;  // empty: it succeeded
   };
 
-  // failed: called at most once, on this thread, with what a save threw; no save begins after it.
+  // `failed` is called at most once, on this thread, with the exception of a save. No save begins after it.
   explicit SaveThread(std::function<void(const std::exception_ptr& error)> failed);
-  // Waits for the save in progress: whoever ends a rank early aborts the save's communicator first.
+  // Waits for the save in progress. To end a rank early, abort the save's communicator first.
   ~SaveThread() ABSL_LOCKS_EXCLUDED(mu_);
   SaveThread(const SaveThread&) = delete;
   SaveThread& operator=(const SaveThread&) = delete;
 
-  // Requires that no save is in progress.
+  // Begins a save. Requires that none is in progress.
   void Begin(int64_t step, Save save) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Waits until no save is in progress. Returns what has ended since the last call. Throws what that threw.
+  // Waits until no save is in progress. Returns the save that has ended since the last call. Throws its
+  // exception.
   Ended Await() ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Calls `then` with the error of the save in progress once that has ended, on this thread, or with that of
-  // the newest at once if none is. Never after a save that threw.
+  // Calls `then` with the error of the save in progress once that has ended, on this thread. If none is in
+  // progress, calls it at once with the error of the newest save. After an exception it is never called.
   void WhenSaved(OnSaved then) ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
   void Run() ABSL_LOCKS_EXCLUDED(mu_);
-  // Those that wait for the save that has ended; where there are none it counts as ended from then on, and
-  // the result is false.
+  // Moves the callbacks that wait for the save that has ended to `waiting`. If there are none, the save
+  // counts as ended from then on, and the result is false.
   bool TakeWaiting(const Ended& ended, std::vector<OnSaved>& waiting) ABSL_LOCKS_EXCLUDED(mu_);
 
   const std::function<void(const std::exception_ptr& error)> failed_;
   absl::Mutex mu_;
   platform::SteadyCondition changed_;
   bool ending_ ABSL_GUARDED_BY(mu_) = false;
-  int64_t step_ ABSL_GUARDED_BY(mu_) = 0;  // in progress; 0: none
-  Save save_ ABSL_GUARDED_BY(mu_);         // empty once it is taken
+  int64_t step_ ABSL_GUARDED_BY(mu_) = 0;  // the save in progress; 0: none
+  Save save_ ABSL_GUARDED_BY(mu_);         // empty once the thread has taken it
   std::vector<OnSaved> waiting_ ABSL_GUARDED_BY(mu_);
   Ended newest_ ABSL_GUARDED_BY(mu_);
   std::exception_ptr thrown_ ABSL_GUARDED_BY(mu_);
-  std::thread thread_;  // the last: it uses the others
+  std::thread thread_;  // must be last, because it uses the other members
 };
 
 }  // namespace tandem::trainer

@@ -11,18 +11,19 @@
 
 namespace tandem::trainer {
 
-// What a rank has once it can train.
+// The facts about a rank that can train.
 struct ReadyRank {
   const plan::JobPlan& plan;
   const TrainingState::Start& start;
   const RankText& text;
   const std::string& kernels_digest;  // Operations::kernels_digest
   device::MemoryUse memory;
-  bool is_first = false;  // of the job's ranks
+  bool is_first = false;  // whether it is the first of the job's ranks
 };
 
-// Tells the worker that the rank is ready: the digests that all ranks must agree on, where it starts from,
-// what it holds and will send. The first rank adds what its text is, and warns if routers only deal.
+// Reports to the worker that the rank is ready: the digests that all ranks must agree on, where it starts
+// from, what it holds and what it will send. The first rank adds a summary of its text, and a warning if
+// the job deals tokens to experts evenly, whatever its routers say.
 void SayReady(const ReadyRank& rank, const SendToWorker& send);
 
 }  // namespace tandem::trainer

@@ -14,8 +14,8 @@
 
 namespace tandem::trainer {
 
-// The calls of segments that do the same to the same memory, which one graph replays. The first time they are
-// called one by one, so that libraries set up what they need; the second time they are captured; from then on
+// The calls of segments that do the same to the same memory, which one graph replays. On the first run they
+// are called one by one, so that libraries can set up what they need; on the second they are captured; later
 // the graph is launched. Used by the work of one stream.
 class SegmentGraph {
  public:
@@ -23,13 +23,13 @@ class SegmentGraph {
   SegmentGraph(const SegmentGraph&) = delete;
   SegmentGraph& operator=(const SegmentGraph&) = delete;
 
-  // On the current stream. Throws what a call or Device::Capture throws.
+  // Runs the calls on the current stream. Throws what a call or Device::Capture throws.
   void Run(device::Device& device);
 
-  // Whether the next Run captures.
+  // Whether the next Run will capture.
   bool captures() const { return has_run_ && graph_ == nullptr; }
 
-  // Which of the calls was called last.
+  // The index of the call that was called last.
   size_t at() const { return at_; }
 
  private:
@@ -41,26 +41,27 @@ class SegmentGraph {
   std::unique_ptr<device::Graph> graph_;
 };
 
-// The graphs of a rank's programs. Not thread-safe, but that graphs of different streams may run at once
-// where work is done when its call returns.
+// The graphs of a rank's programs. Not thread-safe, except that if work is done when its call returns, graphs
+// of different streams may run at once.
 class SegmentGraphs {
  public:
-  // Both outlive it. outline: for messages.
+  // Both arguments outlive it. `outline` is for messages.
   SegmentGraphs(const schedules::Outline& outline, device::Device& device)
       : outline_(outline), device_(device) {}
 
-  // That of all segments with the same calls, in runs of both parities; lives as long as this. Throws
-  // std::logic_error if the segment's calls differ between the parities.
+  // The graph of all segments with the same calls, in runs of both parities. It lives as long as this object.
+  // Throws std::logic_error if the segment's calls differ between the parities.
   SegmentGraph& Of(const Segment& segment);
 
-  // On the current stream. Logs what all graphs take of a GPU's memory when the last one is captured.
+  // Runs the graph on the current stream. When the last graph is captured, logs how much of a GPU's memory
+  // all graphs take.
   void Run(SegmentGraph& graph);
 
  private:
   const schedules::Outline& outline_;
   device::Device& device_;
   std::map<std::vector<std::shared_ptr<const Call>>, std::unique_ptr<SegmentGraph>> graphs_;
-  size_t num_captured_ = 0;  // of a GPU's
+  size_t num_captured_ = 0;  // number captured on a GPU
   int64_t used_before_ = 0;
 };
 

@@ -14,27 +14,28 @@ namespace tandem::trainer {
 class Binder;
 class StageMemory;
 
-// Binds the instructions of a job's programs so that those that do the same, on the same stream, to the same
-// memory have one call: in the runs of both parities, which differ in rings alone, and in microbatches whose
-// buffers take turns at the same addresses. A call of its own for each instruction and parity is 5 kB of
-// tensors an instruction, gigabytes in a job of a thousand microbatches.
+// Binds the instructions of a job's programs so that instructions on the same stream that do the same to the
+// same memory share one call: in the runs of both parities, which differ only in rings, and in microbatches
+// whose buffers alternate between the same addresses. Without sharing, each instruction has about 5 kB of
+// tensors, which is gigabytes in a job of a thousand microbatches.
 //
-// A call may be shared since it keeps nothing from one time to the next, and a stream runs one at a time.
+// A call can be shared because it keeps nothing between two runs, and a stream runs one call at a time.
 // Needed only while programs are bound. Not thread-safe.
 class SharedCalls {
  public:
-  // Both outlive it, and what the calls need outlives these (Binder).
+  // Both outlive this object. What the calls need (Binder) must outlive the calls.
   SharedCalls(const Binder& binder, const StageMemory& memory) : binder_(binder), memory_(memory) {}
 
-  // As Binder::Bind.
+  // Binds an instruction as Binder::Bind does.
   std::shared_ptr<const Call> Get(const schedules::Program& program,
                                   const schedules::Instruction& instruction, int parity,
                                   comm::Communicator* communicator);
 
-  size_t num_calls() const { return num_calls_; }  // that were bound
+  size_t num_calls() const { return num_calls_; }  // number of calls that were bound
 
  private:
-  // All that the call follows from; empty: from more than that, it is the instruction's own.
+  // Identifies everything that the call depends on. Empty if it depends on more than that, so that the
+  // instruction needs a call of its own.
   std::string KeyOf(const schedules::Program& program, const schedules::Instruction& instruction, int parity,
                     const comm::Communicator* communicator) const;
 

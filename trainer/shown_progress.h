@@ -9,12 +9,12 @@
 
 namespace tandem::trainer {
 
-// Shows that the ranks move while they read or remove a checkpoint: an OnWorkProgress
+// Shows that the ranks make progress while they read or remove a checkpoint: an OnWorkProgress
 // (checkpoint/work_together.h).
 class ShownProgress {
  public:
-  // logs: the log gets a line for each tenth, with `what`, unless everything is done between two of the
-  // ranks' meetings. unit: of the amounts, "bytes" or "files". moved: called every time.
+  // If `logs`, the log gets a line with `what` for each tenth, unless everything is done between two of the
+  // ranks' meetings. `unit` is the unit of the amounts, "bytes" or "files". `moved` is called every time.
   ShownProgress(bool logs, std::string what, std::string unit, std::function<void()> moved);
 
   void operator()(const checkpoint::WorkProgress& progress);
@@ -25,7 +25,7 @@ class ShownProgress {
   std::string unit_;
   std::function<void()> moved_;
   std::string path_;
-  int64_t tenth_ = 0;  // of the path, that the log has
+  int64_t tenth_ = 0;  // tenths of the path that were logged
 };
 
 }  // namespace tandem::trainer

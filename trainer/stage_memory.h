@@ -28,25 +28,25 @@ namespace tandem::trainer {
 
 class Backend;
 
-// The memory of one rank's programs: the arena and the pinned host memory, as large as the programs say, and
-// where each buffer lies in them. A buffer has one address, the same in every run. Immutable after
-// construction.
+// The memory of one rank's programs: the arena and the pinned host memory, with the sizes that the programs
+// need, and the place of each buffer in them. A buffer has one address, the same in every run. Immutable
+// after construction.
 class StageMemory {
  public:
-  // arena: stage.arena_bytes of `device`, which outlives it. Persistent buffers start as zeros.
-  // fill_with_nan: the arena above them holds NaN until it is written (tests). saved: of the host, for
-  // what Snapshots write; null: they have no place, and train_save cannot run. Throws device::OutOfMemory.
+  // `arena` has stage.arena_bytes of `device`, which outlives this object. Persistent buffers start as zeros.
+  // If fill_with_nan (for tests), the arena above them holds NaN until it is written. `saved` is host memory
+  // for the targets of Snapshots; if it is null, train_save cannot run. Throws device::OutOfMemory.
   StageMemory(const schedules::StagePrograms& stage, device::Device& device,
               std::shared_ptr<device::Region> arena, bool fill_with_nan,
               std::shared_ptr<device::Region> saved = nullptr);
 
-  // Where a buffer lies: in the device's memory, or in the host's for host kinds. element: of a ring, 0 or 1.
+  // The memory of a buffer, on the device or for host kinds on the host. `element` is 0 or 1 for a ring.
   device::Memory At(const schedules::Buffer& buffer, int element = 0) const;
 
-  // Where an operand lies in a run of that parity.
+  // The memory of an operand in a run of that parity.
   device::Memory At(const schedules::Program& program, const schedules::Operand& operand, int parity) const;
 
-  // Whether there is a place for what Snapshots write.
+  // Whether there is memory for the targets of Snapshots.
   bool saves() const { return saved_.has_value(); }
 
   device::Memory arena() const { return arena_.all(); }
@@ -54,22 +54,23 @@ class StageMemory {
 
  private:
   const device::StaticArena arena_;
-  const device::StaticArena host_;  // pinned where that matters, zero at the start
-  const int64_t saved_at_;          // its bytes; from there on addresses are in saved_
+  const device::StaticArena host_;  // pinned if the device benefits; zeros at the start
+  const int64_t saved_at_;          // addresses from here on are in saved_
   std::optional<const device::StaticArena> saved_;
 };
 
 // The units of a plan as `rank` holds them. `backend` outlives them.
 std::vector<fsdp::UnitShard> MakeUnits(const plan::JobPlan& plan, int rank, Backend& backend);
 
-// Weights, and moments unless it is frozen, of each unit, which every program has at the same addresses.
+// By unit, the weights and, unless it is frozen, the moments. All programs have them at the same addresses.
 std::vector<fsdp::StateMemory> StatesOf(const plan::JobPlan& plan, const StageMemory& memory);
 
-// What Snapshots copy, from and to where. Requires memory.saves().
+// What Snapshots copy: sources and destinations. Requires memory.saves().
 std::vector<checkpoint::CopiedMemory> SavedOf(const plan::JobPlan& plan, const StageMemory& memory);
 
-// What checkpoints hold beside the units: the states that are updated once a step, by Hugging Face name; of
-// the plan's stage, and the names of all stages'. Their counters are zeros whenever one is saved.
+// The states that checkpoints hold besides the units, by Hugging Face name: those that are updated once a
+// step. One function is for the plan's stage, the other has the names of all stages. Their counters are zeros
+// whenever a checkpoint is saved.
 std::vector<std::string> UpdatedStateNames(const plan::JobPlan& plan);
 std::vector<checkpoint::WholeArray> UpdatedStatesOf(const plan::JobPlan& plan, const StageMemory& memory);
 

@@ -8,8 +8,8 @@
 
 namespace tandem::trainer {
 
-// In what the tokenizer that a prepared text was made with is not that of the Hugging Face model in
-// `weights`, in one line for the user; empty where they agree, or it cannot be known: the text is not
+// Says in one line for the user how the tokenizer with which a text was prepared differs from that of the
+// Hugging Face model in `weights`. Empty if they agree, or if it cannot be known because the text is not
 // prepared, or the model has no tokenizer.json and no eos_token_id.
 std::string TokenizerDifference(platform::Files& files, const jobspec::DataText& text,
                                 const std::string& weights);

@@ -15,22 +15,22 @@
 
 namespace tandem::trainer {
 
-// What checkpoint.start_from names, once it has been found to be of this job's model: the folder of a Hugging
-// Face model, or one step of a checkpoint.
+// The weights that checkpoint.start_from names, after they were found to be of this job's model: a folder of
+// a Hugging Face model, or one step of a checkpoint.
 struct StartWeights {
   checkpoint::Origin origin;
-  bool is_step = false;                  // of a checkpoint
-  checkpoint::HuggingFaceFolder folder;  // if it is none
+  bool is_step = false;                  // whether it is a step of a checkpoint
+  checkpoint::HuggingFaceFolder folder;  // set if it is not a step
   checkpoint::StoredWeights weights;     // of that folder
 };
 
-// Collective. Reads headers and samples alone. Throws UserError with the reason "StartWeightsUnusable" on all
-// ranks where the folder cannot be used, which names all that is wrong with it, or where two ranks see other
-// weights; CheckpointError where it cannot be read now; CommError.
+// Collective. Reads only headers and samples. Throws UserError with the reason "StartWeightsUnusable" on all
+// ranks if the folder cannot be used, with everything that is wrong with it, or if two ranks see different
+// weights. Throws CheckpointError if it cannot be read now, and CommError.
 StartWeights FindStartWeights(platform::Files& files, comm::Communicator& comm, const ResumeOptions& options);
 
-// Collective: fills the shards of weights and of routers' biases among `shards`, and leaves moments. Throws
-// as FindStartWeights, also where weights are not finite.
+// Collective. Fills the weights and routers' biases among `shards`, and leaves the moments as they are.
+// Throws as FindStartWeights does, and also if weights are not finite.
 void LoadStartWeights(platform::Files& files, comm::Communicator& comm, const StartWeights& start,
                       const std::vector<checkpoint::Shard>& shards,
                       const checkpoint::OnWorkProgress& on_progress);

@@ -13,23 +13,24 @@ class Operations;
 
 namespace tandem::trainer {
 
-// The memory of one router, whose experts' biases move by the tokens that they got.
+// The memory of one router. The biases of its experts move according to the tokens that the experts got.
 struct BiasMemory {
-  device::Memory tokens;  // double, of this rank; zeros afterwards
-  device::Memory bias;    // of type `BiasesMemory::type`
-  bool frozen = false;    // the bias stays as it is
+  device::Memory tokens;  // this rank's counts as doubles; zeros afterwards
+  device::Memory bias;    // elements of BiasesMemory::type
+  bool frozen = false;    // if true, the bias does not move
 };
 
 struct BiasesMemory {
-  device::Memory outcome;  // of the step in which tokens were counted: where it is not applied, biases stay
+  // Of the step in which tokens were counted; if it was not applied, biases do not move.
+  device::Memory outcome;
   std::vector<BiasMemory> routers;
-  device::Memory exchanged;  // double: the tokens of all ranks, rank by rank
+  device::Memory exchanged;  // doubles: the counts of all ranks, one rank after the other
   model::ComputeType type = model::ComputeType::kFp32;
 };
 
-// Exchanges the tokens of all routers (one all-gather), adds them up, and moves every bias that is not frozen
-// by `rate` (UpdateRouterBias of `ops`, which outlives the call): the same bits on every rank. Throws
-// std::invalid_argument where a size does not fit.
+// Exchanges the counts of all routers (one all-gather), adds them up, and moves every bias that is not frozen
+// by `rate` (UpdateRouterBias of `ops`, which outlives the call). Every rank gets the same bits. Throws
+// std::invalid_argument if a size does not fit.
 fsdp::BoundCall BindBiasUpdates(comm::Communicator& comm, const BiasesMemory& memory, double rate,
                                 const ops::Operations& ops);
 

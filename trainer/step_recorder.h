@@ -19,20 +19,20 @@ struct Program;
 
 namespace tandem::trainer {
 
-// Times the instructions of one run of a program, on the streams that they run on.
+// Measures the times of the instructions of one run of a program, on the streams that they run on.
 class StepRecorder {
  public:
-  // `device` and `program` outlive it. recording != kNone.
+  // `device` and `program` outlive it. `recording` must not be kNone.
   StepRecorder(device::Device& device, const schedules::Program& program, int64_t step, Recording recording);
   ~StepRecorder();
 
-  // On a stream, before all instructions: the time that theirs count from.
+  // Must be called on a stream before all instructions. Times count from this point.
   void MarkOrigin();
 
-  // Calls `run`, the work of that instruction, on its stream.
+  // Calls `run`, which does the work of that instruction, on its stream.
   void Run(int instruction, const std::function<void()>& run);
 
-  // Once the streams have passed all of it; without its rank.
+  // The measured times, without the rank. The streams must have passed all instructions.
   v1::StepTimeline Take() const;
 
  private:

@@ -14,35 +14,36 @@
 
 namespace tandem::trainer {
 
-// One record of an event file: length, masked CRC-32C of it, data, masked CRC-32C of that, little-endian.
+// One record of an event file, little-endian: length, masked CRC-32C of the length, data, masked CRC-32C of
+// the data.
 std::string TensorBoardRecord(std::string_view data);
 
 // The events of this start of a job in `DIRECTORY/tensorboard`, for `tensorboard --logdir DIRECTORY`: loss,
-// gradient norm, learning rate, speed and scalars of every step, under the tags that torchtitan uses. Every
-// start writes a file of its own, which makes TensorBoard drop the steps of older files that come again. It
-// reads files in the order of their names, which begin with a time: where this machine's clock is behind that
-// of an earlier start, name and events have times behind that start's.
-// Written by rank 0, from one thread.
-// Where the file is removed or renamed while the job runs, the next events go to one of a new name, when
+// gradient norm, learning rate, speed and scalars of every step, under torchtitan's tags.
+//
+// Every start writes a file of its own; TensorBoard then drops the steps of older files that are computed
+// again. It reads files in the order of their names, which begin with a time. If this machine's clock is
+// behind that of an earlier start, name and events get times after that start's. Rank 0 writes the file, from
+// one thread. If it is removed or renamed while the job runs, later events go to a file with a new name, as
 // followed_file.h says.
 class TensorBoardFile {
  public:
-  // Throws as ThrowIfUnwritable (directory_error.h), naming the folder, where it cannot be written, or the
-  // directory is not there.
-  // first_step: the first that comes. `files` and `clock` outlive it.
+  // Throws as ThrowIfUnwritable (directory_error.h), naming the folder, if it cannot be written or the
+  // directory does not exist. `first_step` is the first step that will be written. `files` and `clock`
+  // outlive this object.
   TensorBoardFile(platform::Files& files, const platform::Clock& clock, const std::string& directory,
                   checkpoint::Owner self, int64_t first_step);
   TensorBoardFile(const TensorBoardFile&) = delete;
   TensorBoardFile& operator=(const TensorBoardFile&) = delete;
 
-  // Whole records or nothing. A failure is logged once and training goes on.
+  // Appends whole records or nothing. A failure is logged once and training continues.
   void Append(const v1::StepReport& report);
 
  private:
   absl::Time Now() const { return clock_.Now() + ahead_; }
 
   const platform::Clock& clock_;
-  absl::Duration ahead_;  // of the clock, so that no file has the time of an older one
+  absl::Duration ahead_;  // added to the clock so that no file has the time of an older one
   FollowedFile file_;
 };
 

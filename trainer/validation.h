@@ -8,23 +8,23 @@
 
 namespace tandem::trainer {
 
-// One validation on one rank, of one text after the other: as many runs of `validate` as it takes. The losses
-// do not show how many these were. Not thread-safe.
+// One validation on one rank, one text after the other, in as many runs of `validate` as it needs. The losses
+// do not depend on the number of runs. Not thread-safe.
 class Validation {
  public:
-  // A run of `validate`: from which round on of which text.
+  // One run of `validate`: the text and its first round.
   struct Piece {
     size_t text = 0;
     int64_t first_round = 0;
   };
 
-  // rounds: of each text, >= 1, at least one text; piece_rounds: of a run, >= 1. The last run of a text may
-  // have rounds too many.
+  // `rounds` are those of each text, each >= 1; there is at least one text. A run has piece_rounds >= 1
+  // rounds. The last run of a text may have more rounds than needed.
   Validation(std::vector<int64_t> rounds, int64_t piece_rounds)
       : rounds_(std::move(rounds)), piece_rounds_(piece_rounds), losses_(rounds_.size()) {}
 
   bool has_next() const { return next_.text < rounds_.size(); }
-  // Requires has_next().
+  // The next run. Requires has_next().
   Piece Next() {
     const Piece piece = next_;
     next_.first_round += piece_rounds_;
@@ -34,7 +34,7 @@ class Validation {
     return piece;
   }
 
-  // The losses of the oldest run that has not ended, by round.
+  // Takes the losses, by round, of the oldest run that has not ended.
   void Ended(const std::vector<double>& losses) {
     std::vector<double>& all = losses_.at(ended_texts_);
     all.insert(all.end(), losses.begin(), losses.end());
@@ -42,7 +42,7 @@ class Validation {
   }
 
   bool complete() const { return ended_texts_ == rounds_.size(); }
-  // Of each text, by round. Requires complete().
+  // By text and round. Requires complete().
   std::vector<std::vector<double>> TakeLosses() {
     for (size_t text = 0; text < rounds_.size(); ++text) {
       losses_[text].resize(static_cast<size_t>(rounds_[text]));
