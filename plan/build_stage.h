@@ -9,19 +9,20 @@
 
 namespace tandem::plan {
 
-// Sets outline, groups, options and stage of a plan whose other members are set: the step program, built
-// and checked. strategy: a name of schedules::Strategies(). Throws std::logic_error where the check refuses
-// it (a bug of ours, with the check's text).
+// Sets outline, groups, options and stage of a plan whose other members are set: builds the step program and
+// checks it. `strategy` is a name of schedules::Strategies(). Throws std::logic_error, with the check's text,
+// if the check refuses the program (a bug of ours).
 void BuildStage(const std::string& strategy, int prefetch, JobPlan& plan);
 
-// The sizes of the plan's units, as an outline is written from them.
+// The sizes of the plan's units in the form from which an outline is written.
 std::vector<model::UnitLayout> UnitLayouts(const std::vector<fsdp::ClassLayouts>& layouts);
 
-// Its first part: the outline, from model, batch, precision, device and layouts.
+// The first part of BuildStage: sets the outline, from model, batch, precision, device and layouts.
 void BuildOutline(JobPlan& plan);
 
-// Its last part: the options that follow from the outline and the schedule, and the programs, from outline,
-// layouts, groups, schedule and the other options. Alone it is for tests, on other outlines.
+// The last part of BuildStage: sets the options that follow from the outline and the schedule, and builds the
+// programs from outline, layouts, groups, schedule and the other options. Tests call it alone, for other
+// outlines.
 void BuildPrograms(JobPlan& plan);
 
 }  // namespace tandem::plan

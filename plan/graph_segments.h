@@ -12,39 +12,41 @@
 
 namespace tandem::plan {
 
-// Parts of a step that CUDA graphs replay (schedules/passes/segments.h).
+// The parts of a step that CUDA graphs replay (schedules/passes/segments.h).
 
-// By node of the outline, as in BuildOptions::replayed. Words of graphs.scope: attention, router, preprocess
-// (the permutation of tokens to their experts), mlp, mamba; none: empty. Throws std::logic_error for a word
-// that fits no node (Validate refuses such a spec).
+// By node of the outline, whether it is replayed, as in BuildOptions::replayed. `words` are those of
+// graphs.scope: attention, router, preprocess (the permutation of tokens to their experts), mlp, mamba. Empty
+// if there are no words. Throws std::logic_error for a word that fits no node (Validate refuses such a spec).
 std::vector<bool> ReplayedNodes(const schedules::Outline& outline, const std::vector<std::string>& words);
 
-// What graphs replay of one step of a rank.
+// What graphs replay in one step of a rank.
 struct GraphSegments {
-  // Segments with the same passes of the same kinds of nodes, in the order in which the first of them runs.
+  // Segments with the same passes of the same kinds of nodes. Rows have the order in which their first
+  // segments run.
   struct Row {
     std::string passes;  // "forward attention, forward mlp", "24 x (forward attention, forward mlp)"
-    int segments = 0;    // of one step
+    int segments = 0;    // number in one step
   };
   std::vector<Row> rows;
-  int graphs = 0;  // that serve all of them
-  int period = 0;  // microbatches after which a graph may be replayed again
+  int graphs = 0;  // number of graphs that serve them
+  int period = 0;  // microbatches after which a graph is replayed again
   int passes_in_graphs = 0;
-  int passes = 0;                // of all nodes, in one step
-  int copies = 0;                // from and to rings, which graphs do not access
-  int64_t more_arena_bytes = 0;  // than the same job takes without graphs; negative: less
+  int passes = 0;                // passes in all segments of one step
+  int copies = 0;                // copies from and to rings, which graphs do not access
+  int64_t more_arena_bytes = 0;  // beyond what the job needs without graphs; may be negative
 };
 
-// Requires a plan that replays a node. Plans the job without graphs, too.
+// Requires a plan that replays a node. Also plans the job without graphs.
 GraphSegments GraphSegmentsOf(const JobPlan& plan);
 
-// By the profile, in which 0 says that it does not know.
+// Costs of graphs by the profile; 0: the profile does not know them.
 struct GraphCosts {
-  // Of the host, in one step of a rank: to issue the passes that are in segments, and to launch graphs
-  // instead. The host works beside the device: a step becomes shorter only by what the device waited for it.
+  // The host's time in one step of a rank, to issue the passes of segments one by one, and to launch graphs
+  // instead. The host works beside the device, so a step becomes shorter only by the time that the device
+  // waited for the host.
   int64_t passes_issue_ns = 0;
   int64_t graphs_issue_ns = 0;
-  int64_t device_bytes = 0;  // beside the arena
+  int64_t device_bytes = 0;  // memory outside the arena
 };
 
 GraphCosts GraphCostsOf(const JobPlan& plan, const GraphSegments& segments,

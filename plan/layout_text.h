@@ -7,8 +7,8 @@
 
 namespace tandem::plan {
 
-// What `tandem describe --layout` prints, for people: the axes and groups that units are placed over, and of
-// each unit its padding, its buffers on one rank and the offset of each parameter. Lines end in "\n".
+// The text of `tandem describe --layout`: the axes and groups that units are placed over, and for each unit
+// its padding, its buffers on one rank and the offset of each parameter. Lines end in "\n".
 std::string LayoutText(const JobPlan& plan);
 
 }  // namespace tandem::plan

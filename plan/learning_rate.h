@@ -11,27 +11,27 @@ namespace tandem::plan {
 enum class Decay : uint8_t { kConstant, kCosine, kLinear, kWsd, kInverseSqrt };
 enum class DecayShape : uint8_t { kLinear, kSqrt };
 
-// The learning rate of every step, as LearningRateSchedule of job.proto has it.
+// The learning rate of every step, as LearningRateSchedule of job.proto defines it.
 struct LearningRateSchedule {
   double peak = 0;
   int64_t warmup_steps = 0;
   Decay decay = Decay::kConstant;
   double minimum = 0;
-  int64_t decay_steps = 0;                       // of kWsd
-  DecayShape decay_shape = DecayShape::kLinear;  // of kWsd
+  int64_t decay_steps = 0;                       // for kWsd
+  DecayShape decay_shape = DecayShape::kLinear;  // for kWsd
 };
 
-// Throws std::logic_error where a word of the resolved spec has no plan.
+// Throws std::logic_error if the resolved spec has an unknown schedule.
 LearningRateSchedule LearningRateScheduleOf(const v1::Training& resolved);
 
-// The rate of a step s of n, counted from 1: peak · s / w in the warm-up of w steps, and then
+// The rate of step s of n, counted from 1: peak · s / w in the warm-up of w steps, and then
 //   constant      peak
 //   cosine        minimum + (peak - minimum) · (1 + cos(π x)) / 2, x = (s - w) / (n - w)
 //   linear        minimum + (peak - minimum) · (1 - x)
 //   wsd           peak up to step n - d, then minimum + (peak - minimum) · (1 - y) or · (1 - √y),
 //                 y = (s - (n - d)) / d   (warmup-stable-decay: Hägele et al., 2024)
 //   inverse_sqrt  peak · √(max(w, 1) / s), at least minimum   (Vaswani et al., 2017)
-// Beyond step n those that fall to the minimum stay there.
+// Rates that fall to the minimum stay there after step n.
 double LearningRate(const LearningRateSchedule& schedule, int64_t step, int64_t steps);
 
 // "0.001 at step 20, then cosine to 0 at step 200".

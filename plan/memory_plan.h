@@ -12,55 +12,56 @@
 
 namespace tandem::plan {
 
-// What one rank's memory holds. The arena is exact, to the byte, and follows from the programs alone: the
-// trainer allocates StagePrograms::arena_bytes once, before the first step, and nothing after it.
+// The memory of one rank. The size of the arena is exact to the byte and depends only on the programs: the
+// trainer allocates StagePrograms::arena_bytes once, before the first step, and nothing later.
 
 struct MemoryPlan {
-  schedules::BytesByKind persistent{};  // buffers that live as long as the job, rings with both elements
-  int64_t persistent_bytes = 0;         // up to the first local, so with their alignment
-  // Locals that are alive at once as far as the program knows, at most: within the budget, and no more than
-  // the addresses that they have (what one instruction must take to be alive may share bytes, as others
-  // know).
+  schedules::BytesByKind persistent{};  // buffers that live as long as the job; rings with both elements
+  int64_t persistent_bytes = 0;         // up to the first local, with alignment
+  // The most bytes of locals that are alive at once as far as the program knows. They are within the budget.
+  // Their addresses may take fewer bytes, because what counts as alive for one instruction may share bytes
+  // according to others.
   int64_t alive_bytes = 0;
   int64_t budget_bytes = 0;
-  int64_t least_budget_bytes = 0;    // below it no order of waits fits
-  int64_t default_budget_bytes = 0;  // lets communication overlap
-  int64_t gap_bytes = 0;    // locals' address space beyond alive_bytes: alignment, and gaps between addresses
+  int64_t least_budget_bytes = 0;    // with a smaller budget, no order of waits is possible
+  int64_t default_budget_bytes = 0;  // allows communication to overlap
+  int64_t gap_bytes = 0;  // address space of locals beyond alive_bytes: alignment, and gaps between addresses
   int64_t arena_bytes = 0;  // persistent_bytes + alive_bytes + gap_bytes
-  int64_t host_bytes = 0;   // pinned, on the host, beside the arena
-  // Pinned, on the host: the copies that checkpoints are written from, where the machine has room for them.
+  int64_t host_bytes = 0;   // pinned host memory, besides the arena
+  // Pinned host memory for the copies from which checkpoints are written, if the machine has enough.
   int64_t saved_bytes = 0;
-  // On the host while a checkpoint is written or read, at most: what is in memory of a file, and of frozen
-  // units that hold another type than checkpoints do. 0 where the job has none.
+  // The most host memory that writing or reading a checkpoint needs: the part of a file in memory, and copies
+  // of frozen units whose type differs from the checkpoint's. 0 if the job has no checkpoints.
   int64_t checkpoint_bytes = 0;
 };
 
 MemoryPlan PlanMemory(const JobPlan& plan);
 
-// What a rank takes of its machine's memory: what is pinned, and on CPUs its arena.
+// What a rank takes of its machine's memory: pinned memory and, on CPUs, its arena.
 int64_t HostBytesWanted(const schedules::StagePrograms& stage, model::DeviceKind device);
 
-// How much of the memory that a machine has available its ranks may take together, if checkpoints are to be
-// written beside training: a tenth is spared.
+// How much of a machine's available memory its ranks may take together so that checkpoints are written beside
+// training. A tenth is kept free.
 inline int64_t MostHostBytes(int64_t available) { return available - available / 10; }
 
-// What ranks like the plan's take of the memory of one machine together.
+// What the ranks of a plan take of one machine's memory together.
 struct MachineMemory {
-  int ranks = 0;             // as many as a machine has of the job
+  int ranks = 0;             // as many of the job's ranks as one machine has
   int64_t wanted_bytes = 0;  // HostBytesWanted
-  int64_t saved_bytes = 0;   // of these, the copies that checkpoints are written from
-  int64_t needed_bytes = 0;  // must be available there for these copies, by MostHostBytes
+  int64_t saved_bytes = 0;   // the part of it that copies for checkpoints take
+  int64_t needed_bytes = 0;  // available memory that these copies need by MostHostBytes
 };
 
-// A machine has as many ranks as resources.ranks_per_worker allows and the profile's link reaches.
+// Assumes that a machine has as many ranks as resources.ranks_per_worker allows and the profile's link
+// connects.
 MachineMemory PlanMachineMemory(const JobPlan& plan, const schedules::DeviceProfile& profile);
 
-// What CUDA graphs take of the device, by the profile, in the pieces that its driver takes memory in. 0 where
-// the job has none, or the profile does not know.
+// The device memory of CUDA graphs by the profile, rounded up to the pieces in which the driver allocates. 0
+// if the job has no graphs or the profile does not know.
 int64_t GraphBytes(const JobPlan& plan, const schedules::DeviceProfile& profile);
 
-// What the device holds of a rank beside its arena, by the profile: the context with its modules, every
-// communicator of several ranks, and graphs. 0 where the profile does not know.
+// The device memory of a rank outside its arena, by the profile: the context with its modules, communicators
+// of several ranks, and graphs. 0 if the profile does not know.
 int64_t OutsideBytes(const JobPlan& plan, const schedules::DeviceProfile& profile);
 
 }  // namespace tandem::plan

@@ -9,21 +9,21 @@
 
 namespace tandem::plan {
 
-// The numbers that text.h and json.h both tell of a plan.
+// The numbers of a plan that both text.h and json.h show.
 
-// A unit on one rank, and in its programs.
+// A unit on one rank and in its programs.
 struct UnitRow {
-  int64_t parameters = 0;     // of all experts, so that the rows add up to the model's
+  int64_t parameters = 0;     // counts all experts, so that the rows add up to the model's
   int64_t elements = 0;       // of the unit's layouts, gaps included
-  int64_t held_elements = 0;  // of its weights, and of each moment, on every rank, padding included
+  int64_t held_elements = 0;  // of its weights, and of each moment, on each rank, padding included
   int64_t gathered_bytes = 0;
-  int gathers = 0;     // of a step
-  int reductions = 0;  // of a step
+  int gathers = 0;     // in one step
+  int reductions = 0;  // in one step
   int validation_gathers = 0;
   bool operator==(const UnitRow&) const = default;
 };
 
-// By unit of the plan.
+// One row for each unit of the plan.
 std::vector<UnitRow> UnitRows(const JobPlan& plan);
 
 struct WaitCounts {
@@ -35,7 +35,7 @@ WaitCounts CountWaits(const schedules::Program& program);
 
 bool Validates(const JobPlan& plan);
 
-// Of one validation, at most: forwards alone, which are a third of a step's.
+// The most FLOPs of one validation. Forwards alone are a third of a step's FLOPs.
 double ValidationFlops(const JobPlan& plan);
 
 }  // namespace tandem::plan

@@ -10,19 +10,19 @@
 
 namespace tandem::plan {
 
-// A prediction's numbers as rows: profile, step time, tokens/s, share of the peak, busy and exposed times,
-// the critical path by stream, what memory waits cost, memory against the device's, what saves take of a
-// machine's. Lines end in "\n".
+// The prediction as rows of text: profile, step time, tokens/s, share of the peak, busy and exposed times,
+// the critical path by stream, the cost of memory waits, memory compared with the device's, and what saves
+// take of a machine's memory. Lines end in "\n".
 std::string PredictionToText(const JobPlan& plan, const Prediction& prediction,
                              const schedules::DeviceProfile& profile);
 
-// All of it as data: {profile{...}, step_seconds, saving_step_seconds (null: the job saves nothing),
-// tokens_per_second, model_flops_utilization (null where the peak is not known), busy_seconds{stream},
+// The prediction as JSON: {profile{...}, step_seconds, saving_step_seconds (null: the job saves nothing),
+// tokens_per_second, model_flops_utilization (null: the peak is unknown), busy_seconds{stream},
 // compute_slowed_seconds, exposed_seconds, exposed_by_stream{stream}, stalls[]{stream, opcode, seconds},
 // critical_path[], costs{}, memory_waits{count, freed_bytes, cost_seconds}, host_waits{count, waited_seconds,
-// covered_seconds}, outside_bytes, machine_memory{ranks, wanted_bytes, saved_bytes, needed_bytes} (null: the
-// job saves nothing), timeline[{index, stream, what, start_ns, end_ns}], memory_curve[{ns, persistent,
-// locals{kind}, in_use}]}. outside_bytes is null where the profile does not know.
+// covered_seconds}, outside_bytes (null: the profile does not know), machine_memory{ranks, wanted_bytes,
+// saved_bytes, needed_bytes} (null: the job saves nothing), timeline[{index, stream, what, start_ns,
+// end_ns}], memory_curve[{ns, persistent, locals{kind}, in_use}]}.
 nlohmann::json PredictionToJson(const JobPlan& plan, const Prediction& prediction,
                                 const schedules::DeviceProfile& profile);
 

@@ -12,16 +12,16 @@
 
 namespace tandem::plan {
 
-// How far ahead of their use gathers are issued, where parallelism.fsdp.prefetch is auto: what `tandem plan`
-// does for its profile, and the controller, for the kind of device that a job asks for, when it is submitted.
-// No bit of a job's numbers depends on it.
+// Chooses how far ahead of their use gathers are issued if parallelism.fsdp.prefetch is auto. `tandem plan`
+// does this for its profile; the controller does it when a job is submitted, for the kind of device that the
+// job requests. The choice does not change a bit of a job's numbers.
 
-// A distance that was simulated.
+// The result of simulating one distance.
 struct PrefetchTrial {
   int distance = 0;
   int64_t step_ns = 0;
-  int64_t device_bytes = 0;  // arena, and what a rank needs beside it
-  bool fits = true;          // in the profile's memory
+  int64_t device_bytes = 0;  // the arena and what a rank needs outside it
+  bool fits = true;          // whether that fits into the profile's memory
 };
 
 struct PrefetchChoice {
@@ -31,23 +31,23 @@ struct PrefetchChoice {
 
 bool ChoosesPrefetch(const v1::JobSpec& resolved);
 
-// Plans and simulates the job with every distance, side by side. Of those that fit the shortest step, and of
-// steps as good as equal the one that needs the least memory; where none fits the one that needs the least.
-// The same arguments give the same choice. FailedPrecondition as of Predict.
+// Plans and simulates the job with every distance, in parallel. Chooses the shortest step among those that
+// fit, and of almost equal steps the one that needs the least memory. If none fits, chooses the one that
+// needs the least. The same arguments give the same choice. Returns FailedPrecondition as Predict does.
 absl::StatusOr<PrefetchChoice> ChoosePrefetch(const v1::JobSpec& resolved,
                                               const schedules::DeviceProfile& profile);
 
-// The profile that a submitted job is simulated with: "cpu" or "h100".
+// The profile with which a submitted job is simulated: "cpu" or "h100".
 const char* PrefetchPreset(const v1::JobSpec& resolved);
 
-// Replaces auto, for a device like the preset "cpu" or "h100", whichever kind the job asks for. Other specs
-// stay as they are. Internal where a plan is refused (a bug of ours).
+// Replaces auto by the choice for the preset "cpu" or "h100", whichever is the kind of device that the job
+// requests. Other specs are not changed. Returns Internal if a plan is refused (a bug of ours).
 absl::Status ResolvePrefetch(v1::JobSpec& resolved);
 
 // "2, chosen of 0: 12.1 ms a step, 3.0 GiB; 1: ...".
 std::string PrefetchChoiceToText(const PrefetchChoice& choice);
 
-// {distance, trials[]{distance, step_seconds, device_bytes, fits}}
+// JSON {distance, trials[]{distance, step_seconds, device_bytes, fits}}
 nlohmann::json PrefetchChoiceToJson(const PrefetchChoice& choice);
 
 }  // namespace tandem::plan

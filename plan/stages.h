@@ -8,17 +8,18 @@
 
 namespace tandem::plan {
 
-// The plans of a job of several stages, one a stage. undivided: the plan of one stage on as many ranks as
-// each of them will have. layers: of each chunk of the model, in order; chunk c is on stage c mod num_stages.
-// What is before the layers is in the first chunk, what is behind them in the last. Stages run 1F1B, with
-// several chunks interleaved; all their programs have passed the check together. The plans have the digest of
-// all programs.
+// Makes the plans of a job of several stages, one for each stage. `undivided` is the plan of one stage on as
+// many ranks as each stage will have. `layers` has the number of layers of each chunk of the model, in order;
+// chunk c is on stage c mod num_stages. What precedes the layers is in the first chunk, and what follows them
+// in the last. Stages run 1F1B, interleaved if there are several chunks. All their programs have passed the
+// check together, and the plans have the digest of all programs.
 //
-// Throws std::invalid_argument where the model cannot be divided so: a tied embedding, a schedule of another
-// kind, a number of layers that is not the model's.
+// Throws std::invalid_argument if the model cannot be divided like this: it has a tied embedding, another
+// kind of schedule, or another number of layers.
 std::vector<JobPlan> StagePlans(const JobPlan& undivided, int num_stages, const std::vector<int64_t>& layers);
 
-// Whether the targets that the plan's stage loads count: those of the last stage, of which all have the loss.
+// Whether the targets that the plan's stage loads count. Those of the last stage do; all its ranks have the
+// loss.
 bool CountsTargets(const JobPlan& plan);
 
 }  // namespace tandem::plan

@@ -8,10 +8,10 @@
 namespace tandem::plan {
 
 struct PlanTextOptions {
-  bool program = false;  // the texts of all programs, after the tables
+  bool program = false;  // appends the texts of all programs to the tables
 };
 
-// What `tandem plan` prints: model, step, memory of one rank, units with their gathers and reductions,
+// The text of `tandem plan`: model, step, memory of one rank, units with their gathers and reductions, and
 // programs. Lines end in "\n".
 std::string PlanToText(const JobPlan& plan, const PlanTextOptions& options);
 
