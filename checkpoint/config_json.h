@@ -8,14 +8,15 @@
 
 namespace tandem::checkpoint {
 
-// config.json of a Hugging Face model as JSON: all that read one read it so.
+// Parses config.json of a Hugging Face model. All code that reads such a file uses this function.
 
 inline constexpr char kConfigName[] = "config.json";
 inline constexpr int64_t kMostConfigBytes = int64_t{1} << 20;
 
-// Json: nlohmann::json, or nlohmann::ordered_json, which keeps the order of the keys and takes a time that
-// grows with the square of their number. Python writes infinite numbers as no JSON has them; here they are
-// as transformers 5 writes them: {"__float__": "Infinity"}. InvalidArgument where the text is no JSON object.
+// Json is nlohmann::json, or nlohmann::ordered_json, which keeps the order of the keys and takes time that
+// grows with the square of their number. Python writes infinite numbers in a way that is not JSON; they
+// become what transformers 5 writes: {"__float__": "Infinity"}. Returns InvalidArgument if the text is not a
+// JSON object.
 template <typename Json>
 absl::StatusOr<Json> ParseConfig(const std::string& text);
 

@@ -10,15 +10,15 @@
 
 namespace tandem::checkpoint {
 
-// What the ranks know of a checkpoint that they have written, and the manifest that rank 0 makes of it.
+// What each rank knows of a checkpoint that the ranks have written, and the manifest that rank 0 makes of it.
 
-// What a rank has in its file, which is file 0. Throws CheckpointError for types that safetensors has no name
-// for.
+// The arrays in this rank's file, which is file 0. Throws CheckpointError for types that safetensors does not
+// have.
 std::vector<ManifestArray> ArraysOf(const std::vector<Shard>& shards);
 
-// Adds the files and arrays to `manifest`, which has none. texts: ContentsText of each rank's one file, in
-// rank order. InvalidArgument, naming the array, where two ranks differ about one or all together do not have
-// it exactly once. Throws where a text is none of ContentsText.
+// Adds files and arrays to `manifest`, which has none. `texts` is ContentsText of each rank's file, in the
+// order of ranks. Returns InvalidArgument, naming the array, if two ranks disagree about an array, or if the
+// ranks together do not cover it exactly once. Throws if a text was not made by ContentsText.
 absl::Status Collect(const std::vector<std::string>& texts, Manifest& manifest);
 
 }  // namespace tandem::checkpoint

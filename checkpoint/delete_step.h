@@ -11,10 +11,10 @@
 
 namespace tandem::checkpoint {
 
-// Deletes a saved step for a user. `self` owns the directory meanwhile, and renews that, so that no job saves
-// there however long the disk takes to verify; `pause` is that of TakeOwnership.
-// FailedPrecondition where a job owns the directory, and, unless even_last, where no other step verifies but
-// this one does. Aborted where `self` has lost the directory. Then nothing is deleted.
+// Deletes a saved step on a user's request. `self` owns the directory meanwhile and renews the ownership, so
+// that no job saves there however long the disk takes to verify; `pause` is that of TakeOwnership. Returns
+// FailedPrecondition if a job owns the directory, or, unless even_last, if this step verifies and no other
+// does. Returns Aborted if `self` has lost the directory. In these cases nothing is deleted.
 absl::Status DeleteStep(platform::Files& files, const std::string& directory, int64_t step, const Owner& self,
                         bool even_last, const std::function<void()>& pause);
 

@@ -12,17 +12,18 @@ class Communicator;
 
 namespace tandem::checkpoint {
 
-// Collective: every rank's text, in rank order, on every rank. Throws CommError.
+// Collective. Returns every rank's text, in the order of ranks, on every rank. Throws CommError.
 std::vector<std::string> ExchangeTexts(comm::Communicator& comm, const std::string& text);
 
-// Collective: every rank's text, in rank order, on rank 0; on the others none. Throws CommError.
+// Collective. Returns every rank's text, in the order of ranks, on rank 0, and nothing on the others. Throws
+// CommError.
 std::vector<std::string> GatherTexts(comm::Communicator& comm, const std::string& text);
 
-// Collective: rank 0's text, on every rank; what another gives is not used. Throws CommError.
+// Collective. Returns rank 0's text on every rank; the texts of other ranks are ignored. Throws CommError.
 std::string TextOfRankZero(comm::Communicator& comm, const std::string& text);
 
-// Collective: throws with the same text on every rank if one of them has an error, naming the first such
-// rank: DirectoryLost if that is Aborted, else CheckpointError. Throws CommError.
+// Collective. If a rank has an error, throws on every rank, with the same text and the number of the first
+// such rank: DirectoryLost if its error is Aborted, otherwise CheckpointError. Throws CommError.
 void AgreeOnSuccess(comm::Communicator& comm, const absl::Status& status);
 
 }  // namespace tandem::checkpoint

@@ -11,32 +11,34 @@
 
 namespace tandem::checkpoint {
 
-// Weights of a step as files that Hugging Face's libraries load.
+// Writes the weights of a step as files that Hugging Face's libraries load.
 
 struct ExportedTensor {
-  std::string name;  // of the array, and of the tensor
+  std::string name;  // of the array and of the tensor
   std::vector<int64_t> shape;
-  bool keeps_fp32 = false;    // whatever the others become
-  bool may_be_zeros = false;  // if the step has no such array
+  bool keeps_fp32 = false;    // stays fp32 whatever type the others get
+  bool may_be_zeros = false;  // written as zeros if the step has no such array
 };
 
 struct ExportOptions {
-  bool bf16 = true;                         // else fp32
-  int64_t most_file_bytes = 5'000'000'000;  // of tensors; one that is larger has a file of its own
+  bool bf16 = true;  // otherwise fp32
+  // Limit for the tensors in a file; a larger tensor has a file of its own.
+  int64_t most_file_bytes = 5'000'000'000;
 };
 
 struct ExportedFiles {
   std::vector<std::string> names;
-  int64_t bytes = 0;  // of tensors
+  int64_t bytes = 0;  // of the tensors
 };
 
-// Writes `tensors` of `step`, in their order, to the folder `to`, which exists: model.safetensors, or where
-// that would have more than most_file_bytes, several files and their index. From fp32 to the nearest bf16,
-// ties to even. What is read of the step is read once, and verified as it is (step_stream.h); what becomes of
-// its elements is written on a thread of its own, and some 32 MB of that are in memory. InvalidArgument,
-// naming the array, where one is not there, has another shape or is not of fp32; OutOfRange where a value is
-// finite in fp32 and not in bf16; else the error of a file. A file gets its header last: what an error or a
-// kill leaves of it cannot be loaded.
+// Writes `tensors` of `step`, in their order, to the existing folder `to`: model.safetensors, or several
+// files and their index if that would have more than most_file_bytes. fp32 is rounded to the nearest bf16,
+// ties to even. Each byte that is needed of the step is read once and verified in the process
+// (step_stream.h). Another thread writes the result; some 32 MB of it are in memory.
+//
+// Returns InvalidArgument, with the array's name, if an array is missing, has another shape or is not fp32;
+// OutOfRange if a value is finite in fp32 but not in bf16; otherwise the error of a file. The header of a
+// file is written last, so what an error or a kill leaves cannot be loaded.
 absl::StatusOr<ExportedFiles> ExportWeights(platform::Files& files, const SavedStep& step,
                                             const std::vector<ExportedTensor>& tensors,
                                             const ExportOptions& options, const std::string& to);

@@ -16,50 +16,52 @@
 
 namespace tandem::checkpoint {
 
-// The names in a checkpoint directory, and what makes a folder in it valid.
+// The names in a checkpoint directory, and the checks of a folder in it.
 
 std::string StepName(int64_t step);                        // "step-200"
-std::optional<int64_t> StepOfName(std::string_view name);  // of a StepName
+std::optional<int64_t> StepOfName(std::string_view name);  // inverse of StepName; unset for other names
 
-// "step-200.tmp.3.0123456789ab". No two attempts, of one job or of two, write to the same folder.
+// The folder to which an attempt writes a step: "step-200.tmp.3.0123456789ab". No two attempts, of one job or
+// of two, have the same.
 std::string TemporaryName(int64_t step, const Owner& owner);
 
-// Who writes to a folder of a TemporaryName.
+// The attempt that writes to a folder of such a name.
 struct TemporaryFolder {
   int attempt = 0;
-  std::string job;  // empty in names of older builds
+  std::string job;  // empty in names that older builds made
 };
 std::optional<TemporaryFolder> ParseTemporaryName(std::string_view name);
 
-// The steps that have a folder, newest first. An absent directory has none.
+// The steps that have a folder, newest first. If the directory does not exist, there are none.
 absl::StatusOr<std::vector<int64_t>> ListSteps(platform::Files& files, const std::string& directory);
 
-// The manifest of a checkpoint, and that it is of the step that its folder's name says.
+// Reads the manifest of a checkpoint, and checks that its step is the one in the folder's name.
 absl::StatusOr<Manifest> ReadFolderManifest(platform::Files& files, const std::string& path);
 
-// InvalidArgument where the file has another size than the manifest says.
+// Checks that the file has the size in the manifest. Returns InvalidArgument if not.
 absl::Status CheckSize(platform::Files& files, const std::string& path, const ManifestFile& file);
 
-// What the error of a function above says: the checkpoint is not whole, or is of a build too old to be read.
-// Unimplemented: it is of a newer build. Any other error (ESTALE, EIO, no descriptor left, ...) is of the
-// reading, and the next try may find it whole.
+// Whether an error of a function above means that the checkpoint is not whole, or was written by a build that
+// is too old. Unimplemented means that it is of a newer build. Any other error (ESTALE, EIO, no free
+// descriptor, ...) concerns the reading, and the next try may find it whole.
 bool IsDamage(const absl::Status& error);
 
-// The temporary folders of this attempt, of earlier ones and of other jobs, to be removed
-// (remove_together.h): while `self` owns the directory, no other job may save there. Each gets a name, where
-// it can be renamed, under which nothing is written or published: "step-200.tmp.3.0123456789ab.gone". Paths.
+// Renames the temporary folders of this attempt, of earlier ones and of other jobs, and returns their paths,
+// to be removed (remove_together.h). While `self` owns the directory, no other job may save there. Each
+// folder that can be renamed gets a name under which nothing is written or published:
+// "step-200.tmp.3.0123456789ab.gone".
 absl::StatusOr<std::vector<std::string>> SetAsideTemporaries(platform::Files& files,
                                                              const std::string& directory, const Owner& self);
 
-// Takes the name from the checkpoint of `step`, so that what a kill leaves of a removal is no checkpoint.
-// Returns the path of what is to be removed. Requires that `self` owns the directory.
+// Renames the checkpoint of `step`, so that a removal that is killed does not leave part of a checkpoint
+// under its name. Returns the path to be removed. Requires that `self` owns the directory.
 absl::StatusOr<std::string> SetAsideStep(platform::Files& files, const std::string& directory, int64_t step,
                                          const Owner& self);
 
-// Keeps `current`, which has just been committed, and the keep - 1 newest before it of those that are known
-// to be whole. Of the known ones older than these it takes the name, which comes first, so that a removal
-// that stops half-way leaves no damaged checkpoint behind; it adds their steps to `removed`, and `doomed`
-// gets what is to be removed of them (remove_together.h). Others do not count and stay. Reads none.
+// Keeps `current`, which has just been committed, and the keep - 1 newest checkpoints before it of those
+// known to be whole. Older known ones are first renamed, so that a removal that stops half-way leaves no
+// damaged checkpoint. Adds their steps to `removed` and their paths to `doomed`, to be removed
+// (remove_together.h). Checkpoints that are not known to be whole do not count and stay. Reads no checkpoint.
 absl::Status SetAsideOlder(platform::Files& files, const std::string& directory, int keep, int64_t current,
                            const Owner& self, WholeSteps& whole, std::vector<int64_t>& removed,
                            std::vector<std::string>& doomed);

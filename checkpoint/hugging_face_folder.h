@@ -32,22 +32,24 @@ struct StoredTensor {
 struct HuggingFaceFolder {
   std::string path;
   std::vector<WeightsFile> files;  // by name
-  // By name. Where no name of the folder begins with "model." or "backbone.", as models without a head are
-  // saved, all but those of lm_head get the prefix "model." here.
+  // By name. If no name in the folder begins with "model." or "backbone.", as in models that were saved
+  // without a head, all names except those of lm_head get the prefix "model." here.
   std::map<std::string, StoredTensor> tensors;
-  // How many layers behind the model's predict further tokens, by config.json (num_nextn_predict_layers;
-  // where that is silent 1, as transformers takes it).
+  // The number of layers after the model's that predict further tokens: num_nextn_predict_layers in
+  // config.json, or 1 as in transformers if the key is missing.
   int64_t predicting_layers = 1;
-  // XXH3-128 of config.json and of each file's name, size, header and four samples of its content: folders
-  // that differ in weights differ in it, unless all samples are equal.
+  // XXH3-128 of config.json and of each file's name, size, header and four samples of its content. Folders
+  // with different weights have different digests, unless all samples are equal.
   std::string digest;
 };
 
-// Reads config.json, the index and every file's header, and of weights only the samples. Symbolic links are
-// followed. Checks that the index and the files agree, and each file's length. The index's total_size is not
-// used: many published ones are wrong. InvalidArgument naming all that is wrong in one line: what is missing,
-// a download that has not ended, a Git LFS pointer in place of a file, links that lead nowhere, weights of
-// another format. Any other error: the folder cannot be read now.
+// Reads config.json, the index and every file's header, and of the weights only the samples. Symbolic links
+// are followed. Checks that the index and the files agree, and each file's length. The index's total_size is
+// ignored, because many published ones are wrong.
+//
+// Returns InvalidArgument with everything that is wrong in one line: what is missing, an unfinished download,
+// a Git LFS pointer in place of a file, broken links, weights of another format. Any other error means that
+// the folder cannot be read now.
 absl::StatusOr<HuggingFaceFolder> ReadHuggingFaceFolder(platform::Files& files, const std::string& path);
 
 }  // namespace tandem::checkpoint

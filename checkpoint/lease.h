@@ -19,25 +19,24 @@
 
 namespace tandem::checkpoint {
 
-// Keeps a directory that TakeOwnership has given: renews the ownership on a thread of its own, so that a long
-// step does not look like a death.
+// Keeps a directory whose ownership TakeOwnership has given: renews it on its own thread, so that the owner
+// does not look dead during a long step.
 class Lease {
  public:
-  // folder: as this machine has it. While its path leads elsewhere, nothing is written there, unless it was
-  // made again (job_folder.h).
-  // Calls `lost` once, on the lease's thread, with the reason (which names both jobs) when another owner has
-  // the directory, or may have had it and given it back while this process, or its machine, did not run.
-  // `files` and `clock`, by which such a pause is measured, outlive the lease.
+  // `folder` is as this machine sees it. While its path leads elsewhere, nothing is written there, unless it
+  // was made again (job_folder.h). Calls `lost` once, on the lease's thread and with the reason (which names
+  // both jobs), if another owner has the directory, or may have had it and released it while this process or
+  // its machine was paused. `files` and `clock`, which measures such a pause, outlive the lease.
   Lease(platform::Files& files, JobFolder folder, Owner self,
         std::function<void(const std::string& reason)> lost, absl::Duration period = kRenewal,
         const platform::Clock& clock = platform::BootClock());
 
-  // Stops the renewals; the directory stays this owner's until a newcomer finds the file unchanged.
+  // Stops the renewals. The directory stays this owner's until a newcomer finds the file unchanged.
   ~Lease() ABSL_LOCKS_EXCLUDED(mu_);
   Lease(const Lease&) = delete;
   Lease& operator=(const Lease&) = delete;
 
-  // Stops the renewals, ends the folder's tenure and gives the directory back. A failure is logged; the next
+  // Stops the renewals, ends the folder's tenure and releases the directory. A failure is logged; the next
   // job then waits kPatience.
   void Release() ABSL_LOCKS_EXCLUDED(mu_);
 
@@ -47,7 +46,7 @@ class Lease {
   void Stop() ABSL_LOCKS_EXCLUDED(mu_);
 
   platform::Files& files_;
-  JobFolder folder_;  // used by the thread alone, but for its path
+  JobFolder folder_;  // used only by the thread, except for its path
   const Owner self_;
   const std::function<void(const std::string&)> lost_;
   const absl::Duration period_;
@@ -55,17 +54,18 @@ class Lease {
   absl::Mutex mu_;
   platform::SteadyCondition stopped_;
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
-  absl::Time seen_;  // when the owner was last read, or seen to be none; used by the thread alone
+  absl::Time seen_;  // when the owner was last read, or seen to be absent; used only by the thread
   std::thread thread_;
 };
 
-// The lease of a job, from when it has one. Thread-safe: the thread that ends the process gives the directory
-// back.
+// The lease of a job, once it has one. Thread-safe, because the thread that ends the process may release the
+// directory.
 class HeldLease {
  public:
   void Hold(std::unique_ptr<Lease> lease) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // As Lease::Release, once; a second caller returns when the first has. Nothing where there is no lease.
+  // Calls Lease::Release once; a second caller returns when the first call has. Does nothing if there is no
+  // lease.
   void Release() ABSL_LOCKS_EXCLUDED(mu_);
 
  private:

@@ -16,13 +16,14 @@ class Communicator;
 
 namespace tandem::checkpoint {
 
-// Collective: fills `data` of each shard, whose names are of `weights.tensors`, with the elements that the
-// folder has, exact in data's type where that is fp32 or fp64. Every rank reads the bytes of its own shards,
-// of which a part at a time is in memory, and its share of what `weights` compares. Requires weights.ok().
+// Collective. Fills `data` of each shard with elements of the folder; the shards' names are those of
+// `weights.tensors`. Values are exact, in data's type, if that is fp32 or fp64. Every rank reads the bytes of
+// its own shards, of which only a part is in memory at a time, and its share of what `weights` compares.
+// Requires weights.ok().
 //
-// Returns what is wrong with the weights themselves, the same on every rank, in one line: tensors that are
-// not finite, copies that differ, zeros that are not; empty: nothing. `data` is then undefined. Throws
-// CommError, and on every rank CheckpointError where one could not read.
+// Returns, on every rank and in one line, what is wrong with the weights themselves: tensors that are not
+// finite, copies that differ, zeros that are not zero. Empty: nothing. If it is not empty, `data` is
+// undefined. Throws CommError, and CheckpointError on every rank if one could not read.
 std::string LoadHuggingFace(platform::Files& files, comm::Communicator& comm, const HuggingFaceFolder& folder,
                             const StoredWeights& weights, const std::vector<Shard>& shards,
                             const OnWorkProgress& on_progress);

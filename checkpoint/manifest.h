@@ -14,22 +14,24 @@
 
 namespace tandem::checkpoint {
 
-// `manifest.json`: what a checkpoint is, which files it has, and which elements of which array lie where.
-// Torch-free arithmetic on text.
+// `manifest.json` says what a checkpoint is, which files it has, and where the elements of each array lie.
+// This is torch-free arithmetic on text.
 
 constexpr char kManifestName[] = "manifest.json";
-// This build writes 3 and reads 2 as well, whose arrays have no shapes and are whole: it gives a name and a
-// kind as one ("model.norm.weight/exp_avg"). Version 1, of no release, had an array a unit.
+// This build writes version 3 and also reads 2, in which arrays have no shapes and are whole, and name and
+// kind are one text ("model.norm.weight/exp_avg"). Version 1, which was never released, had one array for
+// each unit.
 constexpr int kManifestVersion = 3;
 constexpr int kOldestManifestVersion = 2;
 
 struct ManifestFile {
-  std::string name;  // within the folder, no path
+  std::string name;  // within the folder, without a path
   int64_t bytes = 0;
   std::string digest;  // XXH3-128, 32 hexadecimal digits
 };
 
-// What an array is of the parameter whose name it has. A state is a router's, and has a name of its own.
+// The kinds of an array: what it is for the parameter whose name it has. A state belongs to a router and has
+// a name of its own.
 inline constexpr char kWeight[] = "weight";
 inline constexpr char kExpAvg[] = "exp_avg";
 inline constexpr char kExpAvgSq[] = "exp_avg_sq";
@@ -39,28 +41,31 @@ inline constexpr char kState[] = "state";
 // The tensor of a file that holds a piece of such an array: "model.norm.weight", "model.norm.weight/exp_avg".
 std::string TensorName(const std::string& name, const std::string& kind);
 
-// Elements [begin, begin + elements) of a slice of an array, which the slice's row-major order counts.
+// Elements [begin, begin + elements) of a slice of an array, counted in the slice's row-major order.
 struct ManifestPiece {
   int file = 0;       // index in files
-  fsdp::Slice slice;  // no ranges: the whole array
+  fsdp::Slice slice;  // without ranges: the whole array
   int64_t begin = 0;
   int64_t elements = 0;
-  // XXH3-128 of their bytes in the file, for whoever reads them alone. Empty: the manifest does not say it.
+  // XXH3-128 of the piece's bytes in the file, so that it can be read and verified alone. Empty if the
+  // manifest has none.
   std::string digest = {};
 };
 
-// The slices are disjoint and cover the array, and the pieces of each cover it; a file has at most one piece.
+// The slices are disjoint and cover the array, and the pieces of each slice cover it. A file has at most one
+// piece.
 struct ManifestArray {
   std::string name;
   std::string kind = kWeight;
-  std::string dtype;                  // as safetensors names it
-  fsdp::Shape shape;                  // of the whole; of version 2 its number of elements
-  std::vector<ManifestPiece> pieces;  // by slice, those of one ascending
+  std::string dtype;  // as safetensors names it
+  fsdp::Shape shape;  // of the whole array; in version 2 a single dim with the number of elements
+  std::vector<ManifestPiece> pieces;  // ordered by slice, and ascending within a slice
 };
 
-inline constexpr size_t kMostSlices = 4096;  // of an array
+inline constexpr size_t kMostSlices = 4096;  // for one array
 
-// Whether it holds the elements of a tensor of that shape: it has the shape, or is of version 2 and as large.
+// Whether the array has the elements of a tensor of that shape: either it has the shape, or it is of version
+// 2 and as large.
 bool Holds(const ManifestArray& array, const fsdp::Shape& shape);
 
 std::string ShapeText(const fsdp::Shape& shape);  // "[4, 8]"
@@ -69,31 +74,32 @@ struct Manifest {
   Info info;
   std::vector<ManifestFile> files;
   std::vector<ManifestArray> arrays;
-  std::string digest;  // of the text that it was read from; empty: it was not
+  std::string digest;  // of the text that it was read from; empty if it was not read
 };
 
-// Of all of its files.
+// The sum over all files.
 int64_t TotalBytes(const std::vector<ManifestFile>& files);
 
 struct ManifestText {
   std::string text;
-  std::string digest;  // of what follows the digest in it; the text holds it
+  std::string digest;  // of the text behind the digest, which the text contains
 };
 
-// JSON; its first member is the digest of all that follows.
+// Writes JSON, whose first member is the digest of all that follows.
 ManifestText WriteManifest(const Manifest& manifest);
 
-// Its files and arrays alone, of which nothing is checked: what a rank knows of a checkpoint. ContentsOf
-// throws where the text is none of ContentsText.
+// Write and read the files and arrays alone, without checks: what a rank knows of a checkpoint. ContentsOf
+// throws if the text was not made by ContentsText.
 std::string ContentsText(const Manifest& manifest);
 Manifest ContentsOf(std::string_view text);
 
-// InvalidArgument with the reason: damaged, of an older version, or not as CheckCoverage wants it.
-// Unimplemented: of a newer version, which says nothing about damage.
+// Returns InvalidArgument with the reason if the manifest is damaged, of an older version, or violates
+// CheckCoverage. Returns Unimplemented if it is of a newer version, which says nothing about damage.
 absl::StatusOr<Manifest> ReadManifest(std::string_view text);
 
-// InvalidArgument, naming what is wrong, unless the files have names within the folder and sizes that files
-// can have, the sum too, arrays are there once, and each is covered as ManifestArray says. Sorts the pieces.
+// Checks that files have names within the folder and possible sizes (also in sum), that arrays are unique,
+// and that each is covered as ManifestArray says. Returns InvalidArgument naming what is wrong. Sorts the
+// pieces.
 absl::Status CheckCoverage(Manifest& manifest);
 
 }  // namespace tandem::checkpoint

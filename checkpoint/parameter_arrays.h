@@ -15,26 +15,25 @@ class Device;
 
 namespace tandem::checkpoint {
 
-// An array that every rank holds whole: what a router keeps from step to step.
+// An array that every rank holds as a whole, such as what a router keeps from step to step.
 struct WholeArray {
   std::string name;
   device::Memory memory;
 };
 
-// A rank's whole state as arrays of a checkpoint, keyed by parameter: weights and Adam's moments, by the
-// slices of them that the units' layouts have, so they depend neither on units nor on ranks. A rank saves
-// what it alone owns of every parameter, and loads what it holds: where several ranks hold the same, that is
-// more.
+// A rank's whole state as arrays of a checkpoint: weights and Adam's moments by parameter, in the slices that
+// the units' layouts have. They depend neither on units nor on the number of ranks. A rank saves what only it
+// owns of every parameter, and loads everything that it holds, which is more if several ranks hold the same.
 //
-// The shards are of the units' own memory, wherever that is: neither a save nor a load has a copy of it on
-// the host. But what a frozen unit holds in a type of its own is loaded into copies on the host, of
-// checkpoints' type. Used by the issuing thread, while no run is in flight.
+// The shards are views of the units' own memory on the device, so neither a save nor a load copies it on the
+// host. An exception are frozen units with a type of their own: they are loaded into copies on the host in
+// the checkpoint's type. Used by the issuing thread while no run is in flight.
 class ParameterArrays {
  public:
-  // states: of the units, in their order, in `device`'s memory. Elements of checkpoints and of what is held
-  // are of `type`, but a frozen unit holds weights of its own type, and no moments.
-  // whole: arrays of `type` beside the units', which the first rank saves (is_first) and every rank loads.
-  // `units` and all memory outlive it.
+  // `states` belong to the units, in their order, in `device`'s memory. Elements in checkpoints and in memory
+  // have type `type`, except that a frozen unit has weights of its own type and no moments. `whole` has
+  // arrays of `type` that are not in units; the first rank saves them (is_first) and every rank loads them.
+  // `units` and all memory outlive this object.
   ParameterArrays(device::Device& device, device::ElementKind type, const std::vector<fsdp::UnitShard>& units,
                   const std::vector<fsdp::StateMemory>& states, const std::vector<WholeArray>& whole = {},
                   bool is_first = true);
@@ -42,10 +41,10 @@ class ParameterArrays {
   ParameterArrays(const ParameterArrays&) = delete;
   ParameterArrays& operator=(const ParameterArrays&) = delete;
 
-  const std::vector<Shard>& owned_shards();  // for Save
-  const std::vector<Shard>& shards();        // for Load; until Loaded
+  const std::vector<Shard>& owned_shards();  // what this rank saves
+  const std::vector<Shard>& shards();        // what this rank loads; valid until Loaded
 
-  // After a Load: what `shards` got is the units' state. Waits.
+  // Must be called after a Load: moves what `shards` got to the units' state. Waits until that is done.
   void Loaded();
 
  private:
@@ -54,9 +53,9 @@ class ParameterArrays {
   // are parts of `arrays`, which are as held_; then those of the whole arrays.
   void AddPieces(const std::vector<Elements>& arrays, bool owned, std::vector<Shard>& shards) const;
 
-  std::vector<const fsdp::ClassShard*> classes_;  // of all units
+  std::vector<const fsdp::ClassShard*> classes_;  // of all units, in order
   const device::ElementKind type_;
-  std::vector<std::string> whole_;  // their names
+  std::vector<std::string> whole_;  // names of the whole arrays
   const bool is_first_;
   // Per class and kind: what is held of the class; without memory: nothing. Behind them the whole arrays.
   std::vector<Elements> held_;

@@ -13,15 +13,14 @@ class Communicator;
 
 namespace tandem::checkpoint {
 
-// Collective: removes folders of checkpoints, which may have many large files, and what else is named. Every
-// rank removes its share of a folder's files and meets the others after kMeetingFiles (work_together.h), so
-// that no collective waits for longer than that; rank 0 then removes the folder, with what another could not
-// remove. `doomed`: paths that are not written to, of rank 0; what another rank gives is not used.
+// Collective. Removes paths, mostly folders of checkpoints, which may have many large files. Every rank
+// removes its share of a folder's files and meets the others after kMeetingFiles (work_together.h), so that
+// no collective waits longer than that takes; rank 0 then removes the folder, and what other ranks could not
+// remove. `doomed` has paths that nothing writes to; only rank 0's is used. on_progress is called for each of
+// them, with amounts in files.
 //
-// on_progress: for each of `doomed`, in files.
-//
-// Returns on rank 0 for each that is still there why it cannot be removed, in the same words at each try; on
-// the others nothing. Throws CommError.
+// Returns on rank 0, for each path that still exists, why it cannot be removed, in the same words at each
+// try; nothing on other ranks. Throws CommError.
 std::vector<std::string> RemoveTogether(platform::Files& files, comm::Communicator& comm,
                                         const std::vector<std::string>& doomed,
                                         const OnWorkProgress& on_progress);

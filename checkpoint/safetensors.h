@@ -13,8 +13,8 @@ namespace tandem::checkpoint {
 
 // The safetensors format (Hugging Face): u64 header length, JSON header, one buffer. Little-endian.
 
-// "F32", "F64", "BF16", …: the format's own names; 0: not one of them, or one whose elements are not whole
-// bytes.
+// Bytes of an element of a type that the format names: "F32", "F64", "BF16", …; 0 for other names, and for
+// types whose elements are not whole bytes.
 int64_t BytesOfDtype(std::string_view dtype);
 
 struct TensorToWrite {
@@ -23,9 +23,9 @@ struct TensorToWrite {
   std::vector<int64_t> shape;
 };
 
-// The beginning of a file; the tensors' data follow, in this order, one behind the other, numel ×
-// BytesOfDtype(dtype) bytes each. They are 8-byte aligned in the file as far as element sizes keep it so.
-// InvalidArgument for names that are not unique or dtypes that are unknown.
+// The beginning of a file. The data of the tensors must follow in this order without gaps, numel ×
+// BytesOfDtype(dtype) bytes each. They are 8-byte aligned in the file as far as element sizes allow. Returns
+// InvalidArgument if names are not unique or dtypes are unknown.
 absl::StatusOr<std::string> SafetensorsBeginning(const std::vector<TensorToWrite>& tensors,
                                                  const std::map<std::string, std::string>& metadata);
 
@@ -44,14 +44,15 @@ struct SafetensorsHeader {
 
 inline constexpr int64_t kSafetensorsLengthBytes = 8;
 
-// How many bytes ReadSafetensorsHeader needs of a file of `file_bytes` that begins with `begin`,
-// kSafetensorsLengthBytes at least where the file has them. InvalidArgument where no such file can begin so.
+// How many bytes ReadSafetensorsHeader needs of a file of `file_bytes` bytes that begins with `begin`, which
+// has at least kSafetensorsLengthBytes if the file does. Returns InvalidArgument if no safetensors file can
+// begin like this.
 absl::StatusOr<int64_t> SafetensorsHeaderBytes(std::string_view begin, int64_t file_bytes);
 
-// Of a file of `file_bytes`, which need not be in memory: requires as many bytes of its beginning as
-// SafetensorsHeaderBytes says. Checks all that the format demands before anything is allocated by what the
-// file says: header length, unique names, known dtypes, sizes with overflow, a buffer covered without hole or
-// overlap, no byte behind it. InvalidArgument with the reason.
+// Reads the header of a file of `file_bytes` bytes, which need not be in memory: `begin` must have
+// SafetensorsHeaderBytes of it. Checks everything that the format demands before it allocates memory by
+// numbers from the file: header length, unique names, known dtypes, sizes with overflow, a buffer covered
+// without gap or overlap, and no byte behind it. Returns InvalidArgument with the reason.
 absl::StatusOr<SafetensorsHeader> ReadSafetensorsHeader(std::string_view begin, int64_t file_bytes);
 
 }  // namespace tandem::checkpoint

@@ -16,39 +16,40 @@
 
 namespace tandem::checkpoint {
 
-// One step of a checkpoint, whose arrays one process reads, in parts of any size and any order: what needs no
-// ranks, as an export does. Not thread-safe.
+// One step of a checkpoint, from which one process, such as an export, reads arrays in parts of any size and
+// any order. Not thread-safe.
 class SavedStep {
  public:
-  // path: of the step's folder. Reads the manifest and the header of each file. `files` outlives it. The
-  // errors name the file; those for which IsDamage (folder.h) say that it is damaged or no checkpoint.
+  // `path` is the step's folder. Reads the manifest and the header of each file. `files` outlives this
+  // object. Errors name the file; if IsDamage (folder.h) holds, the step is damaged or is not a checkpoint.
   static absl::StatusOr<SavedStep> Open(platform::Files& files, const std::string& path);
 
   const Manifest& manifest() const { return manifest_; }
   const std::string& path() const { return path_; }
 
-  // Null where the step has no array of that TensorName.
+  // Finds an array by its TensorName; null if the step has none.
   const ManifestArray* Find(const std::string& name) const;
 
   // Reads every file and compares its digest with the manifest's.
   absl::Status Verify() const;
 
-  // Consecutive elements of an array where a file has them.
+  // Consecutive elements of an array that are consecutive in a file.
   struct StoredRun {
     int64_t begin = 0;  // bytes from the file's beginning
-    int64_t first = 0;  // element of the whole array
+    int64_t first = 0;  // index of its first element in the whole array
     int64_t elements = 0;
   };
-  // Of the elements `of` of the whole of an array that Find returned, those of one of its pieces.
+  // The elements `of` (indices in the whole array) that one of its pieces holds. `array` must come from Find.
   std::vector<StoredRun> RunsOf(const ManifestArray& array, const ManifestPiece& piece, fsdp::Range of) const;
 
-  // Where a piece of such an array lies, with its digest, if the manifest has that.
+  // The place of a piece in its file, with its digest if the manifest has one.
   DigestedBytes BytesOf(const ManifestArray& array, const ManifestPiece& piece) const;
 
-  // What Open read of a file, by its index in the manifest: where its arrays lie.
+  // The beginning of a file, by its index in the manifest, as Open read it: the header, which says where its
+  // arrays lie.
   const std::string& BeginningOf(size_t file) const { return beginnings_[file]; }
 
-  // The bytes of elements [begin, begin + count) of the whole of an array that Find returned.
+  // The bytes of elements [begin, begin + count) of the whole array. `array` must come from Find.
   absl::StatusOr<std::string> Read(const ManifestArray& array, int64_t begin, int64_t count) const;
 
  private:
@@ -58,9 +59,9 @@ class SavedStep {
   platform::Files* files_;
   std::string path_;
   Manifest manifest_;
-  std::vector<std::string> beginnings_;     // of manifest_.files: their headers
-  std::vector<SafetensorsHeader> headers_;  // of manifest_.files
-  std::map<std::string, size_t> arrays_;    // by TensorName, index in manifest_.arrays
+  std::vector<std::string> beginnings_;     // by file of manifest_: its header as text
+  std::vector<SafetensorsHeader> headers_;  // by file of manifest_
+  std::map<std::string, size_t> arrays_;    // TensorName → index in manifest_.arrays
 };
 
 }  // namespace tandem::checkpoint

@@ -16,11 +16,11 @@ namespace tandem::checkpoint {
 struct Shard {
   std::string name;  // of the parameter
   std::string kind = kWeight;
-  fsdp::Shape shape;  // of the whole
-  fsdp::Slice slice;  // no ranges: the whole
+  fsdp::Shape shape;  // of the whole array
+  fsdp::Slice slice;  // without ranges: the whole array
   int64_t begin = 0;
   Elements data;
-  // Of the array's elements, which a save converts to; none: data's.
+  // The element type that a save converts to; unset: data's type.
   std::optional<device::ElementKind> type = std::nullopt;
 };
 
@@ -29,7 +29,7 @@ device::ElementKind TypeInFile(const Shard& shard);
 // "model.norm.weight/exp_avg"
 std::string TensorName(const Shard& shard);
 
-// Of its slice.
+// The range of its elements in its slice.
 fsdp::Range ElementsOf(const Shard& shard);
 
 // Whether its slice is one of its shape, and its data are elements of that.

@@ -12,26 +12,27 @@ class Device;
 
 namespace tandem::checkpoint {
 
-// Memory of a device, and as much of the host's that holds a copy of it at times.
+// Device memory, and host memory of the same size for a copy of it.
 struct CopiedMemory {
   device::Memory from;
   device::Memory to;
 };
 
-// A rank's shards as copies on the host, which a save writes while training goes on and changes the shards.
-// Used by the issuing thread; shards() by one other between two copies.
+// Copies of a rank's shards on the host, which a save writes while training changes the shards. Used by the
+// issuing thread. One other thread may use shards() between two copies.
 class ShardCopies {
  public:
-  // Every shard's data lie in what one of `memory` is copied from. All memory, the shards and their data
-  // outlive it. Copies all of it once: what nothing changes is never copied again. Throws std::logic_error.
+  // The data of every shard must lie in memory that one of `memory` copies. All memory, the shards and their
+  // data outlive this object. The constructor copies everything once; what never changes is not copied again.
+  // Throws std::logic_error.
   ShardCopies(device::Device& device, const std::vector<Shard>& shards, std::vector<CopiedMemory> memory);
   ShardCopies(const ShardCopies&) = delete;
   ShardCopies& operator=(const ShardCopies&) = delete;
 
-  // Makes the copies what the shards are now. Returns when they are. Requires that no run is in flight.
+  // Brings the copies up to date, and returns when that is done. Requires that no run is in flight.
   void Copy();
 
-  // Those of the constructor, with the copies as their data.
+  // The shards of the constructor, with the copies as their data.
   const std::vector<Shard>& shards() const { return copies_; }
 
  private:

@@ -13,8 +13,9 @@ namespace tandem::checkpoint {
 
 struct Shard;
 
-// The file of what one rank owns (safetensors), made while it is written: of what lies on a GPU, or is of
-// another type there, platform::kFilePartBytes are in the host's memory at a time, and nothing of the rest.
+// The file (safetensors) of what one rank owns, produced while it is written. Data on a GPU, or to be
+// converted to another type, go through platform::kFilePartBytes of host memory at a time; other data are not
+// copied.
 class ShardsFile {
  public:
   // `shards` and their data outlive it. InvalidArgument, naming the array, for one that is not a
@@ -24,11 +25,11 @@ class ShardsFile {
   // The next part of the file, which is valid until the next call; empty at its end. Throws DeviceError.
   std::string_view Next();
 
-  // Of the parts so far.
+  // The size of all parts so far.
   int64_t bytes() const { return bytes_; }
   std::string digest() const { return digest_.Get(); }
-  // By shard, of the elements of weights and states, which an export reads without the rest of the file;
-  // empty for moments and for empty shards. Once the file is at its end.
+  // By shard, the digest of the elements of weights and states, which an export reads without the rest of the
+  // file; empty for moments and for empty shards. Available once the file is at its end.
   const std::vector<std::string>& shard_digests() const { return shard_digests_; }
 
  private:

@@ -5,31 +5,31 @@
 
 namespace tandem::checkpoint {
 
-// The files that jobs make in checkpoint.directory as they start.
+// The names of the files that jobs make in checkpoint.directory when they start.
 
-// Names the job that saves there (owner.h).
+// The file that names the job which saves there (owner.h).
 inline constexpr char kOwnerName[] = ".owner";
 
-// What begins the name of what is to become that file.
+// The prefix of a file that will become the next such file.
 inline constexpr char kNextOwnerPrefix[] = ".owner.";
 
-// What begins the name of the token by which the ranks see that it is the same folder on all of their
-// machines.
+// The prefix of a file with which the ranks check that they all see the same folder.
 inline constexpr char kSameFolderPrefix[] = ".same-folder.";
 
-// Whether the name is of the last two kinds. A start removes its own, and one that is killed leaves them.
+// Whether the name has one of these two prefixes. A start removes its own such files; a killed start leaves
+// them.
 inline bool IsOfAStart(std::string_view name) {
   return name.starts_with(kNextOwnerPrefix) || name.starts_with(kSameFolderPrefix);
 }
 
-// The folder of what goes with a job's first weights (source_files.h).
+// The folder of the files that belong to a job's first weights (source_files.h).
 inline constexpr char kSourceName[] = "source";
 
-// The next one, until it is whole.
+// The next such folder, until it is complete.
 inline constexpr char kNextSourceName[] = "source.next";
 
-// Whether a folder that holds nothing but such names counts as empty: what starts leave there. The next start
-// replaces it.
+// Whether a folder that contains only such names counts as empty. They are left by starts, and the next start
+// replaces them.
 inline bool CountsAsNothing(std::string_view name) {
   return IsOfAStart(name) || name == kSourceName || name == kNextSourceName;
 }

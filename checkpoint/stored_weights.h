@@ -11,29 +11,30 @@
 
 namespace tandem::checkpoint {
 
-// What a model wants of a folder of weights, and where it lies there: names and shapes, no elements.
+// What a model needs of a folder of weights, and where it lies there. Only names and shapes; no elements are
+// read.
 
-// Consecutive elements of a tensor that a folder has in place of smaller ones: fused experts.
+// Consecutive elements of a tensor that a folder has in place of smaller tensors: fused experts.
 struct TensorSlice {
   std::string name;
-  std::vector<int64_t> shape;  // of the whole
-  int64_t begin = 0;           // the first element
+  std::vector<int64_t> shape;  // of the whole tensor
+  int64_t begin = 0;           // index of the first element
 };
 
 struct WantedTensor {
   std::string name;
   std::vector<int64_t> shape;
-  std::vector<TensorSlice> instead;  // where it lies if there is no tensor of that name
+  std::vector<TensorSlice> instead;  // where it lies if the folder has no tensor of that name
 };
 
 struct WantedWeights {
   std::vector<WantedTensor> tensors;
-  // Tensors that a folder may have although the model has none of their own: each must equal the second bit
-  // for bit, as a head that is tied to the embedding.
+  // Tensors that a folder may have though the model has none of their own. Each must equal the tensor named
+  // second bit for bit, such as a head that is tied to the embedding.
   std::vector<std::pair<WantedTensor, std::string>> copies;
-  // The same, of which each must be zeros: biases of routers, of a job that has none.
+  // Tensors that a folder may have, and which must then be zeros: biases of routers, in a job without them.
   std::vector<WantedTensor> zeros;
-  // Layers from this number on are left out: those that predict further tokens. -1: there are no such layers.
+  // Layers from this number on predict further tokens and are left out. -1: there are no such layers.
   int64_t first_layer_left_out = -1;
 };
 
@@ -46,8 +47,8 @@ struct ElementsInFile {
 };
 
 struct StoredWeights {
-  std::map<std::string, ElementsInFile> tensors;  // by wanted name
-  // Both must have the same bits; named by the first.
+  std::map<std::string, ElementsInFile> tensors;  // by the name that the model needs
+  // Two tensors that must have the same bits. `name` is that of the first.
   struct Copy {
     std::string name;
     ElementsInFile copy;
@@ -57,9 +58,10 @@ struct StoredWeights {
   std::vector<Copy> copies;
   std::map<std::string, ElementsInFile> zeros;
 
-  std::vector<std::string> left_out;  // of layers that predict further tokens
+  std::vector<std::string> left_out;  // names in layers that predict further tokens
 
-  // Why the folder is not of this model, by kind; nothing of these can be loaded.
+  // Why the folder is not of this model, by kind of problem. If any of these is not empty, nothing can be
+  // loaded.
   std::vector<std::string> missing;
   std::vector<std::string> extra;
   std::vector<std::string> shapes;
@@ -68,14 +70,14 @@ struct StoredWeights {
   bool ok() const { return missing.empty() && extra.empty() && shapes.empty() && dtypes.empty(); }
 };
 
-// Names in `folder` that no model reads are no problem: "*.rotary_emb.inv_freq".
+// Names in `folder` that no model reads ("*.rotary_emb.inv_freq") are ignored.
 StoredWeights FindStoredWeights(const HuggingFaceFolder& folder, const WantedWeights& wanted);
 
-// "2 tensors are missing (a, b); 1 tensor has another shape (c is [4, 8], not [8, 8])": one line with at most
-// 20 of each kind, and what to do. Empty where there is no problem.
+// All problems in one line, with at most 20 names of each kind, and what to do: "2 tensors are missing (a,
+// b); 1 tensor has another shape (c is [4, 8], not [8, 8])". Empty if there is no problem.
 std::string ProblemText(const StoredWeights& weights);
 
-// "a, b and 3 more": at most 20.
+// Joins at most 20 names: "a, b and 3 more".
 std::string AtMostNames(const std::vector<std::string>& names);
 
 }  // namespace tandem::checkpoint

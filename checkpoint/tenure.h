@@ -9,22 +9,22 @@
 
 namespace tandem::checkpoint {
 
-// What a process does in its checkpoint directory that only the owner may do, and the end of its ownership.
-// The thread that ends a process gives the directory back while another may be between its look at the owner
-// and a rename: the next job, which need not wait then, must not find that rename done under it.
+// Serializes what a process does as owner of its checkpoint directory with the end of its ownership. The
+// thread that ends a process releases the directory while another may be between its check of the owner and a
+// rename. The next job then starts at once and must not see that rename.
 //
 // Thread-safe.
 class Tenure {
  public:
-  // Runs `deed`, which looks at the owner and then takes a few calls of the file system. Cancelled, without
-  // running it, after End.
+  // Runs `deed`, which checks the owner and then makes a few calls to the file system. After End, returns
+  // Cancelled without running it.
   absl::Status Do(const std::function<absl::Status()>& deed) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Waits for the deed in progress; none begins any more.
+  // Waits for the deed in progress. No other begins after it.
   void End() ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
-  absl::Mutex mu_;  // held for as long as a deed takes
+  absl::Mutex mu_;  // held while a deed runs
   bool ended_ ABSL_GUARDED_BY(mu_) = false;
 };
 

@@ -14,10 +14,10 @@ namespace tandem::checkpoint {
 
 struct ManifestFile;
 
-// Bytes of a file of a checkpoint of which the manifest has a digest.
+// Bytes of a checkpoint's file that have a digest in the manifest.
 struct DigestedBytes {
   std::string file;    // its name
-  std::string tensor;  // whose they are; empty: they are the whole file
+  std::string tensor;  // the tensor that they belong to; empty: they are the whole file
   int64_t begin = 0;   // bytes from the file's beginning
   int64_t end = 0;
   std::string digest;  // XXH3-128
@@ -25,10 +25,10 @@ struct DigestedBytes {
 
 DigestedBytes AllOf(const ManifestFile& file);
 
-// Such bytes, read from their beginning to their end, of which a part at a time is in memory.
+// Reads such bytes from beginning to end, a part at a time, and verifies them.
 class VerifiedBytes {
  public:
-  // path: of the folder, which outlives it.
+  // `path` is the folder. It outlives this object.
   VerifiedBytes(platform::Files& files, const std::string& path, DigestedBytes wanted)
       : files_(files),
         path_(path),
@@ -36,14 +36,14 @@ class VerifiedBytes {
         read_(wanted_.begin),
         verified_(wanted_.begin) {}
 
-  // Sets `part` to what follows, at most platform::kFilePartBytes. With the last one it is done:
-  // InvalidArgument unless the digest of all is the manifest's. Unavailable where the file cannot be read, or
-  // ends before the bytes do. Requires !done().
+  // Sets `part` to the next bytes, at most platform::kFilePartBytes. After the last part, returns
+  // InvalidArgument unless the digest of all bytes is the manifest's. Returns Unavailable if the file cannot
+  // be read, or ends too early. Requires !done().
   absl::Status Next(std::string& part);
 
   bool done() const { return done_; }
 
-  // The two halves of Next: one thread reads, and another one may verify what was read, in its order. Read
+  // The two halves of Next, so that one thread can read while another verifies in the same order. Read
   // requires !read_all().
   absl::StatusOr<std::string> Read();
   bool read_all() const { return read_all_; }
@@ -53,10 +53,10 @@ class VerifiedBytes {
   platform::Files& files_;
   const std::string& path_;
   const DigestedBytes wanted_;
-  int64_t read_;  // up to which byte of the file
+  int64_t read_;  // offset in the file up to which bytes were read
   bool read_all_ = false;
   platform::Xxh3 digest_;
-  int64_t verified_;  // likewise
+  int64_t verified_;  // offset in the file up to which bytes were verified
   bool done_ = false;
 };
 

@@ -20,35 +20,35 @@ namespace tandem::checkpoint {
 struct Manifest;
 struct ManifestFile;
 
-// Whether a checkpoint is whole is known when every byte of it has been read. The ranks share that.
+// A checkpoint is known to be whole only if every byte of it has been read. The ranks share this work.
 
-// The files that `rank` of `ranks` reads, as indices: neighbours, as a rank that loads needs them, and about
-// as many bytes as the other ranks' as far as whole files allow. Every file is one rank's. Requires sizes >=
-// 0.
+// Indices of the files that `rank` of `ranks` reads. They are neighbours, because a rank that loads needs
+// such files, and have about as many bytes as every other rank's, as far as whole files allow. Every file
+// belongs to one rank. Requires sizes >= 0.
 fsdp::Range FilesOfRank(const std::vector<ManifestFile>& files, int rank, int ranks);
 
-// Collective: the steps of ListSteps (folder.h) after `after` (-1: all), as rank 0 lists them. Throws
-// CommError, and on every rank CheckpointError where rank 0 cannot.
+// Collective. The steps of ListSteps (folder.h) after `after` (-1: all), as rank 0 lists them. Throws
+// CommError, and CheckpointError on every rank if rank 0 cannot list them.
 std::vector<int64_t> ListStepsTogether(platform::Files& files, comm::Communicator& comm,
                                        const std::string& directory, int64_t after);
 
-// Collective: the manifest, once every rank has read the one that rank 0 has. `judge` makes of what a rank's
-// reading has come to, which may be OK, what it says of the checkpoint. The same error on every rank: that of
-// WorkTogether (work_together.h) of what the ranks' judges say; FailedPrecondition where a rank has read
-// another manifest than rank 0, which is named: a folder that the machines do not share, or a stale cache.
+// Collective. Returns the manifest if every rank has read the same one as rank 0. `judge` turns the result of
+// a rank's reading, which may be OK, into a status of the checkpoint. Errors are the same on every rank: that
+// of WorkTogether (work_together.h) for the ranks' statuses, or FailedPrecondition, naming the rank, if a
+// rank has read another manifest than rank 0 because machines do not share the folder or have a stale cache.
 // Throws CommError.
 absl::StatusOr<Manifest> ReadManifestTogether(
     platform::Files& files, comm::Communicator& comm, const std::string& path,
     const std::function<absl::Status(const absl::Status& read)>& judge);
 
-// A judge: damage is what rank 0 finds. Another rank may see another folder.
+// A judge that trusts only rank 0 about damage, because another rank may see another folder.
 absl::Status DamageOnlyOnRankZero(const comm::Communicator& comm, const absl::Status& read);
 
-// Collective. The manifest of a whole checkpoint, or the same error on every rank: one of IsDamage (folder.h)
-// where rank 0 finds none or a damaged one, or two ranks (the only one) find a file missing, or of another
-// size or digest than the manifest says; else another error: a rank could not read its share, misreads it, or
-// sees other files than another rank (it is named, unless it is 0). Damage goes before that. Throws
-// CommError.
+// Collective. Returns the manifest of a whole checkpoint, or the same error on every rank. IsDamage
+// (folder.h) holds for the error if rank 0 finds no manifest or a damaged one, or if two ranks (or the only
+// one) find that a file is missing or has another size or digest than the manifest says. Otherwise the error
+// means that a rank could not read its share, misread it, or sees other files than another rank; it is named
+// unless it is 0. Damage takes precedence. Throws CommError.
 absl::StatusOr<Manifest> VerifyTogether(platform::Files& files, comm::Communicator& comm,
                                         const std::string& path, const OnWorkProgress& on_progress);
 

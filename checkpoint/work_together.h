@@ -14,28 +14,27 @@ class Communicator;
 
 namespace tandem::checkpoint {
 
-// Ranks that each do their share of what takes minutes, as to read some 100 GB, and wait for each other.
-//
-// Between two parts of its share each rank meets the others: however much there is to do, no collective waits
-// for longer than the slowest of them needs for one part, and the communicator's deadline is for a rank that
-// does nothing any more, not for one that is not done yet.
+// Lets ranks share work that takes minutes, such as reading 100 GB, and wait for each other. Between two
+// parts of its share each rank meets the others. So a collective never waits longer than the slowest rank
+// needs for one part, however much there is to do, and the communicator's deadline applies to a rank that has
+// stopped working, not to one that has not finished.
 
-// How much a rank reads between two meetings.
+// How many bytes a rank reads between two meetings.
 inline constexpr int64_t kMeetingBytes = int64_t{64} << 20;
 
-// How many files a rank removes, or looks at the sizes of, between two meetings. A file system that is busy
-// may take some seconds for each.
+// How many files a rank removes, or examines the sizes of, between two meetings. A busy file system may take
+// some seconds for each.
 inline constexpr int kMeetingFiles = 16;
 
-// How far one rank is with its share, or all are with theirs together.
+// The progress of one rank with its share, or of all ranks together.
 struct Standing {
   bool done = false;
-  // In bytes of what is read, or files of what is removed.
+  // In bytes if files are read, in files if they are removed.
   int64_t amount = 0;  // so far
   int64_t total = 0;
 };
 
-// How far all ranks together are with the checkpoint `path`, in bytes or files.
+// The progress of all ranks together with the checkpoint `path`.
 struct WorkProgress {
   std::string path;
   int64_t done = 0;
@@ -45,34 +44,35 @@ struct WorkProgress {
 // Called on every rank, on the caller's thread, at each meeting.
 using OnWorkProgress = std::function<void(const WorkProgress& progress)>;
 
-// Collective: calls `part` on every rank until that rank is done, and `met` on every rank, on the caller's
-// thread, after each meeting. The parts are the caller's to keep short; what a part throws is its error. The
-// same status on every rank: InvalidArgument with the first rank's error for which IsDamage (folder.h), where
-// there is one; else the first rank's other error as Unavailable, which names the rank unless it is 0. No
-// rank goes on then. Throws CommError.
+// Collective. Calls `part` on every rank until that rank is done, and `met` on every rank, on the caller's
+// thread, after each meeting. The caller must keep parts short; an exception of a part becomes its error. All
+// ranks return the same status: InvalidArgument with the first rank's error for which IsDamage (folder.h)
+// holds, if there is one; otherwise Unavailable with the first rank's other error, which names the rank
+// unless it is 0. After an error no rank continues. Throws CommError.
 absl::Status WorkTogether(comm::Communicator& comm, const std::function<absl::StatusOr<Standing>()>& part,
                           const std::function<void(const Standing& all)>& met);
 
-// What one rank reads.
+// The reading of one rank.
 class Reading {
  public:
   virtual ~Reading() = default;
 
-  // Reads about `most_bytes` on, or to the end. An error for which IsDamage (folder.h) is one of the
-  // checkpoint; any other is of the reading.
+  // Continues to read, about `most_bytes` or to the end. An error for which IsDamage (folder.h) holds
+  // concerns the checkpoint; any other concerns the reading.
   virtual absl::Status Advance(int64_t most_bytes) = 0;
 
   virtual Standing standing() const = 0;
 };
 
-// Collective: WorkTogether of what each rank reads of `path`.
+// Collective. Runs WorkTogether for what each rank reads of `path`.
 absl::Status ReadTogether(comm::Communicator& comm, const std::string& path, Reading& reading,
                           const OnWorkProgress& on_progress);
 
-// Collective: the status of WorkTogether, of what every rank has done alone.
+// Collective. The status of WorkTogether for what every rank has done alone.
 absl::Status AgreeOnReading(comm::Communicator& comm, const absl::Status& status);
 
-// `part`'s status, or its exception as one: the other ranks wait for this one, so they must learn of it.
+// The status of `part`, or its exception as a status. The other ranks wait for this one, so they must learn
+// of it.
 absl::Status StatusOfPart(const std::function<absl::Status()>& part);
 
 }  // namespace tandem::checkpoint
