@@ -8,8 +8,8 @@
 
 namespace tandem::jobspec {
 
-// All that is wrong with the files of the job's texts, as far as names, sizes, headers, indices and, of
-// tokens that may be copies, samples show it. The trainer refuses the same when it starts.
+// Everything that is wrong with the files of the job's texts, as far as names, sizes, headers, indices and
+// (for tokens that may be copies) samples show. The trainer refuses the same when it starts.
 std::vector<v1::Violation> CheckTextFiles(const v1::JobSpec& resolved, const BeforePath& before);
 
 }  // namespace tandem::jobspec

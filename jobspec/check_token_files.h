@@ -10,15 +10,15 @@
 
 namespace tandem::jobspec {
 
-// CheckTextFiles of a job whose texts are files of tokens, of which `train` is not empty.
+// CheckTextFiles for a job whose texts are files of tokens. `train` must not be empty.
 std::vector<v1::Violation> CheckTokenFiles(const v1::JobSpec& resolved, const std::vector<DataText>& train,
                                            const std::vector<DataText>& held_out);
 
-// Whether the end of each training text is held out, and validated on.
+// Whether the end of each training text is held out and used for validation.
 bool ValidatesOnEnds(const v1::JobSpec& resolved);
 
-// The shortest text that a job reads, sequence_length + 1, and a violation's words for it. unit: "bytes" or
-// "tokens".
+// The length of the shortest text that a job can read, sequence_length + 1, and the words of a violation
+// about it. `unit` is "bytes" or "tokens".
 int64_t WindowOf(const v1::JobSpec& resolved);
 std::string WindowText(const v1::JobSpec& resolved, const char* unit);
 

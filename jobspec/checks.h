@@ -11,67 +11,67 @@
 
 namespace tandem::jobspec {
 
-// What fields must be to each other, by what they are about. Each refuses through `check`, after its
-// CheckFields, and takes the fields that have been refused for unknown. Validate calls them all.
+// Checks that involve several fields, one function for each subject. Each refuses through `check`, after its
+// CheckFields, and treats refused fields as unknown. Validate calls all of them.
 
 void CheckModel(FieldChecker& check);
 void CheckData(FieldChecker& check);
 
-// That the value of the field at `path` is an absolute path, and not too long.
+// Checks that the value of the field at `path` is an absolute path, and not too long.
 void CheckPath(FieldChecker& check, std::string_view path, const std::string& value);
 void CheckTraining(FieldChecker& check);
 void CheckBatch(FieldChecker& check);
 
-// Fields that list names of units, parameters or kinds of nodes: every one must be there.
+// Checks fields that list names of units, parameters or kinds of nodes: every name must exist.
 void CheckNames(FieldChecker& check);
 
-// An outer axis of ranks is there if and only if the strategy places something on it.
+// Checks that there is an outer axis of ranks if and only if the strategy places something on it.
 void CheckReplicas(FieldChecker& check);
 
-// A distance that is left to be chosen can be, when the job is submitted.
+// Checks that a distance which is left to be chosen when the job is submitted can be chosen.
 void CheckPrefetch(FieldChecker& check);
 
-// What is said of the overlap needs one, and what is said of the exchange between experts needs ranks that
-// share them. Weight gradients are moved by one of the two.
+// Checks that fields about the overlap are set only with overlap, that fields about the exchange between
+// experts are set only if ranks share experts, and that only one of the two moves weight gradients.
 void CheckSchedule(FieldChecker& check);
 
-// The rank grid, as parallel/ judges it. Where a size is refused already, only the names in the order mean
-// something.
+// Checks the rank grid as parallel/ does. If a size has been refused already, only the names in the order are
+// checked.
 void CheckGrid(FieldChecker& check);
 
-// NCCL's options: each group is one that the job communicates over, on GPUs.
+// Checks NCCL's options: each group must be one that the job communicates in on GPUs.
 void CheckNccl(FieldChecker& check);
 
 void CheckPrecision(FieldChecker& check);
 void CheckCheckpoint(FieldChecker& check);
 
-// Sparse layers, if the model type has such, and how ranks share their experts.
-// CheckModel calls it, and what follows.
+// Checks sparse layers, if the model type has them, and how ranks share their experts. CheckModel calls this
+// function and those below.
 void CheckExperts(FieldChecker& check, const v1::Model& model, const ModelType& type);
 
-// Tokens are dealt to experts only where nothing but speed is measured.
+// Checks that tokens are dealt evenly to experts only in jobs that measure speed.
 void CheckBalancedRouting(FieldChecker& check);
 
-// The layers of a model type that has a pattern, and what only these layers have; for any other type that
-// there is none.
+// Checks the layers of a model type that has a pattern, and the fields that only these layers have. For any
+// other type, checks that there is no pattern.
 void CheckPattern(FieldChecker& check, const v1::Model& model, const ModelType& type);
-// What layers that predict further tokens ask of the job, once its pattern is checked.
+// Checks what layers that predict further tokens require of the job, after its pattern.
 void CheckDepths(FieldChecker& check, const v1::Model& model);
 
-// Fields that follow from the model type, and the sliding window, which some types may have.
+// Checks fields that follow from the model type, and the sliding window, which only some types may have.
 void CheckModelType(FieldChecker& check, const v1::Model& model, const ModelType& type);
 
-// Checks what models of latent attention have beside what others have: their heads.
+// Checks the heads of models with latent attention, which other models do not have.
 void CheckRopeScaling(FieldChecker& check, const v1::Model& model);
 void CheckLatentAttention(FieldChecker& check, const v1::Model& model);
 
-// Checks what only their sparse layers have; the rest is as with other models.
+// Checks what only the sparse layers of these models have; the rest is as for other models.
 void CheckDeepseekExperts(FieldChecker& check, const v1::Model& model);
 
-// Checks, for any other model, that nothing is set which only those have.
+// Checks, for any other model, that no field is set which only these models have.
 void RefuseDeepseekFields(FieldChecker& check, const v1::Model& model);
 
-// Check, saying nothing about fields at or below the `unusable` paths, nor about what follows from them.
+// Runs Check, without violations for fields at or below the `unusable` paths, or for what follows from them.
 Checked CheckExcept(const v1::JobSpec& spec, const std::vector<std::string>& unusable);
 
 }  // namespace tandem::jobspec

@@ -10,29 +10,29 @@
 
 namespace tandem::jobspec {
 
-// The texts of a job, in whichever fields it names them.
+// The texts of a job, whatever fields name them.
 
 struct DataText {
-  std::string field;  // that has the path: "data.validation", "data.validation_sets[1].path"
+  std::string field;  // the field that has the path: "data.validation", "data.validation_sets[1].path"
   std::string path;
-  std::string name;  // in reports; empty: the text is the only one, and has none
+  std::string name;  // its name in reports; empty if the job has only this text
   v1::DataFormat format = v1::DATA_FORMAT_AUTO;
-  v1::TokenType token_type = v1::TOKEN_TYPE_UNSPECIFIED;  // of flat
-  double weight = 0;                                      // of one of several; 0: none is given
+  v1::TokenType token_type = v1::TOKEN_TYPE_UNSPECIFIED;  // for the format flat
+  double weight = 0;                                      // if it is one of several texts; 0: none is given
 };
 
-// The same, for data/.
+// The format as data/ defines it.
 data::TextFormat FormatOf(const DataText& text);
 std::optional<data::TokenType> TokenTypeOf(const DataText& text);
 
-// Those that have a path.
+// The texts that have a path.
 std::vector<DataText> TrainingTexts(const v1::Data& resolved);
 std::vector<DataText> ValidationTexts(const v1::Data& resolved);
 
-// Whether there is text to validate on.
+// Whether the job has text to validate on.
 bool HoldsOut(const v1::Data& data);
 
-// The last part of a path, without slashes at its end: the name of a text that has no other.
+// The last part of a path, without trailing slashes: the name of a text that has no other.
 std::string NameOfPath(const std::string& path);
 
 }  // namespace tandem::jobspec

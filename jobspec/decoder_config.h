@@ -7,7 +7,7 @@
 namespace tandem::jobspec {
 
 // The decoder that a resolved spec describes; every parameter is trained. Requires a block `model` that
-// Validate accepts. Throws std::logic_error for an architecture that it does not know.
+// Validate accepts. Throws std::logic_error for an unknown architecture.
 model::DecoderConfig ModelConfigOf(const v1::Model& resolved);
 
 }  // namespace tandem::jobspec

@@ -13,55 +13,56 @@
 
 namespace tandem::jobspec {
 
-// A spec under validation: the spec as submitted and resolved, the violations so far, and the checks of
-// single fields, whatever the others hold. Validate's checks between fields build on it.
+// A spec under validation: the submitted and the resolved spec, the violations so far, and checks of single
+// fields that do not depend on other fields. Validate's checks between fields use it.
 class FieldChecker {
  public:
-  // No list of it has more than kMostListEntries. `submitted` and `unusable` outlive the object. Nothing is
-  // said about fields at or below an unusable path.
+  // Requires that no list in `submitted` has more than kMostListEntries. `submitted` and `unusable` outlive
+  // this object. There are no violations for fields at or below an unusable path.
   FieldChecker(const v1::JobSpec& submitted, const std::vector<std::string>& unusable);
 
-  // Unknown fields, enum numbers, odd text; what is not built, out of range, or missing.
+  // Refuses unknown fields, unknown enum numbers, strange characters in text, and values that are not built,
+  // out of range, or missing.
   void CheckFields();
 
-  // One complaint a field: the first.
+  // Adds a violation, unless the field has one already.
   void Refuse(std::string_view path, std::string_view value, std::string_view allowed,
               std::string_view remedy);
 
-  // Refuses the value that stands at `path`. Without `allowed`: what AllowedText says of every job.
+  // Refuses the value at `path`. Without `allowed`, the violation has AllowedText, which holds for every job.
   void Refuse(std::string_view path, std::string_view allowed, std::string_view remedy);
   void Refuse(std::string_view path, std::string_view remedy);
 
-  // Refuses the value that stands at `path`, where this job may have none. `remedy` is why, and what to do.
+  // Refuses the value at `path`, because this job may not have one. `remedy` says why, and what to do.
   void Forbid(std::string_view path, std::string_view remedy);
 
   bool Has(std::string_view path) const;
 
-  // Whether nothing has been said about these fields, so that what follows from them means something.
+  // Whether these fields have no violation, so that checks which depend on them make sense.
   bool IsOk(std::initializer_list<std::string_view> paths) const;
 
-  // Whether nothing has been said about the block at `path`, and about no field in it.
+  // Whether the block at `path` and all fields in it have no violation.
   bool IsOkWithin(std::string_view path) const;
 
-  // Present and fine.
+  // Whether the fields are present and have no violation.
   bool Usable(std::initializer_list<std::string_view> paths) const;
 
-  // Whether the user gave it. What a preset or a default brought is nothing that a violation should be about:
-  // the fields that made it wrong are.
+  // Whether the user wrote the field. A violation should not be about a value from a preset or a default, but
+  // about the fields that made it wrong.
   bool IsWritten(std::string_view path) const;
 
-  // Who says what stands at `path`: "" where the user does, else " (of preset llama-tiny)" or " (the
-  // default)".
+  // Where the value at `path` comes from, to be appended to it: "" if the user wrote it, otherwise " (of
+  // preset llama-tiny)" or " (the default)".
   std::string Origin(std::string_view path) const;
 
-  // "num_experts 8 (the default)": the key, what stands there, and its Origin.
+  // The key, its value, and its Origin: "num_experts 8 (the default)".
   std::string Named(std::string_view path) const;
 
   const v1::JobSpec& submitted() const { return submitted_; }
-  const v1::JobSpec& spec() const { return spec_; }  // resolved
+  const v1::JobSpec& spec() const { return spec_; }  // the resolved spec
 
-  // The resolved spec and the violations, in the order of the proto; the first kMaxViolations, and one that
-  // says that there are more. Last.
+  // The resolved spec and the violations in the order of the proto: the first kMaxViolations and, if there
+  // are more, one that says so. Must be called last.
   Checked Take();
 
  private:
@@ -74,7 +75,7 @@ class FieldChecker {
   v1::JobSpec spec_;
   const std::vector<std::string>& unusable_;
   std::vector<v1::Violation> violations_;
-  std::set<std::string, std::less<>> refused_;  // their paths
+  std::set<std::string, std::less<>> refused_;  // the paths of refused fields
 };
 
 }  // namespace tandem::jobspec

@@ -10,24 +10,25 @@
 
 namespace tandem::jobspec {
 
-// What one field may hold, whatever the others hold: tables, so that the reader and Validate say the same.
+// What one field may hold, independent of other fields. The rules are tables, so that the reader and Validate
+// agree.
 
 struct IntegerRule {
   const char* path;
   int64_t min;
   int64_t max;
-  const char* word = nullptr;  // may stand there instead, and is kWord in the message
+  const char* word = nullptr;  // a word that may replace the number; kWord stands for it in the message
 };
 
-// For a field with an IntegerRule::word.
+// The value of a field whose IntegerRule::word was given.
 inline constexpr int64_t kWord = -1;
 
 struct NumberRule {
   const char* path;
   double min;
   double max;
-  bool above_min;  // min itself is not allowed
-  bool below_max;  // max itself is not allowed
+  bool above_min;  // if true, min itself is not allowed
+  bool below_max;  // if true, max itself is not allowed
 };
 
 struct TextRule {
@@ -35,22 +36,22 @@ struct TextRule {
   const char* allowed;
 };
 
-// A field without which there is no job.
+// A field that every job needs.
 struct RequiredRule {
   const char* path;
   const char* remedy;
 };
 
-// A field that a later version will know what to do with. Any value is refused.
+// A field that only a later version will implement. Any value is refused.
 struct AbsentRule {
   const char* path;
   const char* remedy;
 };
 
-// A field, enum or number, of whose values only some are built.
+// An enum or number field of which only some values are implemented.
 struct BuiltRule {
   const char* path;
-  std::vector<std::string> built;  // as ValueText gives them
+  std::vector<std::string> built;  // as ValueText writes them
   const char* remedy;
 };
 
@@ -60,18 +61,18 @@ const std::vector<RequiredRule>& RequiredRules();
 const std::vector<AbsentRule>& AbsentRules();
 const std::vector<BuiltRule>& BuiltRules();
 
-// What may stand at the path, in words: "1 to 1000000000". Falls back on the type's name. Empty where no
-// value may stand.
+// What may stand at the path, in words: "1 to 1000000000". If there is no rule, the name of the type. Empty
+// if no value is allowed.
 std::string AllowedText(std::string_view path);
 
-// The rule of a field that no job may have yet; null where it may.
+// The rule of a field that no job may have yet; null if there is none.
 const AbsentRule* FindAbsentRule(std::string_view path);
 
-// The rule of an integer that a word may stand for; null where none may.
+// The rule of an integer that a word may replace; null if there is none.
 const IntegerRule* FindWordRule(std::string_view path);
 
-// Whether a strategy has an outer axis, of `parallelism.replicas` ranks. (The table of placements, which says
-// so too, is not within reach of this folder: tests/plan compares them.)
+// Whether a strategy has an outer axis of `parallelism.replicas` ranks. (The table of placements has the same
+// fact, but this folder cannot include it; tests/plan compares the two.)
 bool HasReplicas(v1::Strategy strategy);
 
 }  // namespace tandem::jobspec

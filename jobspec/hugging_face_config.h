@@ -8,8 +8,8 @@
 namespace tandem::jobspec {
 
 // Reads model.hugging_face, a config.json or its folder: fills the fields that the job leaves out, and clears
-// the path. Where the file cannot be read, or is of a model that we would not compute as it is, says so and
-// leaves the path.
+// the path. Returns violations, and keeps the path, if the file cannot be read, or is of a model that Tandem
+// would compute differently.
 std::vector<v1::Violation> ReadHuggingFace(v1::Model& model);
 
 }  // namespace tandem::jobspec

@@ -11,17 +11,19 @@
 
 namespace tandem::jobspec {
 
-// Which keys of a config.json change what a model computes, and with which values Tandem computes the same.
+// Decides which keys of a config.json change what a model computes, and for which values Tandem computes the
+// same.
 
-inline constexpr char kGroupLimited[] = "group_limited_greedy";  // a topk_method
+inline constexpr char kGroupLimited[] = "group_limited_greedy";  // a value of topk_method
 
-// Refuses each key that is not known or has another value, but for those of sliding windows and rotations
-// (hugging_face_window.h, hugging_face_rope.h), and those for which is_read holds, whose values have a place
-// in a job. family: null where it is not known. Returns the keys that are refused by their values.
+// Refuses each key that is unknown or has another value than allowed. Excluded are the keys of sliding
+// windows and rotations (hugging_face_window.h, hugging_face_rope.h), and those for which is_read holds,
+// whose values become fields of the job. `family` is null if it is unknown. Returns the keys whose values are
+// refused.
 std::set<std::string> CheckKeys(const nlohmann::json& config, const HuggingFaceFamily* family,
                                 bool (*is_read)(std::string_view key), const RefuseKey& refuse);
 
-// Whether all projections of an attention have biases; not of a family whose have none, or always some.
+// Whether all projections of an attention have biases. False for families in which this is fixed.
 bool HasBiases(const nlohmann::json& config, const HuggingFaceFamily& family);
 
 }  // namespace tandem::jobspec

@@ -10,13 +10,12 @@
 
 namespace tandem::jobspec {
 
-// Takes a value with its key, what is allowed, and what to do.
+// Called with a value, its key, what is allowed, and what to do.
 using RefuseKey =
     std::function<void(const std::string& value, const std::string& allowed, const std::string& remedy)>;
 
-// Sets model.sliding_window, and window_layers if not all layers have it, from what `config` says in the keys
-// of its family; a field that the job gives stays. If the file has layer_types, these must agree with the
-// other keys.
+// Sets model.sliding_window, and window_layers if not all layers have a window, from the keys of the file's
+// family. Fields that the job sets stay. If the file has layer_types, it must agree with the other keys.
 void ReadSlidingWindow(const nlohmann::json& config, WindowKeys keys, v1::Model& model,
                        const RefuseKey& refuse);
 

@@ -9,22 +9,22 @@
 
 namespace tandem::jobspec {
 
-// What a model's weights are weights of: the fields of the block `model` that decide which function they
-// compute. Not what only makes or trains them (initial weights, routers' losses, experts' capacity, how
-// biases move), nor where the fields came from. A field is of the function unless model_function.cc says
-// otherwise.
+// The function that a model's weights belong to: the fields of the block `model` that decide what it
+// computes. Fields that only make or train the weights (initial weights, routers' losses, experts' capacity,
+// how biases move) do not count, nor does where the fields came from. Any field belongs to the function
+// unless model_function.cc excludes it.
 
-// Those fields, and those that a config.json of the weights needs besides (max_position_embeddings,
+// These fields, and those that a config.json of the weights needs besides (max_position_embeddings,
 // initializer_range), as a JSON object with the names of job files.
 std::string ModelFunctionText(const v1::Model& resolved);
 
-// The resolved model of such a text. InvalidArgument as below.
+// The inverse: the resolved model of such a text. Returns InvalidArgument as ModelDifferences does.
 absl::StatusOr<v1::Model> ReadModelFunction(const std::string& there);
 
-// What differs in the function that a checkpoint says and that of this job, each as "model.rope_theta is
-// 500000, and 10000 there". A field that the text does not have is what it is by default: the build that
-// wrote it did not know it. InvalidArgument where it is no such text, or has a field that this build does not
-// know.
+// The differences between the function in a checkpoint (`there`) and that of this job, each as
+// "model.rope_theta is 500000, and 10000 there". A field that the text does not have counts as its default,
+// because the build that wrote it did not know the field. Returns InvalidArgument if it is not such a text,
+// or has a field that this build does not know.
 absl::StatusOr<std::vector<std::string>> ModelDifferences(const std::string& there,
                                                           const v1::Model& resolved);
 

@@ -14,47 +14,48 @@
 
 namespace tandem::jobspec {
 
-// What follows from model.model_type. A job that writes one of these fields must write this value: no model
-// of the type has another, but for biases where may_have_bias.
+// What follows from model.model_type. A job that writes one of these fields must write this value, because no
+// model of the type has another; biases are optional if may_have_bias.
 struct ModelType {
   const char* name;
   v1::AttentionBias attention_bias = v1::ATTENTION_BIAS_NONE;
-  bool may_have_bias = false;  // of all projections
+  bool may_have_bias = false;  // whether all projections may have one
   v1::QkNorm qk_norm = v1::QK_NORM_NONE;
   v1::NormPlace norms = v1::NORM_PLACE_BEFORE;
   bool may_have_window = false;
   bool has_experts = false;
   bool has_latent_attention = false;
-  v1::RouterScore score = v1::ROUTER_SCORE_SOFTMAX;  // if it has experts
+  v1::RouterScore score = v1::ROUTER_SCORE_SOFTMAX;  // if the type has experts
   const char* letters =
-      nullptr;              // of its layers, which a pattern lists (model/layer_pattern.h); null: it has none
-  bool may_group = false;   // its pattern
-  bool has_depths = false;  // of multi-token prediction, in its pattern
-  bool rotates = true;      // queries and keys
-  double least_step = 0;    // of a mixer's time
+      nullptr;  // the letters of its layers, if a pattern lists them (model/layer_pattern.h); otherwise null
+  bool may_group = false;   // whether its pattern may have groups
+  bool has_depths = false;  // whether its pattern may have depths of multi-token prediction
+  bool rotates = true;      // whether queries and keys are rotated
+  double least_step = 0;    // the shortest time step of a mixer
 };
 
 std::span<const ModelType> ModelTypes();
 
-// Null: none of these.
+// Returns null for an unknown name.
 const ModelType* FindModelType(std::string_view name);
 
-// "mixtral, qwen3_moe, deepseek_v2 or deepseek_v3": those of which `is` is true.
+// Lists the types for which `is` is true: "mixtral, qwen3_moe, deepseek_v2 or deepseek_v3".
 std::string ModelTypesThat(bool ModelType::*is, const std::string& last = ", ");
 
-// The pattern of a resolved model; nothing where it has none, or one that is wrong.
+// The pattern of a resolved model; unset if it has none, or a wrong one.
 std::optional<model::LayerPattern> PatternOf(const v1::Model& resolved);
 
-// Layers of a resolved model, with those that predict further tokens; 0 where nothing says how many.
+// The number of layers of a resolved model, including those that predict further tokens; 0 if no field says
+// it.
 int64_t NumLayersOf(const v1::Model& resolved);
 
 inline constexpr int64_t kMostModelLayers = 1024;
 
-// The layers that model.window_layers lists, ascending: "all", or numbers and ranges joined by commas as
-// "0-3,8". Its error says what is wrong.
+// Parses model.window_layers to layer numbers, ascending. The text is "all", or numbers and ranges joined by
+// commas, such as "0-3,8". The error says what is wrong.
 absl::StatusOr<std::vector<int64_t>> WindowLayersIn(const std::string& list, int64_t layers);
 
-// The text of such layers, which are ascending.
+// The inverse: the text for layers in ascending order.
 std::string WindowLayersText(const std::vector<int64_t>& window_layers, int64_t layers);
 
 }  // namespace tandem::jobspec

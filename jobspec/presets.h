@@ -8,13 +8,13 @@
 
 namespace tandem::jobspec {
 
-// Models by name; fields of the spec override theirs.
+// Models with names. Fields of the spec override those of a preset.
 
-// Sorted.
+// All names, sorted.
 std::vector<std::string> PresetNames();
 
-// The fields that the preset sets; null for an unknown name. What is not set follows from the other fields
-// (Resolve), so that overriding one of them gives a model that fits.
+// The fields that the preset sets; null for an unknown name. The others are derived from these (Resolve), so
+// that a model with an overridden field is consistent.
 const v1::Model* FindPreset(const std::string& name);
 
 }  // namespace tandem::jobspec

@@ -5,12 +5,12 @@
 
 namespace tandem::jobspec {
 
-// checkpoint.resume is one of these words or the path of one checkpoint.
+// checkpoint.resume is one of these words, or the path of one checkpoint.
 
-// From the newest checkpoint in checkpoint.directory, or from step 0 where it has none.
+// Starts from the newest checkpoint in checkpoint.directory, or from step 0 if there is none.
 inline constexpr std::string_view kResumeNewest = "newest";
 
-// From step 0, whatever checkpoint.directory holds.
+// Starts from step 0, whatever checkpoint.directory holds.
 inline constexpr std::string_view kResumeNone = "none";
 
 inline bool IsResumePath(std::string_view resume) {

@@ -10,8 +10,7 @@
 
 namespace tandem::jobspec {
 
-// Which files are of two texts of a job, in the words of a violation. The trainer refuses the same when it
-// starts.
+// Violations for files that two texts of a job share. The trainer refuses the same when it starts.
 
 struct FoundFile {
   data::FileOfText file;
@@ -20,16 +19,17 @@ struct FoundFile {
 };
 
 struct FilesOfText {
-  std::string field;  // that names the text
-  std::string path;   // as it names it
+  std::string field;  // the field that names the text
+  std::string path;   // as the field has it
   std::vector<FoundFile> files;
 };
 
-// Adds at most one violation, for a file of the text to validate on that is trained on too.
+// Adds at most one violation, for a validation file that is also trained on.
 void CheckApart(const std::vector<FilesOfText>& trained, const FilesOfText& validation,
                 std::vector<v1::Violation>& violations);
 
-// Adds at most one violation, for a file of two texts that differ, if the ends of all are held out.
+// For jobs that hold out the ends of all texts: adds at most one violation, for a file that two different
+// texts share.
 void CheckShared(const std::vector<FilesOfText>& trained, std::vector<v1::Violation>& violations);
 
 }  // namespace tandem::jobspec

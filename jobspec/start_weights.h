@@ -14,19 +14,19 @@
 
 namespace tandem::jobspec {
 
-// The folder that checkpoint.start_from names: of a Hugging Face model, or one step of a checkpoint.
+// The folder that checkpoint.start_from names: a Hugging Face model, or one step of a checkpoint.
 
 inline constexpr char kStartFrom[] = "checkpoint.start_from";
 
-// What the whole decoder, with all experts, wants of a folder of Hugging Face's weights.
+// What the whole decoder, with all experts, needs of a folder of Hugging Face's weights.
 checkpoint::WantedWeights WantedWeightsOf(const model::DecoderConfig& config);
 
-// Whether it is a step of a checkpoint: it has a manifest.
+// Whether the folder is a step of a checkpoint, that is, has a manifest.
 bool IsCheckpointFolder(platform::Files& files, const std::string& path);
 
-// All that is wrong with the folder, but not whether every weight is finite: it cannot be read, is not of the
-// job's model, or has other tensors. Reads headers and samples alone. Says nothing of a
-// job whose model Check refuses.
+// Everything that is wrong with the folder, except whether every weight is finite: it cannot be read, is not
+// of the job's model, or has other tensors. Reads only headers and samples. Returns nothing for a job whose
+// model Check refuses.
 std::vector<v1::Violation> CheckStartFrom(platform::Files& files, const v1::JobSpec& resolved);
 
 }  // namespace tandem::jobspec

@@ -9,7 +9,7 @@
 
 namespace tandem::jobspec {
 
-// "the nearest are 24 and 36": the multiples of `unit` around `value`, of those in [unit, max].
+// Names the multiples of `unit` closest to `value` in [unit, max]: "the nearest are 24 and 36".
 std::string NearestMultiples(int64_t value, int64_t unit, int64_t max);
 
 v1::Violation MakeViolation(std::string_view path, std::string_view value, std::string_view allowed,

@@ -11,25 +11,24 @@
 namespace tandem::jobspec {
 
 // How a job trains its weights: the fields of a resolved spec that decide what a step makes of the same text
-// and the same weights. Not the seed, the text and the batch, which say so themselves
-// (trainer/resume_checks.h), and not what only makes a step cheaper.
+// and the same weights. The seed, the text and the batch are excluded because trainer/resume_checks.h
+// compares them, and fields that only make a step cheaper are excluded too.
 
-// Those fields, as a JSON object with the names of job files: of `training` the length, the optimizer, the
-// schedule, clipping and frozen units; `precision`; of `model.moe` the losses, biases and capacity of
-// routers.
+// These fields as a JSON object with the names of job files: the length, optimizer, schedule, clipping and
+// frozen units of `training`; `precision`; and the losses, biases and capacity of routers in `model.moe`.
 std::string TrainingFunctionText(const v1::Training& training, const v1::Precision& precision,
                                  const v1::Model& model);
 
-// The spec of such a text, which has these fields alone. InvalidArgument where it is no such text, or has a
-// word that this build does not know.
+// The inverse: the spec of such a text, with only these fields. Returns InvalidArgument if it is not such a
+// text, or has a word that this build does not know.
 absl::StatusOr<v1::JobSpec> ReadTrainingFunction(const std::string& text);
 
-// What differs in two of them. A field that `there` does not have counts for nothing: the build that wrote it
-// did not know it. Nor does the length where neither schedule depends on it, nor a key that another decay
-// does not have.
+// The fields that differ between two such specs. A field that `there` does not have is skipped, because the
+// build that wrote it did not know the field. The length is skipped if neither schedule depends on it, and so
+// is a key that another kind of decay does not have.
 std::vector<FieldDifference> TrainingDifferences(const v1::JobSpec& there, const v1::JobSpec& here);
 
-// Whether the learning rate is at its minimum in the last step, and so depends on how many steps there are.
+// Whether the learning rate reaches its minimum in the last step, and so depends on the number of steps.
 bool FallsUntilTheLastStep(v1::Decay decay);
 
 }  // namespace tandem::jobspec
