@@ -17,14 +17,15 @@ using device::BytesOf;
 using device::ElementKind;
 using device::ToText;
 
-// How something else becomes an Array: ops/tensors.h has LibTorch's tensors.
+// Converts something else to an Array; ops/tensors.h does so for LibTorch's tensors.
 template <typename From>
 struct ArrayOf;
 
-// A matrix, or a vector as a matrix of one column, in memory that something else owns and that stays where it
-// is: an operation is bound to it once. What has more dims has its first as rows and all others as columns.
+// A matrix, or a vector as a matrix of one column, in memory that has another owner and does not move,
+// because operations are bound to it once. A tensor with more dims has its first dim as rows and all others
+// as columns.
 struct Array {
-  Array() = default;  // not defined: an operand that is not there
+  Array() = default;  // undefined: an operand that is absent
   // Contiguous.
   Array(const void* begin, ElementKind type, DeviceKind on, int64_t rows, int64_t columns)
       : begin(const_cast<void*>(begin)),
@@ -49,11 +50,11 @@ struct Array {
   Array Transposed() const;
   Array Rows(int64_t first, int64_t count) const;
   Array Columns(int64_t first, int64_t count) const;
-  Array Reshaped(int64_t rows, int64_t columns) const;  // of a contiguous one
+  Array Reshaped(int64_t rows, int64_t columns) const;  // requires a contiguous matrix
 
   void* begin = nullptr;
   ElementKind type = ElementKind::kNone;
-  DeviceKind on = DeviceKind::kCpu;  // where the memory is
+  DeviceKind on = DeviceKind::kCpu;  // the device that has the memory
   int64_t rows = 0;
   int64_t columns = 0;
   int64_t row_stride = 0;  // in elements

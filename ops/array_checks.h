@@ -12,8 +12,8 @@
 #include "ops/tokens.h"
 #include "ops/workspace.h"
 
-// How the operations look at their arrays when they are bound. Private to ops/. What does not hold is
-// std::invalid_argument, an index outside std::out_of_range.
+// Checks of arrays when operations are bound to them. Private to ops/. They throw std::invalid_argument, and
+// std::out_of_range for an index outside its range.
 namespace tandem::ops {
 
 template <typename... Parts>
@@ -47,7 +47,7 @@ auto WithElementType(const Array& array, const Body& body) {
   }
 }
 
-// The same with what statistics are of, float or double; throws for bfloat16.
+// Does the same with the type of statistics, float or double. Throws for bfloat16.
 template <typename Body>
 auto WithStatisticsType(const Array& array, const Body& body) {
   Check(array.type != ElementKind::kBf16,
@@ -62,7 +62,7 @@ inline constexpr ElementKind kElementKind = std::is_same_v<E, float>     ? Eleme
                                             : std::is_same_v<E, int64_t> ? ElementKind::kInt64
                                                                          : ElementKind::kByte;
 
-// Where the elements begin; null: of an array that is not defined. Throws unless they are of type E.
+// The address of the first element; null for an undefined array. Throws unless the elements are of type E.
 template <typename E>
 E* ElementsOf(const Array& array) {
   Check(!array.defined() || array.type == kElementKind<E>, "elements must be ", ToText(kElementKind<E>),
@@ -70,25 +70,26 @@ E* ElementsOf(const Array& array) {
   return static_cast<E*>(array.begin);
 }
 
-// Throws, naming `name`, unless it is a contiguous matrix of that size on that device.
+// Throws, with `name`, unless the array is a contiguous matrix of that size on that device.
 void CheckMatrix(const char* name, const Array& array, int64_t rows, int64_t columns, DeviceKind device);
 
-// Throws, naming `name`, unless it is contiguous, of that many elements, any shape, on that device.
+// Throws, with `name`, unless the array is contiguous, has that many elements in any shape, and is on that
+// device.
 void CheckElements(const char* name, const Array& array, int64_t elements, DeviceKind device);
 
-// Throws, naming `name`, unless it is a matrix with adjacent columns on that device.
+// Throws, with `name`, unless the array is a matrix with adjacent columns on that device.
 void CheckRows(const char* name, const Array& array, DeviceKind device);
 
-// Throws unless they are int64 [B, S] with adjacent columns on that device.
+// Throws unless the array is int64 [B, S] with adjacent columns on that device.
 Tokens TokensOf(const Array& tokens, DeviceKind device);
 
-// Throws unless `documents` is not defined, or int64 [B, S] with adjacent columns on that device.
+// Throws unless `documents` is undefined, or int64 [B, S] with adjacent columns on that device.
 DocumentStarts DocumentsOf(const Array& documents, int64_t sequences, int64_t length, DeviceKind device);
 
-// Throws, naming `operation`, where GPUs have no kernels for so many experts, or ranks.
+// Throws, with `operation`, if GPUs have no kernels for so many experts or ranks.
 void CheckExperts(const char* operation, int64_t experts, DeviceKind device);
 
-// Throws, naming `operation`, unless that many bytes are there.
+// Throws, with `operation`, unless the work memory has that many bytes.
 void CheckWork(const char* operation, Workspace work, int64_t bytes);
 
 }  // namespace tandem::ops

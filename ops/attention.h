@@ -7,13 +7,13 @@
 
 namespace tandem::ops {
 
-// Causal attention with scale 1 / sqrt(d), within documents where the shape has them. q, k and v are the
-// columns, in this order, of qkv: [B * S, (heads + 2 * kv_heads) * d]; context: [B * S, heads * d]; lse: [B,
+// Causal attention with scale 1 / sqrt(d), within documents if the shape has them. q, k and v are the
+// columns, in this order, of qkv: [B * S, (heads + 2 * kv_heads) * d]. context: [B * S, heads * d]. lse: [B,
 // heads, S], the logarithms of the sums of exponentials.
 //
-// What it reads, also in the backward, must be finite: a row that another does not attend to, later in the
-// sequence or in another document of it, may take part in that one's sums with weight 0, so that a NaN or an
-// infinity reaches any row of its sequence. It reaches no other sequence.
+// All input, also that of the backward, must be finite. A row takes part, with weight 0, in the sums of rows
+// that do not attend to it, such as earlier rows and rows of other documents; so a NaN or an infinity can
+// reach any row of its sequence. It does not reach other sequences.
 template <typename E>
 struct AttentionArgs {
   static constexpr const char* kName = "Attention";
@@ -22,7 +22,7 @@ struct AttentionArgs {
   DocumentStarts documents;
   E* context;
   device::Arithmetic<E>* lse;
-  Workspace work;  // AttentionWorkBytes (attention_work.h)
+  Workspace work;  // of AttentionWorkBytes (attention_work.h)
 };
 
 // Overwrites grad_qkv.
@@ -36,7 +36,7 @@ struct AttentionBackwardArgs {
   const device::Arithmetic<E>* lse;
   const E* grad_context;
   E* grad_qkv;
-  Workspace work;  // AttentionBackwardWorkBytes
+  Workspace work;  // of AttentionBackwardWorkBytes
 };
 
 }  // namespace tandem::ops

@@ -9,25 +9,29 @@
 
 namespace tandem::ops {
 
-// The work memory of attention, and what decides it: plain arithmetic, so that a plan needs no GPU.
+// The size of attention's work memory, and the constants that decide it. This is plain arithmetic, so a plan
+// needs no GPU.
 
-// In bytes. element_bytes: of q, k and v; 2 is bfloat16, whose statistics are of float.
+// In bytes. `element_bytes` is the size of an element of q, k and v. 2 means bfloat16, whose statistics are
+// float.
 int64_t AttentionWorkBytes(DeviceKind device, const AttentionShape& shape, int64_t element_bytes);
 int64_t AttentionBackwardWorkBytes(DeviceKind device, const AttentionShape& shape, int64_t element_bytes);
 
-// On the CPU. Query rows and keys whose scores are computed together. What a block of keys takes in the
-// backward, five matrices of its heads' dims and two of scores, fits in half a MiB of cache with 64 floats.
+// On the CPU, the number of query rows, and of keys, whose scores are computed together. In the backward a
+// block of keys needs five matrices with a head's dims and two of scores; with 64 floats they fit into half a
+// MiB of cache.
 inline constexpr int64_t kAttentionBlockRows = 32;
 inline constexpr int64_t kAttentionBlockKeys = 256;
 
-// Query rows that go through all of their keys together: the longer they stay, the fewer times keys and
-// values come from far. The forward keeps their scores of the whole sequence, so it takes fewer.
+// On the CPU, the number of query rows that pass over all their keys together. The more there are, the less
+// often keys and values are read from memory. The forward keeps the scores of these rows for the whole
+// sequence, so its number is smaller.
 inline constexpr int64_t kAttentionForwardRows = 64;
 inline constexpr int64_t kAttentionBackwardRows = 256;
 
-// Matrices with a head's dims as columns are padded to whole cache lines, those with a sequence's positions
-// as columns to two; the rows of a block's scores by one more, so that they do not all fall into the same few
-// sets of the cache.
+// Matrices that have a head's dims as columns are padded to whole cache lines, and those that have a
+// sequence's positions to two. Rows of a block's scores are padded by one line more, so that they do not all
+// map to the same few cache sets.
 constexpr int64_t AttentionPaddedDim(int64_t head_dim, int64_t element_bytes) {
   const int64_t line = 64 / element_bytes;
   return (head_dim + line - 1) / line * line;
@@ -43,8 +47,8 @@ constexpr int64_t AttentionScoreStride(int64_t length, int64_t element_bytes) {
   return AttentionPaddedLength(keys, element_bytes) + 64 / element_bytes;
 }
 
-// Keys, transposed, and values; queries and outputs of rows; their scores in blocks. Elements of what is
-// computed in.
+// In elements of the arithmetic type: transposed keys, and values; queries and outputs of rows; their scores
+// in blocks.
 constexpr int64_t AttentionWorkElements(int64_t length, int64_t head_dim, int64_t element_bytes) {
   const int64_t padded = AttentionPaddedLength(length, element_bytes);
   const int64_t dim = AttentionPaddedDim(head_dim, element_bytes);
@@ -54,8 +58,8 @@ constexpr int64_t AttentionWorkElements(int64_t length, int64_t head_dim, int64_
          blocks * rows * AttentionScoreStride(length, element_bytes);
 }
 
-// Keys and values, transposed; keys and the gradients of both; two blocks of scores; of rows the queries, the
-// context's gradients and their own.
+// In elements of the arithmetic type: transposed keys and values; keys and the gradients of both; two blocks
+// of scores; and for rows the queries, the context's gradients and the queries' gradients.
 constexpr int64_t AttentionBackwardWorkElements(int64_t length, int64_t head_dim, int64_t element_bytes) {
   const int64_t padded = AttentionPaddedLength(length, element_bytes);
   const int64_t dim = AttentionPaddedDim(head_dim, element_bytes);
@@ -64,32 +68,34 @@ constexpr int64_t AttentionBackwardWorkElements(int64_t length, int64_t head_dim
          2 * kAttentionBlockRows * AttentionScoreStride(length, element_bytes) + 3 * rows * dim;
 }
 
-// On a GPU. The most dims of a head that cuDNN's kernels have on every GPU, and on those of capability 9.x. A
-// plan does not know the GPU, so work memory for heads between these is enough with cuDNN and without.
+// On a GPU: the largest head_dim that cuDNN's kernels have on every GPU, and on those of capability 9.x. A
+// plan does not know the GPU, so for heads between these sizes the work memory is enough with and without
+// cuDNN.
 inline constexpr int64_t kFlashHeadDim = 128;
 inline constexpr int64_t kHopperFlashHeadDim = 256;
 
-// Whether cuDNN computes attention of this shape, on a GPU where a head has at most `most_dims`: bfloat16,
-// and lengths and heads that its kernels have.
+// Whether cuDNN computes attention of this shape on a GPU with kernels for heads of at most `most_dims`. It
+// does for bfloat16, if it has kernels for the length and the heads.
 constexpr bool IsFlashAttention(const AttentionShape& shape, int64_t element_bytes, int64_t most_dims) {
   return element_bytes == 2 && shape.length > 1 && shape.head_dim % 8 == 0 && shape.head_dim <= most_dims;
 }
 
-// What cuDNN's plans take beside what is known of them; the forward takes none of the rest.
+// Work memory that cuDNN's plans take beyond what is known. The forward takes nothing else.
 inline constexpr int64_t kFlashSlackBytes = int64_t{1} << 20;
 
-// In front of that, where documents begin.
+// The size of the documents' starts, in front of that memory.
 int64_t FlashStartsBytes(const AttentionShape& shape);
 
-// cuDNN's backward is called for the whole batch where its bits need not repeat. The one that repeats them
-// keeps the gradients of the scores, in bfloat16, while it runs; so it is called for some whole sequences at
-// a time, or for some key-value heads of one with the query heads that read them: as many as keep them below
-// kScoreGradientBytes, but at least one.
+// If its bits need not repeat, cuDNN's backward is called once for the whole batch. The backward whose bits
+// repeat keeps the gradients of the scores, in bfloat16, while it runs. It is therefore called for some whole
+// sequences at a time, or for some key-value heads of one sequence with the query heads that read them: as
+// many as keep these gradients below kScoreGradientBytes, but at least one.
 inline constexpr int64_t kScoreGradientBytes = int64_t{2} << 30;
 AttentionShape FlashBackwardPart(const AttentionShape& shape);
 
-// Query rows of one sequence whose scores are in memory together, for one query head of each key-value head,
-// where cuDNN does not compute: as many as keep them below kScoreBlockBytes, but at least one.
+// If cuDNN does not compute the shape: the number of query rows of one sequence whose scores are in memory
+// together, for one query head of each key-value head. It is as large as keeps the scores below
+// kScoreBlockBytes, but at least one.
 inline constexpr int64_t kScoreBlockBytes = int64_t{64} << 20;
 int64_t ScoreBlockRows(const AttentionShape& shape, int64_t element_bytes);
 

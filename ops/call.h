@@ -7,13 +7,13 @@
 
 namespace tandem::ops {
 
-// An operation that is bound: its operands are checked and the struct of its arguments is made, once. Calling
-// it runs the kernel on the CPU, or launches it on the current stream of the GPU: it allocates nothing, waits
-// for nothing, and keeps nothing from one time to the next. On the CPU alone, products make the views that
-// LibTorch takes.
+// A bound operation: its operands have been checked and the struct of its arguments made, once. A call runs
+// the kernel on the CPU, or launches it on the current stream of the GPU. It allocates nothing, waits for
+// nothing, and keeps nothing between calls. One exception: on the CPU, matrix products make LibTorch's views
+// in each call.
 using Call = std::function<void()>;
 
-// Calls one after another.
+// Runs several calls, one after another.
 class Calls {
  public:
   void Add(Call call) { calls_.push_back(std::move(call)); }

@@ -8,11 +8,11 @@
 
 namespace tandem::ops {
 
-// Drops choices of experts that have no room for them. ranked: [T, k], as Route chose. Overwrites chosen,
-// [T, k]: the same, or -1 where the choice is dropped; there probabilities become 0, the others stay as they
-// are. Of the probabilities that equal that of the last choice with room, the first stay. Dropped choices
-// have no gradient, but the scores of those experts still count in what the others' probabilities were
-// divided by. experts: all indices are below it. slots: T k.
+// Drops choices of experts that have no room for them. `ranked` is [T, k], as Route chose. Overwrites
+// `chosen`, [T, k]: the same choices, with -1 for dropped ones, whose probabilities become 0; other
+// probabilities do not change. If several probabilities equal that of the last choice with room, the first of
+// them stay. Dropped choices have no gradient, but their experts' scores still count in the divisor of the
+// other probabilities. `experts` is larger than all indices. `slots` is T k.
 template <typename T>
 struct DropOverflowArgs {
   static constexpr const char* kName = "DropOverflow";
@@ -23,7 +23,7 @@ struct DropOverflowArgs {
   int64_t slots;
   int64_t* chosen;
   T* probabilities;
-  Workspace work;  // DropWorkBytes (sparse_work.h)
+  Workspace work;  // of DropWorkBytes (sparse_work.h)
 };
 
 }  // namespace tandem::ops

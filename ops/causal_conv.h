@@ -9,7 +9,7 @@
 
 namespace tandem::ops {
 
-inline constexpr int64_t kMostConvWidth = 8;  // of CausalConvArgs
+inline constexpr int64_t kMostConvWidth = 8;  // limit of CausalConvArgs::width
 
 // y = silu(bias + the causal convolution of x, channel by channel): of token t of its sequence
 //   y[t, c] = silu(bias[c] + sum_j weight[c, j] x[t - width + 1 + j, c]),
@@ -22,7 +22,7 @@ struct CausalConvArgs {
   int64_t length;
   int64_t channels;
   int64_t width;
-  DocumentStarts documents;  // null: a sequence is one
+  DocumentStarts documents;  // null: each sequence is one document
   const E* x;
   int64_t x_stride;
   const E* weight;
@@ -30,8 +30,8 @@ struct CausalConvArgs {
   E* y;
 };
 
-// Overwrites grad_x, whose rows are grad_x_stride apart, grad_weight and grad_bias, which are sums over the
-// tokens in one order.
+// Overwrites grad_x (rows grad_x_stride apart), grad_weight and grad_bias. The latter two are sums over the
+// tokens, added in a fixed order.
 template <typename E>
 struct CausalConvBackwardArgs {
   static constexpr const char* kName = "CausalConvBackward";
@@ -48,8 +48,8 @@ struct CausalConvBackwardArgs {
   E* grad_x;
   int64_t grad_x_stride;
   device::Arithmetic<E>* grad_weight;
-  device::Arithmetic<E>* grad_bias;  // null where the bias is
-  Workspace work;                    // CausalConvBackwardWorkBytes (mixer_work.h)
+  device::Arithmetic<E>* grad_bias;  // null if there is no bias
+  Workspace work;                    // of CausalConvBackwardWorkBytes (mixer_work.h)
 };
 
 }  // namespace tandem::ops

@@ -8,17 +8,16 @@
 
 namespace tandem::ops {
 
-// loss = the sum over tokens of -log softmax(logits)[target] / T, in nats, summed in double; and its
-// gradient, (softmax(logits) - one_hot(target)) / T. A target of kNotCounted adds nothing to the loss, and
-// its row of the gradient is zero where its logits are finite; T is the number of all tokens all the same.
-// Another target outside the vocabulary: std::out_of_range on the CPU, a loss of NaN on a GPU.
+// The loss is the sum over tokens of -log softmax(logits)[target] / T, in nats, added in double; the gradient
+// is (softmax(logits) - one_hot(target)) / T times `weight`, which does not affect the loss. A target of
+// kNotCounted adds nothing to the loss, and its row of the gradient is zero if its logits are finite; T still
+// counts all tokens. Any other target outside the vocabulary is std::out_of_range on the CPU, and makes the
+// loss NaN on a GPU.
 //
-// The gradient, and it alone, is multiplied by `weight`.
-//
-// logits: [rows, columns], of the tokens [first, first + rows) of T: of all, or of chunks of them that come
-// in the order of the tokens. The last one leaves the loss, with the bits that all rows at once would give,
-// where those before it left work memory. lse: [T], work memory of all chunks; grad_logits: [rows, columns],
-// may be logits.
+// `logits` is [rows, columns], for tokens [first, first + rows) of T: all tokens, or one of several chunks
+// that must come in the order of the tokens. Each chunk but the last leaves its part of the loss in work
+// memory; the last writes the loss, with the same bits as one call for all rows. `lse` is [T], work memory of
+// all chunks. `grad_logits` is [rows, columns] and may be `logits`.
 template <typename E>
 struct CrossEntropyArgs {
   static constexpr const char* kName = "CrossEntropy";

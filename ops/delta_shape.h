@@ -5,7 +5,7 @@
 
 namespace tandem::ops {
 
-// The recurrence of a gated delta net (Yang, Kautz and Hatamizadeh, "Gated Delta Networks",
+// The shape of a gated delta net's recurrence (Yang, Kautz and Hatamizadeh, "Gated Delta Networks",
 // arXiv:2412.06464).
 struct DeltaShape {
   int64_t sequences = 0;    // B
@@ -17,16 +17,17 @@ struct DeltaShape {
   int64_t chunk = 0;        // tokens between two states that are kept
 
   constexpr int64_t tokens() const { return sequences * length; }
-  constexpr int64_t share() const { return value_heads / key_heads; }  // value heads of a key head
+  constexpr int64_t share() const { return value_heads / key_heads; }  // value heads for each key head
   constexpr int64_t keys() const { return key_heads * key_dim; }       // columns of queries, and of keys
   constexpr int64_t values() const { return value_heads * value_dim; }
-  // Columns of queries, keys and values of a token, in this order.
+  // Columns of a token: queries, keys and values, in this order.
   constexpr int64_t channels() const { return 2 * keys() + values(); }
-  // Of what one projection gives for a key head: its query, its key, its heads' values, and their gates.
+  // Columns that one projection gives for a key head: its query, its key, the values of its value heads, and
+  // their gates.
   constexpr int64_t head_columns() const { return 2 * key_dim + 2 * share() * value_dim; }
   constexpr int64_t chunks() const { return (length + chunk - 1) / chunk; }  // of a sequence
-  constexpr int64_t state() const { return values() * key_dim; }             // numbers of all heads' states
-  // Numbers that are kept of the states: [B, chunks, Hv, Dv, Dk].
+  constexpr int64_t state() const { return values() * key_dim; }  // numbers in the states of all heads
+  // Numbers of the states that are kept: [B, chunks, Hv, Dv, Dk].
   constexpr int64_t kept() const { return sequences * chunks() * state(); }
 };
 

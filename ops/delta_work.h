@@ -9,17 +9,18 @@
 
 namespace tandem::ops {
 
-// The work memory of the operations of gated delta nets, in bytes; plain arithmetic, as mixer_work.h.
+// The work memory of gated delta nets' operations, in bytes. This is plain arithmetic, as in mixer_work.h.
 
-// On a GPU, by piece of kScanPiece tokens: of each token the decay so far and β of its value heads, and what
-// its queries and keys are divided by; the states before each piece, what each token writes to them, and two
-// matrices of a piece's tokens for each head (its solved system, and what tokens read of each other).
+// On a GPU, for each piece of kScanPiece tokens: for each token the sum of log decays and β of its value
+// heads, and the divisors of its queries and keys; the states before the piece; what each token writes to
+// them; and for each head two matrices over the piece's tokens (its solved system, and what tokens read of
+// each other).
 constexpr int64_t DeltaPieceNumbers(const DeltaShape& shape) {
   return 2 * shape.tokens() * (shape.value_heads + shape.key_heads) + Pieces(shape) * shape.state() +
          shape.tokens() * shape.values() + 2 * Pieces(shape) * shape.value_heads * kScanPiece * kScanPiece;
 }
 
-// The sums of the gradient of a weight by so many rows at most, on a GPU.
+// On a GPU, the largest number of partial sums of the gradient of a norm's weight, one for each warp.
 inline constexpr int64_t kNormGateRows = 2112;
 constexpr int64_t NormGateBackwardWorkBytes(DeviceKind device, int64_t rows, int64_t columns,
                                             int64_t element_bytes) {
@@ -27,17 +28,17 @@ constexpr int64_t NormGateBackwardWorkBytes(DeviceKind device, int64_t rows, int
                                     : std::min(rows, kNormGateRows) * columns * MixerSumBytes(element_bytes);
 }
 
-// On the CPU: the state of a head, and a query and a key.
+// On the CPU: the state of one head, a query and a key.
 constexpr int64_t GatedDeltaWorkBytes(DeviceKind device, const DeltaShape& shape, int64_t element_bytes) {
   const int64_t numbers =
       device == DeviceKind::kCpu ? (shape.value_dim + 2) * shape.key_dim : DeltaPieceNumbers(shape);
   return numbers * MixerSumBytes(element_bytes);
 }
 
-// On a GPU: the same, the adjoints of the states behind each piece, the gradients of what tokens write before
-// the system is solved and of queries and keys before they are divided, and two sums of each head in each
-// piece. On the CPU: the adjoints of a sequence's states, the states of one channel in a chunk, the chunk's
-// queries and keys with their gradients, and seven numbers a token of it.
+// On a GPU: the same, and the adjoints of the states after each piece, the gradients of what tokens write
+// before the system is solved, the gradients of queries and keys before the division, and two sums for each
+// head in each piece. On the CPU: the adjoints of a sequence's states, the states of one channel in a chunk,
+// the chunk's queries and keys with their gradients, and seven numbers for each of its tokens.
 constexpr int64_t GatedDeltaBackwardWorkBytes(DeviceKind device, const DeltaShape& shape,
                                               int64_t element_bytes) {
   const int64_t numbers = device == DeviceKind::kCpu

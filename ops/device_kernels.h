@@ -34,7 +34,7 @@
 
 namespace tandem::ops {
 
-// The arguments of one call of a kernel, whichever it is, of any type of elements.
+// The arguments of one call of any kernel, for any element type.
 template <template <typename> typename... Args>
 using CallOf = std::variant<Args<float>..., Args<double>..., Args<device::Bf16>...>;
 using KernelCall =
@@ -46,7 +46,7 @@ using KernelCall =
            RmsNormBackwardArgs, RopeArgs, SquaredReluArgs, SquaredReluBackwardArgs, StateScanArgs,
            StateScanBackwardArgs, SwiGluArgs, SwiGluBackwardArgs, UnpackLatentHeadsArgs, UnpermuteArgs>;
 
-// Those of sparse layers; routers compute in float or double.
+// The same for sparse layers. Routers compute in float or double.
 using SparseKernelCall =
     std::variant<CopyArgs, CountTokensArgs, FillArgs, MeanCountsArgs, PermuteArgs, PlanRowsArgs,
                  PlanSendsArgs, PlanWindowArgs, CollectSlotsArgs<float>, CollectSlotsArgs<double>,
@@ -57,9 +57,9 @@ using SparseKernelCall =
                  SendSlotsArgs<double>, UpdateRouterBiasArgs<float>, UpdateRouterBiasArgs<double>,
                  WindowStartsArgs>;
 
-// What one kind of device computes with, behind Operations, which has checked the arguments. Pointers are to
-// memory of the current device of its kind; matrices are row-major, and contiguous unless a stride is given,
-// in elements; sizes may be 0. Thread-safe.
+// The kernels of one kind of device. Operations checks the arguments before it calls them. Pointers are to
+// memory of the current device of that kind. Matrices are row-major and contiguous, unless there is a stride
+// (in elements). Sizes may be 0. Thread-safe.
 class DeviceKernels {
  public:
   virtual ~DeviceKernels() = default;
@@ -67,16 +67,17 @@ class DeviceKernels {
   virtual DeviceKind kind() const = 0;
   virtual std::string digest() const = 0;  // Operations::kernels_digest
 
-  // The call with these arguments (call.h). The order of every addition depends on sizes and on the
-  // alignment of matrices alone: whether it is of 32 bytes, and what it is up to 16 for products.
+  // Binds a kernel to its arguments (call.h). The order of every addition depends only on sizes and on the
+  // alignment of matrices: whether it is a multiple of 32 bytes, and for products on the alignment up to 16
+  // bytes.
   virtual Call Bind(const KernelCall& call) const = 0;
   virtual Call Bind(const SparseKernelCall& call) const = 0;
   virtual Call Bind(const ProductArgs& product) const = 0;
 
-  // The host's bytes in memory of the current device, aligned to 64. Blocks.
+  // Copies bytes of the host to memory of the current device, aligned to 64. Blocks.
   virtual std::shared_ptr<const void> CopyOf(const void* host, int64_t bytes) const = 0;
 
-  // Operations::PrepareAttention
+  // Implements Operations::PrepareAttention.
   virtual void PrepareAttention(const AttentionShape& shape, int64_t element_bytes) const = 0;
 };
 

@@ -5,8 +5,8 @@
 
 namespace tandem::ops {
 
-// Where operations compute. Their operands are the same on every kind of device, but for the memory that they
-// lie in; the work memory that they need is not.
+// The kind of device that operations compute on. Operands are the same on every kind, apart from the memory
+// that they are in. The size of work memory differs.
 enum class DeviceKind : uint8_t { kCpu, kGpu };
 
 }  // namespace tandem::ops

@@ -21,11 +21,11 @@ struct EmbeddingArgs {
   E* output;
 };
 
-// The gradient of the table (+)= the sum of the rows of grad_output that belong to each id, in token order;
-// rows of other ids become zero unless `add`. One of the two tables is null: sums are in grad_weight, or each
-// element is rounded once to `rounded`, where grad_output is of bfloat16. On a GPU ids outside the vocabulary
-// add to none, and an id of more than 128 tokens has sixteen sums, each of every sixteenth of its tokens in
-// token order, which are then added in order.
+// Sets the gradient of the table to the sum of the rows of grad_output that belong to each id, in the order
+// of tokens, or adds the sum if `add`. Without `add`, rows of other ids become zero. One of the two tables is
+// null: sums go to grad_weight, or, if grad_output is bfloat16, each element is rounded once to `rounded`. On
+// a GPU, ids outside the vocabulary are ignored, and an id with more than 128 tokens has sixteen partial
+// sums, each over every sixteenth of its tokens in order, which are then added in order.
 template <typename E>
 struct EmbeddingBackwardArgs {
   static constexpr const char* kName = "EmbeddingBackward";
@@ -36,7 +36,7 @@ struct EmbeddingBackwardArgs {
   int64_t columns;
   device::Arithmetic<E>* grad_weight;
   E* rounded;
-  Workspace work;  // EmbeddingBackwardWorkBytes (row_work.h)
+  Workspace work;  // of EmbeddingBackwardWorkBytes (row_work.h)
 };
 
 }  // namespace tandem::ops

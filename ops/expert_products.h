@@ -8,11 +8,11 @@ namespace tandem::ops {
 
 class DeviceKernels;
 
-// Throws std::invalid_argument where begins on the host do not fit.
+// Throws std::invalid_argument if `begins`, on the host, are inconsistent.
 void CheckBegins(const int64_t* begins, int64_t experts, int64_t rows);
 
-// The experts' products where begins are on the host: one matrix product of `kernels` an expert, of the rows
-// that it has now: on a GPU they are those of when the operation is bound. E: float, double, Bf16.
+// The experts' products if `begins` are on the host: one matrix product of `kernels` for each expert, on the
+// rows that it has. On a GPU these are the rows at the time of binding. E is float, double or Bf16.
 template <typename E>
 Calls BindEach(const DeviceKernels& kernels, const GroupedLinearArgs<E>& args);
 template <typename E>

@@ -10,7 +10,7 @@
 
 namespace tandem::ops {
 
-inline constexpr double kDeltaNormEpsilon = 1e-6;  // under the root of a query's or key's length
+inline constexpr double kDeltaNormEpsilon = 1e-6;  // added to the square of a query's or key's length
 
 // For each value head and token t of a document, with the query and key of the head's key head divided by
 // their lengths, |x| = sqrt(x · x + kDeltaNormEpsilon), and the query by sqrt(Dk) besides, β = sigmoid(b) and
@@ -25,7 +25,7 @@ struct GatedDeltaArgs {
   static constexpr const char* kName = "GatedDelta";
   using Element = E;
   DeltaShape shape;
-  DocumentStarts documents;  // null: a sequence is one
+  DocumentStarts documents;  // null: each sequence is one document
   const E* q;
   const E* k;
   const E* v;
@@ -35,7 +35,7 @@ struct GatedDeltaArgs {
   const device::Arithmetic<E>* a_log;
   E* y;
   device::Arithmetic<E>* states;
-  Workspace work;  // GatedDeltaWorkBytes (delta_work.h)
+  Workspace work;  // of GatedDeltaWorkBytes (delta_work.h)
 };
 
 // Overwrites all gradients; those of dt_bias and a_log are sums over the tokens in one order. The states of a
@@ -65,7 +65,7 @@ struct GatedDeltaBackwardArgs {
   int64_t grad_ba_stride;
   device::Arithmetic<E>* grad_dt_bias;
   device::Arithmetic<E>* grad_a_log;
-  Workspace work;  // GatedDeltaBackwardWorkBytes
+  Workspace work;  // of GatedDeltaBackwardWorkBytes
 };
 
 }  // namespace tandem::ops

@@ -8,8 +8,8 @@
 
 namespace tandem::ops {
 
-// normed = rms(y * silu(gate)) * weight, the RMSNorm of each of `groups` equal parts of a row by itself. y,
-// normed: [rows, columns]; gate: [rows, columns], rows gate_stride apart; weight: [columns].
+// normed = rms(y * silu(gate)) * weight. The RMSNorm covers each of `groups` equal parts of a row separately.
+// y, normed: [rows, columns]; gate: [rows, columns], rows gate_stride apart; weight: [columns].
 template <typename E>
 struct GatedNormArgs {
   static constexpr const char* kName = "GatedNorm";
@@ -24,8 +24,8 @@ struct GatedNormArgs {
   E* normed;
 };
 
-// Overwrites grad_y, grad_gate, whose rows are grad_gate_stride apart, and grad_weight, which is a sum over
-// the rows in one order.
+// Overwrites grad_y, grad_gate (rows grad_gate_stride apart) and grad_weight, a sum over the rows in a fixed
+// order.
 template <typename E>
 struct GatedNormBackwardArgs {
   static constexpr const char* kName = "GatedNormBackward";
@@ -42,7 +42,7 @@ struct GatedNormBackwardArgs {
   E* grad_gate;
   int64_t grad_gate_stride;
   device::Arithmetic<E>* grad_weight;
-  Workspace work;  // GatedNormBackwardWorkBytes (mixer_work.h)
+  Workspace work;  // of GatedNormBackwardWorkBytes (mixer_work.h)
 };
 
 }  // namespace tandem::ops

@@ -8,12 +8,12 @@
 
 namespace tandem::ops {
 
-// A matrix product for each expert over its own rows. begins: [experts + 1], where each expert's rows begin,
-// the first's at 0, and how many there are together, at most `rows`; rows behind these are not read, and left
-// alone. It is on the host, where begins that do not fit are refused, or on the GPU and read there:
-// on_host. The experts' weights lie one after another.
+// A matrix product for each expert over its own rows. `begins`, [experts + 1], says where each expert's rows
+// begin, the first expert's at 0, and ends with the number of all rows, at most `rows`. Rows behind these are
+// neither read nor written. If on_host, `begins` is in the host's memory, and inconsistent values are
+// refused; otherwise it is on the GPU and read there. The experts' weights are consecutive.
 //
-// work: GroupedWorkBytes (sparse_work.h).
+// `work` has GroupedWorkBytes (sparse_work.h).
 
 // y = x W_e^T for the rows of expert e. x: [rows, inputs]; weight: [experts outputs, inputs]; y: [rows,
 // outputs].
@@ -48,9 +48,9 @@ struct GroupedLinearBackwardInputArgs {
   Workspace work;
 };
 
-// The gradient of expert e's weight (+)= grad_y^T x over its rows; zero where it has none and nothing is
-// added to. One of the two is null: sums are in grad_weight, or each element is rounded once to `rounded`,
-// where x is of bfloat16.
+// Sets the gradient of expert e's weight to grad_y^T x over its rows, or adds it. An expert without rows gets
+// zeros, unless it is added to. One of the two outputs is null: sums go to grad_weight, or, if x is bfloat16,
+// each element is rounded once to `rounded`.
 template <typename E>
 struct GroupedLinearBackwardWeightArgs {
   static constexpr const char* kName = "GroupedLinearBackwardWeight";

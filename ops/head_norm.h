@@ -8,8 +8,8 @@
 
 namespace tandem::ops {
 
-// RMSNorm of each query and key head by itself; values are copied. qkv and normed: [tokens, (heads + 2
-// kv_heads) head_dim], which may not overlap; query_weight, key_weight: [head_dim].
+// Applies RMSNorm to each query and key head separately, and copies values. qkv and normed are [tokens,
+// (heads + 2 kv_heads) head_dim] and may not overlap. query_weight, key_weight: [head_dim].
 template <typename E>
 struct HeadNormArgs {
   static constexpr const char* kName = "HeadNorm";
@@ -24,7 +24,8 @@ struct HeadNormArgs {
   E* normed;
 };
 
-// grad: of `normed`, and then in the same memory of qkv. grad_query_weight, grad_key_weight (+)=.
+// `grad` is the gradient of `normed`, and becomes that of qkv in place. grad_query_weight and grad_key_weight
+// are set or, if add_weights, added to.
 template <typename E>
 struct HeadNormBackwardArgs {
   static constexpr const char* kName = "HeadNormBackward";
@@ -40,7 +41,7 @@ struct HeadNormBackwardArgs {
   E* grad;
   device::Arithmetic<E>* grad_query_weight;
   device::Arithmetic<E>* grad_key_weight;
-  Workspace work;  // HeadNormBackwardWorkBytes (row_work.h)
+  Workspace work;  // of HeadNormBackwardWorkBytes (row_work.h)
 };
 
 }  // namespace tandem::ops

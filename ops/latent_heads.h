@@ -30,8 +30,8 @@ struct PackLatentHeadsArgs {
   E* qkv;
 };
 
-// The transpose: overwrites grad_query, grad_key_value, and of grad_down the last columns, summed over the
-// heads in their order and rounded once.
+// The backward: overwrites grad_query, grad_key_value, and the last columns of grad_down. The latter are
+// summed over the heads in order and rounded once.
 template <typename E>
 struct UnpackLatentHeadsArgs {
   static constexpr const char* kName = "UnpackLatentHeads";
@@ -44,9 +44,10 @@ struct UnpackLatentHeadsArgs {
   E* grad_down;
 };
 
-// Tables for ops/rope.h, [S, d / 2]: the first rotary / 2 columns turn, the others leave what they meet as it
-// is, to the bit. With yarn and an mscale_all_dim all columns multiply by 0.1 mscale_all_dim ln(factor) + 1
-// too: DeepSeek's attention multiplies the products of queries and keys by its square.
+// Fills tables for ops/rope.h, [S, d / 2]. The first rotary / 2 columns rotate; the others leave their
+// elements unchanged, bit for bit. With yarn and an mscale_all_dim, all columns also multiply by 0.1
+// mscale_all_dim ln(factor) + 1, because DeepSeek's attention multiplies the products of queries and keys by
+// the square of that.
 void LatentRotaryTables(const LatentHeads& heads, double theta, const RopeScaling& scaling,
                         at::Tensor& cosines, at::Tensor& sines);
 

@@ -9,11 +9,11 @@
 
 namespace tandem::ops {
 
-// The work memory of the operations of Mamba-2 mixers, in bytes; plain arithmetic. element_bytes: of what is
-// computed; sums of bfloat16 are of float.
+// The work memory of Mamba-2 mixers' operations, in bytes. This is plain arithmetic. `element_bytes` is the
+// size of the elements; sums of bfloat16 are float.
 
-// On a GPU a scan, of either shape (scan_shape.h, delta_shape.h), is cut into pieces of at most so many
-// tokens, which begin where chunks do.
+// On a GPU a scan of either shape (scan_shape.h, delta_shape.h) is cut into pieces of at most this many
+// tokens. Each chunk begins a piece.
 inline constexpr int64_t kScanPiece = 64;
 template <typename Shape>
 constexpr int64_t PiecesOfChunk(const Shape& shape) {
@@ -28,17 +28,18 @@ constexpr int64_t Pieces(const Shape& shape) {
   return shape.sequences * PiecesOfSequence(shape);
 }
 
-// There blocks add up the gradients of a convolution's weights over so many tokens of a sequence, and at most
-// so many those of a gated norm's.
+// On a GPU, the number of tokens of a sequence over which one block sums the gradients of a convolution's
+// weights.
 inline constexpr int64_t kConvTokens = 64;
 constexpr int64_t ConvBlocks(int64_t sequences, int64_t length) {
   return sequences * ((length + kConvTokens - 1) / kConvTokens);
 }
+// On a GPU, the largest number of blocks that each sum a part of a gated norm's weight gradient.
 inline constexpr int64_t kGatedRows = 264;
 
 constexpr int64_t MixerSumBytes(int64_t element_bytes) { return std::max<int64_t>(4, element_bytes); }
 
-// The sums of each block, and of all of them.
+// The sums of each block, and the total.
 constexpr int64_t CausalConvBackwardWorkBytes(DeviceKind device, int64_t sequences, int64_t length,
                                               int64_t channels, int64_t width, int64_t element_bytes) {
   return device == DeviceKind::kCpu
@@ -51,7 +52,8 @@ constexpr int64_t GatedNormBackwardWorkBytes(DeviceKind device, int64_t rows, in
   return device == DeviceKind::kCpu ? 0 : std::min(rows, kGatedRows) * columns * MixerSumBytes(element_bytes);
 }
 
-// On a GPU: two numbers of each step, and the states before each piece. On the CPU: the state of a head.
+// On a GPU: two numbers for each time step, and the states before each piece. On the CPU: the state of one
+// head.
 constexpr int64_t StateScanWorkBytes(DeviceKind device, const ScanShape& shape, int64_t element_bytes) {
   const int64_t numbers = device == DeviceKind::kCpu ? shape.head_dim * shape.state
                                                      : 2 * shape.tokens() * shape.heads +
@@ -59,9 +61,9 @@ constexpr int64_t StateScanWorkBytes(DeviceKind device, const ScanShape& shape, 
   return numbers * MixerSumBytes(element_bytes);
 }
 
-// On a GPU: the same, the adjoints of the states behind each piece, the gradients of B and C, and three sums
-// of each head in each piece. On the CPU: the adjoints of a sequence's states, the states of one channel in a
-// chunk, the gradients of the chunk's B and C, and four numbers a token of it.
+// On a GPU: the same, and the adjoints of the states after each piece, the gradients of B and C, and three
+// sums for each head in each piece. On the CPU: the adjoints of a sequence's states, the states of one
+// channel in a chunk, the gradients of the chunk's B and C, and four numbers for each of its tokens.
 constexpr int64_t StateScanBackwardWorkBytes(DeviceKind device, const ScanShape& shape,
                                              int64_t element_bytes) {
   const int64_t numbers =

@@ -8,9 +8,9 @@
 
 namespace tandem::ops {
 
-// to = from, rows `..._stride` elements apart, columns adjacent. Between types of numbers each element is
-// rounded to the nearest, of bfloat16 by way of float; of one type elements are bytes. with_host: one of the
-// two is in the host's memory, which is pinned, and both are contiguous and of one type.
+// to = from. Rows are `..._stride` elements apart, and columns adjacent. If the types differ, each element is
+// rounded to the nearest number (to bfloat16 by way of float); if they are equal, bytes are copied.
+// with_host: one of the two is in pinned memory of the host, and both are contiguous and of the same type.
 struct CopyArgs {
   static constexpr const char* kName = "Copy";
   const void* from;

@@ -18,28 +18,28 @@ struct LatentHeads;
 struct DeltaShape;
 struct ScanShape;
 
-// What the scan of a Mamba-2 mixer reads (state_scan.h).
+// The inputs of a Mamba-2 mixer's scan (state_scan.h).
 struct ScanInputs {
   Array xbc;
-  Array steps;    // [tokens, heads], before their bias; rows may be apart
-  Array dt_bias;  // these three: in the main type
+  Array steps;    // [tokens, heads], without their bias; rows may be apart
+  Array dt_bias;  // this and the next two have the main type
   Array a_log;
   Array d;
-  Array documents;  // int64 [B, S], rows may be apart; not defined: a sequence is one document
+  Array documents;  // int64 [B, S], rows may be apart; undefined: each sequence is one document
 };
 
-// What the recurrence of a gated delta net reads (gated_delta.h).
+// The inputs of a gated delta net's recurrence (gated_delta.h).
 struct DeltaInputs {
   Array q;
   Array k;
   Array v;
   Array ba;       // [tokens, 2 Hv]; rows may be apart
-  Array dt_bias;  // these two: in the main type
+  Array dt_bias;  // this and the next have the main type
   Array a_log;
   Array documents;  // as in ScanInputs
 };
 
-// The gradients of all that it reads.
+// The gradients of all inputs.
 struct DeltaGradients {
   Array q;
   Array k;
@@ -54,18 +54,18 @@ struct Constant {
   Array array;  // in it
 };
 
-// The forward and backward pairs on one kind of device. Each function binds an operation to memory: it checks
-// the operands, throws std::invalid_argument naming the one that does not fit, makes the struct of the
-// arguments (rms_norm.h, for example, which says what is computed), and returns the call that runs the
-// device's kernel on these, any number of times (call.h). Operands are contiguous unless the struct says
-// otherwise; whoever owns their memory keeps it where it is as long as the call. What changes by step is read
-// from that memory. The same inputs give the same bits on the same kind of device, except attention with
-// AttentionShape::repeats == false. Thread-safe.
+// The forward and backward operations on one kind of device. Each function binds an operation to memory: it
+// checks the operands, throws std::invalid_argument with the name of one that does not fit, makes the struct
+// of the arguments (such as rms_norm.h, which says what is computed), and returns the call that runs the
+// device's kernel on these any number of times (call.h). Operands are contiguous unless the struct says
+// otherwise. Their owner must not move or free the memory as long as the call exists. What changes from step
+// to step is read from that memory. The same inputs give the same bits on the same kind of device, except
+// attention with AttentionShape::repeats == false. Thread-safe.
 //
 // Elements are float, double or bfloat16. With bfloat16, sums, statistics and exponentials are computed in
 // float and results are rounded once; lse, tables and the grad_weight of a norm are float.
 //
-// `work`: at least what linear_work.h, row_work.h and attention_work.h say for the device.
+// `work` has at least the size that linear_work.h, row_work.h and attention_work.h give for the device.
 class Operations {
  public:
   // `kernels` must outlive this object.
@@ -74,13 +74,13 @@ class Operations {
   DeviceKind kind() const;
 
   // A digest of everything, except an operation's arguments, that decides which kernels run. Ranks of one job
-  // must have the same. SHA-256, hex; empty on the CPU.
+  // must have the same digest. SHA-256 in hexadecimal; empty on the CPU.
   std::string kernels_digest() const;
   const DeviceKernels& kernels() const { return kernels_; }
   // The operations of sparse layers.
   const SparseOperations& sparse() const { return sparse_; }
 
-  // A copy of an array of the host in memory that these operations can read. Blocks.
+  // Copies a host array to memory that these operations can read. Blocks.
   Constant MakeConstant(const Array& host) const;
 
   // to = from, both of one shape, rounded to the type of `to`; columns are adjacent. One of the two may be on
@@ -88,7 +88,7 @@ class Operations {
   Call Copy(const Array& from, const Array& to) const;
   // to += from, in the type of both, rounded once.
   Call Add(const Array& from, const Array& to) const;
-  // Every byte.
+  // Sets every byte of `to`.
   Call Fill(uint8_t byte, const Array& to) const;
 
   // Matrix products of 2-D views whose columns are adjacent. Operands and output have the same type, except
@@ -118,17 +118,17 @@ class Operations {
                        const Array& residual, bool add_x, const Array& grad_x, bool add_weight,
                        const Array& grad_weight, Workspace work) const;
 
-  // sign: 1, or -1 for the backward.
+  // `sign` is 1, or -1 for the backward.
   Call Rope(const Array& cosines, const Array& sines, int64_t heads, const Array& x, int sign = 1) const;
   Call RopeBackward(const Array& cosines, const Array& sines, int64_t heads, const Array& grad) const {
     return Rope(cosines, sines, heads, grad, /*sign=*/-1);
   }
 
-  // Chooses the kernels of this shape for the current device, which the first call of Attention and
-  // AttentionBackward would otherwise do. Throws if there are none, or if they need more work
-  // memory than attention_work.h says.
+  // Chooses the kernels of this shape for the current device, so that the first call of Attention and
+  // AttentionBackward need not. Throws if there are none, or if they need more work memory than
+  // attention_work.h says.
   void PrepareAttention(const AttentionShape& shape, int64_t element_bytes) const;
-  // documents: int64 [B, S], rows may be apart: the first row of each row's document (DocumentStarts).
+  // `documents` is int64 [B, S], rows may be apart: the first row of each row's document (DocumentStarts).
   // Undefined if the shape has no documents.
   Call Attention(const AttentionShape& shape, const Array& qkv, const Array& documents, const Array& context,
                  const Array& lse, Workspace work) const;
@@ -136,7 +136,7 @@ class Operations {
                          const Array& context, const Array& lse, const Array& grad_context,
                          const Array& grad_qkv, Workspace work) const;
 
-  // Overwrites starts, int64 [B, S], which Attention then takes for documents.
+  // Overwrites `starts`, int64 [B, S], which Attention then takes as documents.
   Call WindowStarts(int64_t window, const Array& documents, const Array& starts) const;
 
   Call HeadNorm(const Array& qkv, int64_t heads, int64_t kv_heads, const Array& query_weight,
@@ -149,7 +149,7 @@ class Operations {
                const Array& qkv) const;
   Call QkvBiasBackward(const Array& grad_qkv, bool add, const Array& grad_query_bias,
                        const Array& grad_key_bias, const Array& grad_value_bias, Workspace work) const;
-  // rows += bias, row by row; grad_bias (+)= the rows of grad, as QkvBiasBackward adds them.
+  // rows += bias, for each row; grad_bias (+)= the sum of the rows of grad, added as in QkvBiasBackward.
   Call Bias(const Array& bias, const Array& rows) const;
   Call BiasBackward(const Array& grad, bool add, const Array& grad_bias, Workspace work) const;
 
@@ -166,9 +166,9 @@ class Operations {
   Call SquaredReluBackward(const Array& up, const Array& grad_activated, const Array& grad_up,
                            const Array& activated) const;
 
-  // Of a Mamba-2 mixer (causal_conv.h, state_scan.h, gated_norm.h). Rows of x, the gate and their gradients
-  // may be apart. documents: as in ScanInputs. A convolution may have no bias: then it and its gradient are
-  // not defined.
+  // The operations of a Mamba-2 mixer (causal_conv.h, state_scan.h, gated_norm.h). Rows of x, the gate and
+  // their gradients may be apart. `documents` is as in ScanInputs. If a convolution has no bias, bias and
+  // gradient are undefined.
   Call CausalConv(int64_t sequences, const Array& x, const Array& documents, const Array& weight,
                   const Array& bias, const Array& y) const;
   Call CausalConvBackward(int64_t sequences, const Array& x, const Array& documents, const Array& weight,
@@ -186,8 +186,8 @@ class Operations {
                          int64_t groups, double epsilon, const Array& grad_y, const Array& grad_gate,
                          const Array& grad_weight, Workspace work) const;
 
-  // Of a gated delta net (gated_delta.h, norm_gate.h), whose convolution CausalConv is. Rows of gates may be
-  // apart.
+  // The operations of a gated delta net (gated_delta.h, norm_gate.h); CausalConv is its convolution. Rows of
+  // gates may be apart.
   Call GatedDelta(const DeltaShape& shape, const DeltaInputs& in, const Array& y, const Array& states,
                   Workspace work) const;
   Call GatedDeltaBackward(const DeltaShape& shape, const DeltaInputs& in, const Array& states,

@@ -7,13 +7,13 @@
 
 namespace tandem::ops {
 
-// Rows by expert. A token has k slots, one for each expert that it chose; slot t * k + j is the j-th of token
-// t. A slot may be empty: its expert and its row are -1. Rows are in the order of (expert, token).
+// Rows in the order of experts. A token has k slots, one for each expert that it chose; slot t * k + j is the
+// j-th of token t. If a slot is empty, its expert and its row are -1. Rows have the order of (expert, token).
 
-// chosen: [T, k], ascending in each row and below `experts`, or -1; counts: [experts], rows of each; row_of:
-// [T k], the row of each slot. slots: T k. chunk: every expert has so many rows, no fewer than it has slots,
-// which are its first; the rows behind them are no slot's. 0: as many as it has slots. On the CPU more slots
-// than rows are std::out_of_range.
+// chosen: [T, k], ascending in each row and below `experts`, or -1. counts: [experts], the number of rows of
+// each expert. row_of: [T k], the row of each slot. slots: T k. chunk: if not 0, every expert has this many
+// rows, at least as many as it has slots; its slots come first, and the other rows belong to no slot. If 0,
+// an expert has as many rows as slots. On the CPU, more slots than rows are std::out_of_range.
 struct PlanRowsArgs {
   static constexpr const char* kName = "PlanRows";
   const int64_t* chosen;
@@ -22,12 +22,11 @@ struct PlanRowsArgs {
   int64_t chunk;
   int64_t* counts;
   int64_t* row_of;
-  Workspace work;  // SortWorkBytes (sparse_work.h)
+  Workspace work;  // of SortWorkBytes (sparse_work.h)
 };
 
-// Of the experts' rows, those in [first, first + rows): begins[e] = where expert e's begin, counted from
-// `first`, and behind the last expert's, how many there are together. counts: [experts]; begins:
-// [experts + 1].
+// For the experts' rows in [first, first + rows): begins[e] is where those of expert e begin, counted from
+// `first`, and the last element is their number. counts: [experts]; begins: [experts + 1].
 struct PlanWindowArgs {
   static constexpr const char* kName = "PlanWindow";
   const int64_t* counts;
@@ -37,9 +36,9 @@ struct PlanWindowArgs {
   int64_t* begins;
 };
 
-// out[row_of[t k + j] - first] = tokens[t] for the slots whose row is among [first, first + rows); rows that
-// are no slot's are left alone. tokens: [count, columns] of any elements, k of a token; out: [rows, columns].
-// Of probabilities [T k, 1] with one slot each it is the order of the experts' rows.
+// out[row_of[t k + j] - first] = tokens[t] for the slots whose row is in [first, first + rows); rows without
+// a slot are not written. tokens: [count, columns] with elements of any type and k slots each; out: [rows,
+// columns]. With probabilities, [T k, 1] and one slot each, it sorts them in the order of the experts' rows.
 struct PermuteArgs {
   static constexpr const char* kName = "Permute";
   const void* tokens;
@@ -51,11 +50,12 @@ struct PermuteArgs {
   int64_t columns;
   int64_t element_bytes;  // 2, 4 or 8
   void* out;
-  const int64_t* rows_there = nullptr;  // on the device: how many of the rows are some slot's; null: not said
+  const int64_t* rows_there = nullptr;  // on the device: how many of the rows have a slot; null: unknown
 };
 
-// tokens[t] (+)= sum over those slots j of rows[row_of[t k + j] - first], in ascending expert, rounded once;
-// zero where there is none and nothing is added to. The backward of Permute, and Permute is its backward.
+// tokens[t] (+)= the sum over its slots j of rows[row_of[t k + j] - first], if that row is in the window, in
+// the order of experts and rounded once. Without such slots it is zero, or unchanged if it is added to.
+// Permute and Unpermute are each other's backward.
 template <typename E>
 struct UnpermuteArgs {
   static constexpr const char* kName = "Unpermute";

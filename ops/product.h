@@ -6,8 +6,9 @@
 
 namespace tandem::ops {
 
-// output = addend + a b, views as Operations says of its products. addend: as output, may be it, or not
-// defined: none. work: at least LinearWorkBytes (linear_work.h).
+// output = addend + a b, with views as Operations describes for its products. `addend` has the shape of
+// `output`, may be `output` itself, or is undefined for no addend. `work` has at least LinearWorkBytes
+// (linear_work.h).
 struct ProductArgs {
   Array a;  // [M, K]
   Array b;  // [K, N]

@@ -8,22 +8,23 @@
 
 namespace tandem::ops {
 
-// Adds a bias to queries, keys and values: to the columns, in this order, of each row of qkv: [tokens, query
-// + 2 key]. key 0: one bias, of all columns, as an output projection has it.
+// Adds a bias to queries, keys and values, which are the columns, in this order, of each row of qkv: [tokens,
+// query + 2 key]. If `key` is 0, there is one bias for all columns, as for an output projection.
 template <typename E>
 struct QkvBiasArgs {
   static constexpr const char* kName = "QkvBias";
   int64_t tokens;
-  int64_t query;  // columns, and elements of the bias
-  int64_t key;    // and of values
+  int64_t query;  // number of columns, and of the bias's elements
+  int64_t key;    // the same for keys, and for values
   const E* query_bias;
   const E* key_bias;
   const E* value_bias;
   E* qkv;
 };
 
-// grad_query_bias, grad_key_bias, grad_value_bias (+)= the rows of grad, that of qkv, added up: in their
-// order on the CPU, on a GPU over kNormGroups groups of every kNormGroups-th row.
+// Adds up the rows of `grad`, the gradient of qkv, into grad_query_bias, grad_key_bias and grad_value_bias,
+// or adds the sums if `add`. The CPU adds rows in order; a GPU adds kNormGroups partial sums, each over every
+// kNormGroups-th row.
 template <typename E>
 struct QkvBiasBackwardArgs {
   static constexpr const char* kName = "QkvBiasBackward";
@@ -35,7 +36,7 @@ struct QkvBiasBackwardArgs {
   device::Arithmetic<E>* grad_query_bias;
   device::Arithmetic<E>* grad_key_bias;
   device::Arithmetic<E>* grad_value_bias;
-  Workspace work;  // QkvBiasBackwardWorkBytes (row_work.h)
+  Workspace work;  // of QkvBiasBackwardWorkBytes (row_work.h)
 };
 
 }  // namespace tandem::ops

@@ -20,9 +20,9 @@ struct RmsNormArgs {
   E* y;
 };
 
-// grad_x (+)= residual + the norm's gradient; grad_weight (+)= summed over the rows: in their order on the
-// CPU, on a GPU over kNormGroups blocks, each of every kNormGroups-th row. residual: the gradient that
-// reaches x beside the norm; null: none. The reciprocal norms are recomputed.
+// grad_x (+)= residual + the norm's gradient; grad_weight (+)= the sum over the rows. The CPU adds rows in
+// order; a GPU adds kNormGroups partial sums, each over every kNormGroups-th row. `residual` is the gradient
+// that reaches x beside the norm, or null for none. The reciprocal norms are recomputed.
 template <typename E>
 struct RmsNormBackwardArgs {
   static constexpr const char* kName = "RmsNormBackward";
@@ -37,7 +37,7 @@ struct RmsNormBackwardArgs {
   E* grad_x;
   bool add_weight;
   device::Arithmetic<E>* grad_weight;
-  Workspace work;  // RmsNormBackwardWorkBytes (row_work.h)
+  Workspace work;  // of RmsNormBackwardWorkBytes (row_work.h)
 };
 
 }  // namespace tandem::ops

@@ -15,12 +15,12 @@ namespace tandem::ops {
 // Rotary position embedding, half-split ("rotate_half") as in Hugging Face's models: dims i and i + d / 2 of
 // a head rotate by position times the frequency of that pair (rope_scaling.h).
 
-// Fills tables [S, d / 2]: cosine and sine of position times frequency, times the scaling's attention factor,
-// computed in double. They are of float where what is rotated is of bfloat16.
+// Fills tables [S, d / 2] with cosine and sine of position times frequency, times the scaling's attention
+// factor, computed in double. The tables are float if bfloat16 is rotated.
 void RopeTables(double theta, const RopeScaling& scaling, at::Tensor& cosines, at::Tensor& sines);
 
-// Rotates the first `heads` heads of every row in place, by sign times their angle: 1, or -1, which is the
-// transpose and so the backward. x: [rows, ≥ heads * head_dim], rows row_stride apart; row t has position
+// Rotates the first `heads` heads of every row in place by sign times their angle. `sign` is 1, or -1 for the
+// transpose, which is the backward. x: [rows, ≥ heads * head_dim], rows row_stride apart; row t has position
 // t mod length. Tables: [length, head_dim / 2].
 template <typename E>
 struct RopeArgs {

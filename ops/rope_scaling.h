@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <vector>
 
-// How rotary embeddings are stretched to longer texts than a model was first trained on. Torch-free, so that
-// model/ can say it.
+// How rotary embeddings are stretched to texts that are longer than those a model was first trained on.
+// Torch-free, because model/ includes it.
 namespace tandem::ops {
 
 enum class RopeScalingType : uint8_t { kNone, kLinear, kLlama3, kYarn };
@@ -14,21 +14,21 @@ enum class RopeScalingType : uint8_t { kNone, kLinear, kLlama3, kYarn };
 struct RopeScaling {
   RopeScalingType type = RopeScalingType::kNone;
   double factor = 1;
-  double original_length = 0;  // tokens: original_max_position_embeddings; of llama3 and yarn
-  double low_freq_factor = 1;  // of llama3
+  double original_length = 0;  // original_max_position_embeddings, in tokens; for llama3 and yarn
+  double low_freq_factor = 1;  // for llama3
   double high_freq_factor = 4;
-  double beta_fast = 32;  // of yarn
+  double beta_fast = 32;  // for yarn
   double beta_slow = 1;
   bool truncate = true;
-  double attention_factor = 0;  // of yarn; 0: it follows from factor, mscale and mscale_all_dim
-  double mscale = 0;            // 0: there is none
+  double attention_factor = 0;  // for yarn; 0: follows from factor, mscale and mscale_all_dim
+  double mscale = 0;            // 0: unset
   double mscale_all_dim = 0;
 };
 
-// Angles a token, of the pairs of a head that has `pairs` of them: theta^(-i / pairs), scaled.
+// The angle per token for each pair of a head with `pairs` pairs: theta^(-i / pairs), scaled.
 std::vector<double> RopeFrequencies(double theta, int64_t pairs, const RopeScaling& scaling);
 
-// What sines and cosines are multiplied by: 1, but for yarn.
+// The factor of sines and cosines: 1 except for yarn.
 double RopeAttentionFactor(const RopeScaling& scaling);
 
 }  // namespace tandem::ops

@@ -7,8 +7,8 @@
 
 namespace tandem::ops {
 
-// The tables of ops/rope.h and ops/latent_heads.h on the host, float or double. Those of tensors, which these
-// headers declare, are for tests.
+// Fill the tables of ops/rope.h and ops/latent_heads.h on the host, in float or double. The functions on
+// tensors, which these headers declare, are for tests.
 void RopeTables(double theta, const RopeScaling& scaling, const Array& cosines, const Array& sines);
 void LatentRotaryTables(const LatentHeads& heads, double theta, const RopeScaling& scaling,
                         const Array& cosines, const Array& sines);

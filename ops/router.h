@@ -7,17 +7,17 @@
 
 namespace tandem::ops {
 
-// Which experts see a token, and how much each counts. T tokens, E experts, of which each token has k.
-// Everything here is computed in the type of the logits, float or double.
+// Decides which experts each token visits, and their weights. There are T tokens and E experts; each token
+// chooses k. Everything is computed in the type of the logits, float or double.
 
-// Throws std::invalid_argument, naming what does not fit: top_k or groups out of range or that do not divide.
+// Throws std::invalid_argument, naming the option, if top_k or groups are out of range or do not divide.
 void CheckRouter(const RouterConfig& config);
 
-// logits: [T, E]. chosen: [T, k], ascending in each row; probabilities: [T, k], of the chosen.
-// The k largest scores are chosen, of equal ones those with the smallest index. bias: [E], added to the
-// scores for the choice alone, never in the probabilities; null: none; with sigmoid scores only. Softmax
-// scores are compared as logits. A row with NaN or infinity chooses the first k, with probabilities of NaN.
-// With config.deals the choice is DealtExpert's, and the probabilities are of what it chose.
+// logits: [T, E]. chosen: [T, k], ascending in each row. probabilities: [T, k], those of the chosen experts.
+// The k largest scores are chosen; of equal scores those with the smallest index. bias: [E] or null; added to
+// the scores for the choice only, never to the probabilities; only with sigmoid scores. Softmax scores are
+// compared as logits. A row with NaN or infinity chooses the first k experts, with NaN as probabilities. If
+// config.deals, DealtExpert chooses, and the probabilities are those of its choice.
 template <typename T>
 struct RouteArgs {
   static constexpr const char* kName = "Route";
@@ -29,9 +29,8 @@ struct RouteArgs {
   T* probabilities;
 };
 
-// Overwrites grad_logits: [T, E]. The choice has no gradient, and neither has a probability whose choice was
-// dropped (capacity.h). ranked: as Route chose; chosen: the same with -1 for what was dropped, or `ranked`
-// itself.
+// Overwrites grad_logits: [T, E]. The choice has no gradient, nor has a probability whose choice was dropped
+// (capacity.h). ranked: as Route chose; chosen: the same with -1 for dropped choices, or `ranked` itself.
 template <typename T>
 struct RouteBackwardArgs {
   static constexpr const char* kName = "RouteBackward";
@@ -44,8 +43,8 @@ struct RouteBackwardArgs {
   T* grad_logits;
 };
 
-// tokens: [experts], how many of the chosen are each expert; -1 is a choice that was dropped. dropped: how
-// many were.
+// tokens: [experts], how many choices each expert has, without dropped ones (-1). dropped: how many were
+// dropped.
 struct CountTokensArgs {
   static constexpr const char* kName = "CountTokens";
   const int64_t* chosen;
@@ -55,9 +54,9 @@ struct CountTokensArgs {
   double* dropped;
 };
 
-// bias += rate * sign(mean of tokens - tokens), expert by expert: one that had fewer tokens than the mean is
-// chosen more. tokens: [ranks, experts], rows `stride` apart, what each rank has counted; bias: [experts].
-// applies: one; false: the bias stays as it is.
+// bias += rate * sign(mean of tokens - tokens), for each expert, so that an expert with fewer tokens than the
+// mean is chosen more often. tokens: [ranks, experts], rows `stride` apart, the counts of each rank; bias:
+// [experts]. applies: a single value; if false, the bias does not change.
 template <typename T>
 struct UpdateRouterBiasArgs {
   static constexpr const char* kName = "UpdateRouterBias";

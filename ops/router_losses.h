@@ -20,11 +20,11 @@ namespace tandem::ops {
 // then S is T, and the mean over these microbatches of their balances is the balance of all their tokens.
 // z: the mean over tokens of logsumexp(logits)^2 (ST-MoE, arXiv:2202.08906, section 3.2).
 
-// The least sum of a token's sigmoids that they are divided by; below it they have lost digits.
+// Below this, the sum of a token's sigmoids has lost digits and is not used as a divisor.
 template <typename T>
 constexpr T kLeastSigmoidSum = std::numeric_limits<T>::min() / std::numeric_limits<T>::epsilon();
 
-// values: two, balance and z, without their coefficients. Summed in double, on the CPU in token order.
+// values: balance and z, without their coefficients. Added in double, on the CPU in the order of tokens.
 template <typename T>
 struct RouterLossesArgs {
   static constexpr const char* kName = "RouterLosses";
@@ -32,14 +32,14 @@ struct RouterLossesArgs {
   RouterLossConfig losses;
   const T* logits;
   int64_t tokens;
-  const double* counts;  // [E], n_e; null: of each sequence
+  const double* counts;  // n_e, [E]; null: counted for each sequence
   double* values;
-  Workspace work;  // RouterLossesWorkBytes (sparse_work.h)
+  Workspace work;  // of RouterLossesWorkBytes (sparse_work.h)
 };
 
-// Adds the gradient of both, times their coefficients and the share of the targets that count, to
-// grad_logits: [T, E]. So the sum over microbatches, divided by the targets that count, is that of their
-// mean.
+// Adds the gradients of both losses, times their coefficients and the share of the targets that count, to
+// grad_logits: [T, E]. The sum over microbatches, divided by the number of targets that count, is then the
+// gradient of their mean.
 template <typename T>
 struct RouterLossesBackwardArgs {
   static constexpr const char* kName = "RouterLossesBackward";
@@ -47,10 +47,10 @@ struct RouterLossesBackwardArgs {
   RouterLossConfig losses;
   const T* logits;
   int64_t tokens;
-  const double* counts;  // as of RouterLosses
-  Tokens targets;        // T; without ids all count
+  const double* counts;  // as in RouterLosses
+  Tokens targets;        // T tokens; without ids, all count
   T* grad_logits;
-  Workspace work;  // RouterLossesWorkBytes
+  Workspace work;  // of RouterLossesWorkBytes
 };
 
 // counts: [E], the n_e of all tokens.
@@ -63,9 +63,10 @@ struct CountLargestArgs {
   double* counts;
 };
 
-// counts: [E], the n_e of a microbatch of T tokens by the mean of all that was seen: seen * k T / sum(seen).
-// seen: [E], the sum over ranks of by_rank, added to what is there where it continues; null: the sum alone.
-// by_rank: [ranks, E], whole numbers, which are exact in any order.
+// counts: [E], the n_e of a microbatch of T tokens that is distributed as everything seen: seen * k T /
+// sum(seen). seen: [E], to which the sum of by_rank over ranks is added if it continues, or which is
+// overwritten; null: only the sum is used. by_rank: [ranks, E], whole numbers, so that any order of addition
+// is exact.
 struct MeanCountsArgs {
   static constexpr const char* kName = "MeanCounts";
   const double* by_rank;

@@ -7,14 +7,15 @@
 
 namespace tandem::ops {
 
-// Which tokens go to which of the P ranks that share the experts of a layer: rank d has the experts
+// Decides which tokens go to which of the P ranks that share the experts of a layer. Rank d has the experts
 // [d n, (d + 1) n), n = experts_of_a_rank. A token goes once to each rank that has one of its experts. Rows
-// are in the order of (rank, token), so that with `place` for `row_of` Permute makes them and Unpermute adds
-// them up.
+// have the order of (rank, token). With `place` as `row_of`, Permute makes these rows and Unpermute adds them
+// up.
 
-// chosen: [tokens, top_k], ascending in each row; -1 where a token has fewer experts. place: [tokens, ranks],
-// the row of each token among those of each rank, -1: it does not go there. counts: [ranks], rows of each.
-// chunk: the rows of rank d begin at d * chunk; 0: where those of the rank before end.
+// chosen: [tokens, top_k], ascending in each row; -1 if a token has fewer experts. place: [tokens, ranks],
+// the row of each token among those for each rank; -1: it does not go there. counts: [ranks], the number of
+// rows for each. chunk: if not 0, the rows for rank d begin at d * chunk; if 0, they begin where those for
+// the previous rank end.
 struct PlanSendsArgs {
   static constexpr const char* kName = "PlanSends";
   const int64_t* chosen;
@@ -25,12 +26,13 @@ struct PlanSendsArgs {
   int64_t chunk;
   int64_t* counts;
   int64_t* place;
-  Workspace work;  // SortWorkBytes (sparse_work.h)
+  Workspace work;  // of SortWorkBytes (sparse_work.h)
 };
 
-// What goes with each row, in `width` slots of which the first are used: the token's experts on that rank,
-// counted from its first, and their probabilities. Unused slots, also of rows that no rank sends, are -1 and
-// 0. slots, row_probabilities: [rows, width], width >= min(top_k, experts_of_a_rank). T: float, double.
+// What is sent with each row, in `width` slots, of which the first are used: the token's experts on that
+// rank, counted from the rank's first, and their probabilities. Unused slots, and those of rows that are not
+// sent, are -1 and 0. slots, row_probabilities: [rows, width], width >= min(top_k, experts_of_a_rank). T is
+// float or double.
 template <typename T>
 struct SendSlotsArgs {
   static constexpr const char* kName = "SendSlots";
@@ -47,7 +49,7 @@ struct SendSlotsArgs {
   T* row_probabilities;
 };
 
-// The backward of SendSlots: probabilities[t, j] (+)= that of its slot, of -1 nothing.
+// The backward of SendSlots: probabilities[t, j] (+)= the gradient of its slot; choices of -1 get nothing.
 template <typename T>
 struct CollectSlotsArgs {
   static constexpr const char* kName = "CollectSlots";

@@ -14,8 +14,8 @@ struct SquaredReluArgs {
   E* activated;
 };
 
-// Overwrites grad_up, and recomputes `activated` on the way (the next product's weight gradient needs it),
-// which may be grad_activated itself.
+// Overwrites grad_up. Also recomputes `activated`, which may be grad_activated itself, for the weight
+// gradient of the next product.
 template <typename E>
 struct SquaredReluBackwardArgs {
   static constexpr const char* kName = "SquaredReluBackward";

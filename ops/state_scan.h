@@ -20,7 +20,7 @@ template <typename E>
 struct StateScanArgs {
   static constexpr const char* kName = "StateScan";
   ScanShape shape;
-  DocumentStarts documents;  // null: a sequence is one
+  DocumentStarts documents;  // null: each sequence is one document
   const E* xbc;
   const E* raw;
   int64_t raw_stride;
@@ -29,7 +29,7 @@ struct StateScanArgs {
   const device::Arithmetic<E>* d;
   E* y;
   device::Arithmetic<E>* states;
-  Workspace work;  // StateScanWorkBytes (mixer_work.h)
+  Workspace work;  // of StateScanWorkBytes (mixer_work.h)
 };
 
 // Overwrites grad_xbc, grad_raw (rows grad_raw_stride apart), grad_dt_bias, grad_a_log and grad_d, which are
@@ -57,7 +57,7 @@ struct StateScanBackwardArgs {
   device::Arithmetic<E>* grad_dt_bias;
   device::Arithmetic<E>* grad_a_log;
   device::Arithmetic<E>* grad_d;
-  Workspace work;  // StateScanBackwardWorkBytes
+  Workspace work;  // of StateScanBackwardWorkBytes
 };
 
 }  // namespace tandem::ops

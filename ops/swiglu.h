@@ -10,9 +10,9 @@ namespace tandem::ops {
 // activated = silu(gate) * up; silu(x) = x / (1 + exp(-x)). gate_up: [rows, 2 inner], gate in the first half
 // of the columns; activated: [rows, inner].
 //
-// Of experts each row is multiplied by weights[t], the probability with which its expert counts, in the
-// activation that the second product reads; and only the first *rows_there are computed, which lies where
-// the device reads it, the others are left alone. Otherwise both are null.
+// For experts, each row of `activated` is multiplied by weights[t], the probability of its expert, and only
+// the first *rows_there rows are computed; that number is in the device's memory, and other rows are not
+// written. Otherwise both pointers are null.
 template <typename E>
 struct SwiGluArgs {
   static constexpr const char* kName = "SwiGlu";
@@ -24,8 +24,8 @@ struct SwiGluArgs {
   E* activated;
 };
 
-// Overwrites grad_gate_up, and recomputes `activated` on the way (the next product's weight gradient needs
-// it), which may be grad_activated itself. grad_weights: null where weights are.
+// Overwrites grad_gate_up. Also recomputes `activated`, which may be grad_activated itself, for the weight
+// gradient of the next product. grad_weights is null if weights is.
 template <typename E>
 struct SwiGluBackwardArgs {
   static constexpr const char* kName = "SwiGluBackward";

@@ -5,7 +5,7 @@
 
 namespace tandem::ops {
 
-// In place of a target that does not count: it has no loss, and its logits no gradient.
+// Replaces a target that does not count: it has no loss, and its logits have no gradient.
 inline constexpr int64_t kNotCounted = -1;
 
 // Token ids [sequences, length], rows `stride` apart (a part of a batch's columns).

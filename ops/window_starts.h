@@ -7,8 +7,8 @@
 
 namespace tandem::ops {
 
-// A sliding window as the starts of documents (DocumentStarts): row s of a sequence attends to the rows from
-// s - window + 1 on, and not before its own document. starts: [sequences, length].
+// Expresses a sliding window as starts of documents (DocumentStarts): row s of a sequence attends to the rows
+// from s - window + 1 on, but not before its own document. starts: [sequences, length].
 struct WindowStartsArgs {
   static constexpr const char* kName = "WindowStarts";
   DocumentStarts documents;

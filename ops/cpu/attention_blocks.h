@@ -7,8 +7,8 @@
 #include "ops/cpu/register_tiles.h"
 #include "ops/cpu/simd.h"
 
-// What attention on the CPU computes with: its operands, packed, and blocks of scores. For the files that
-// CMake compiles once per instruction set, as simd.h.
+// The operands of attention on the CPU, packed, and blocks of scores. For files that CMake compiles once for
+// each instruction set, as simd.h.
 //
 // D: head_dim, S: length; Dp: D padded to whole cache lines.
 namespace tandem::ops::cpu::TANDEM_ISA {
@@ -20,7 +20,7 @@ void Fill(T* out, int64_t elements) {
   }
 }
 
-// out[rows, width] = in[rows, columns] * scale, zeros to the right.
+// out[rows, width] = in[rows, columns] * scale, with zeros to the right.
 template <typename E, typename T = Arithmetic<E>>
 void Pack(const E* in, int64_t in_stride, int64_t rows, int64_t columns, T scale, T* out, int64_t width) {
   for (int64_t i = 0; i < rows; ++i, in += in_stride, out += width) {
@@ -31,7 +31,7 @@ void Pack(const E* in, int64_t in_stride, int64_t rows, int64_t columns, T scale
   }
 }
 
-// out[rows, columns] = in[rows, width] * scale, without what was padded.
+// out[rows, columns] = in[rows, width] * scale, without the padding.
 template <typename E, typename T = Arithmetic<E>>
 void Unpack(const T* in, int64_t width, int64_t rows, int64_t columns, T scale, E* out, int64_t out_stride) {
   for (int64_t i = 0; i < rows; ++i, in += width, out += out_stride) {
@@ -41,8 +41,8 @@ void Unpack(const T* in, int64_t width, int64_t rows, int64_t columns, T scale, 
   }
 }
 
-// out[rows / kPair, columns, kPair] = in[rows, columns], transposed, zeros behind the last row. So a tile of
-// a product whose right side this is reads memory in one run, however long the sequence is.
+// out[rows / kPair, columns, kPair] = in[rows, columns], transposed, with zeros behind the last row. A tile
+// of a product with this as right side reads consecutive memory, however long the sequence is.
 template <typename E, typename T = Arithmetic<E>>
 void PackTransposed(const E* in, int64_t in_stride, int64_t rows, int64_t columns, T* out) {
   for (int64_t from = 0; from < rows; from += kPair<T>, in += kPair<T> * in_stride) {
@@ -66,7 +66,7 @@ struct HeadColumns {
   E* At(int64_t row, int64_t head) const { return begin + row * row_stride + head * head_dim; }
 };
 
-// Those of queries, keys and values in one matrix, or of their gradients.
+// Queries, keys and values in one matrix, or their gradients.
 template <typename E>
 struct QkvColumns {
   QkvColumns(const AttentionShape& shape, E* qkv)
@@ -79,11 +79,12 @@ struct QkvColumns {
   HeadColumns<E> v;
 };
 
-// The scores [rows, columns] of a strip of query rows, [from, from + rows) of a sequence, and of those of one
-// block of keys that they see, [begin, end); behind these they are padded to whole vectors.
+// The scores [rows, columns] of the query rows [from, from + rows) of a sequence for the keys that they see
+// in one block of keys, [begin, end). Behind these they are padded to whole vectors.
 template <typename T>
 struct ScoreBlock {
-  // Of the first row's document, down to where keys are packed together. No documents: 0.
+  // The first key of the first row's document, rounded down to where a packed block of keys begins. Without
+  // documents: 0.
   static int64_t FirstKey(const int64_t* starts) {
     return starts == nullptr ? 0 : *starts / kPair<T> * kPair<T>;
   }
@@ -101,7 +102,7 @@ struct ScoreBlock {
   // How many of the scores of row i are not of later keys.
   int64_t Valid(int64_t i) const { return Smaller(from + i + 1, end) - begin; }
 
-  // The scores of row i before its document's own: exp makes zeros of them.
+  // Hides the scores of row i for keys before its own document: exp will turn them into zeros.
   void HideOthers(int64_t i, T* scores) const {
     if (starts == nullptr) {
       return;
@@ -120,8 +121,8 @@ struct ScoreBlock {
   const int64_t columns;
 };
 
-// Calls `each` with every block of scores of query rows [from, to): of each block of keys, the first one
-// first, all strips that see it, so that the keys stay in the cache for all of them.
+// Calls `each` with every block of scores of query rows [from, to). It takes all strips of rows that see the
+// first block of keys, then those of the next block, so that the keys stay in the cache.
 template <typename T, typename Each>
 inline void ForEachScoreBlock(int64_t length, const DocumentStarts& documents, int64_t sequence, int64_t from,
                               int64_t to, const Each& each) {

@@ -7,7 +7,7 @@ namespace tandem::ops::cpu {
 
 enum class InstructionSet : uint8_t { kBaseline, kAvx2, kAvx512 };
 
-// The widest of this processor that there are kernels for.
+// The widest instruction set of this processor for which there are kernels.
 InstructionSet BestInstructionSet();
 
 const char* ToText(InstructionSet set);  // "AVX-512"

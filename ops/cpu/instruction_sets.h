@@ -4,7 +4,8 @@
 #include "ops/cpu/best_instruction_set.h"
 #include "ops/cpu/kernels.h"
 
-// What each instruction set's build of rows.cc, attention.cc, mixer.cc and gated_delta.cc provides.
+// The functions that rows.cc, attention.cc, mixer.cc and gated_delta.cc provide in their build for each
+// instruction set.
 namespace tandem::ops::cpu {
 
 namespace baseline {
@@ -40,7 +41,7 @@ template <typename T>
 void SetDeltaKernels(Kernels<T>& kernels);
 }  // namespace avx512
 
-// Those of one build, whose instructions the processor must have.
+// The kernels of one build. The processor must have its instructions.
 template <typename E>
 Kernels<E> KernelsOf(InstructionSet set);
 

@@ -26,7 +26,7 @@ using device::Bf16;
 // All are single-threaded, deterministic for given sizes, and keep no state. Matrices are row-major and
 // contiguous.
 
-// E: the elements in memory. Sums, statistics and tables are of T.
+// E is the type of elements in memory, and T that of sums, statistics and tables.
 template <typename E>
 struct Kernels {
   using T = Arithmetic<E>;
@@ -35,7 +35,7 @@ struct Kernels {
   void (*rms_norm_backward)(const RmsNormBackwardArgs<E>& args);
   void (*rope)(const RopeArgs<E>& args);
 
-  // Of all `rows`.
+  // For all `rows`.
   void (*swiglu)(const SwiGluArgs<E>& args);
   void (*swiglu_backward)(const SwiGluBackwardArgs<E>& args);
 
@@ -66,7 +66,7 @@ struct Kernels {
   // sum += x.
   void (*accumulate)(const E* x, int64_t elements, T* sum);
 
-  // to = x, from elements to what is computed in and back.
+  // Convert elements to the arithmetic type and back.
   void (*widen)(const E* x, int64_t elements, T* to);
   void (*narrow)(const T* x, int64_t elements, E* to);
 
@@ -74,7 +74,7 @@ struct Kernels {
   void (*attention_backward)(const AttentionBackwardArgs<E>& args);
 };
 
-// Those of the widest instruction set that the processor has. E: float, double, Bf16.
+// The kernels of the processor's widest instruction set. E is float, double or Bf16.
 template <typename E>
 const Kernels<E>& BestKernels();
 template <>

@@ -6,8 +6,8 @@
 
 namespace tandem::ops::cpu {
 
-// By LibTorch, and of bfloat16 by MultiplyInTiles. Adding to the output itself is LibTorch's fused addition;
-// another addend is added to what has been rounded.
+// Binds a product to LibTorch, or for bfloat16 to MultiplyInTiles. If the addend is the output itself,
+// LibTorch's fused addition is used; another addend is added to the rounded product.
 Call BindProduct(const ProductArgs& product);
 
 }  // namespace tandem::ops::cpu

@@ -5,23 +5,24 @@
 
 #include "ops/cpu/simd.h"
 
-// Products of small matrices, in tiles that stay in the registers. For the files that CMake compiles once per
+// Products of small matrices in tiles that stay in registers. For files that CMake compiles once for each
 // instruction set, as simd.h.
 namespace tandem::ops::cpu::TANDEM_ISA {
 
 inline int64_t Smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 
-// The columns of B that a tile takes together.
+// The number of columns of B in one tile.
 template <typename T>
 inline constexpr int64_t kPair = 2 * Lanes<T>::kCount;
 
-// What fits in the registers, with two vectors of B and one element of A: 32 registers of AVX-512, else 16.
+// The number of rows of a tile that fits into the registers, with two vectors of B and one element of A:
+// there are 32 registers with AVX-512, otherwise 16.
 inline constexpr int kTileRows = kVectorBytes == 64 ? 8 : 6;
-inline constexpr int kFewRows = 4;  // of a smaller tile
+inline constexpr int kFewRows = 4;  // rows of a smaller tile
 
-// What of a product's rows and depth goes through the registers before the rest: B's part of the depth, two
-// vectors wide, stays in the first-level cache for all of these rows, however long the sequence is. An
-// element's sum goes on where it was left in memory, so that its additions have the same order.
+// The rows and the depth of a product that are finished before the next ones: this part of B's depth, two
+// vectors wide, stays in the first-level cache for all these rows, however long the sequence is. The sum of
+// an element continues from memory, so its additions keep their order.
 inline constexpr int64_t kRowsAtOnce = 64;
 inline constexpr int64_t kDepthAtOnce = 128;
 
@@ -71,7 +72,7 @@ inline void Panel(int64_t rows, int64_t depth, const T* a, int64_t row, int64_t 
       Tile<R, V>(depth, a + i * row, row, column, b, b_stride, c + i * c_stride, c_stride, add);
     }
   };
-  // One large tile less where fewer rows are then left that fill no tile.
+  // Uses one large tile less if otherwise fewer rows would be left than fill a tile.
   const int64_t left = rows % kTileRows;
   const bool one_less = (left + kTileRows) % kFewRows < left % kFewRows;
   tiles.template operator()<kTileRows>(rows - (one_less ? kTileRows : 0));
@@ -79,8 +80,8 @@ inline void Panel(int64_t rows, int64_t depth, const T* a, int64_t row, int64_t 
   tiles.template operator()<1>(rows);
 }
 
-// C[rows, columns] (+)= A[rows, depth] * B[depth, columns]; columns: a multiple of the vector's lanes. B's
-// columns come in pairs of vectors, each b_pair elements behind the one before.
+// C[rows, columns] (+)= A[rows, depth] * B[depth, columns]; columns is a multiple of the vector's lanes. B
+// has pairs of vectors of columns, which are b_pair elements apart.
 template <typename T>
 void Multiply(int64_t rows, int64_t columns, int64_t depth, const T* a, int64_t row, int64_t column,
               const T* b, int64_t b_stride, int64_t b_pair, T* c, int64_t c_stride, bool add) {

@@ -9,7 +9,7 @@
 
 #include "ops/router_losses.h"
 
-// The scores of one token, for the kernels of a router. T: float, double.
+// The scores of one token, for a router's kernels. T is float or double.
 namespace tandem::ops::cpu {
 
 template <typename T>
@@ -22,7 +22,8 @@ T LogSigmoid(T x) {
   return std::min<T>(x, 0) - std::log1p(std::exp(-std::abs(x)));
 }
 
-// scores: as large as logits, or `logits` itself, softmax over all of them. Returns the log-sum-exp.
+// scores: as large as logits, or `logits` itself; becomes the softmax over all of them. Returns the
+// log-sum-exp.
 template <typename T>
 T Softmax(const T* logits, int64_t experts, T* scores) {
   const T largest = *std::max_element(logits, logits + experts);
@@ -37,8 +38,8 @@ T Softmax(const T* logits, int64_t experts, T* scores) {
   return largest + std::log(sum);
 }
 
-// shares: sigmoids divided by their sum, which is returned. Where the sum is too small to divide by (the
-// sigmoids of all logits underflow), the shares are a softmax of the logarithms of the sigmoids, and 0 is
+// shares: the sigmoids divided by their sum, which is returned. If the sum is too small to divide by, because
+// the sigmoids of all logits underflow, the shares are a softmax of the sigmoids' logarithms, and 0 is
 // returned.
 template <typename T>
 T SigmoidShares(const T* logits, int64_t experts, T* shares) {
@@ -67,7 +68,7 @@ void SoftmaxBackward(const T* scores, const T* grad_scores, int64_t experts, boo
   }
 }
 
-// The indices of the k largest keys at candidates[0, k), of equal ones those with the smallest index.
+// Puts the indices of the k largest keys into candidates[0, k); of equal keys, those with the smallest index.
 template <typename T>
 void PutLargestFirst(const T* keys, int64_t k, std::vector<int64_t>& candidates) {
   std::partial_sort(candidates.begin(), candidates.begin() + k, candidates.end(),

@@ -3,8 +3,9 @@
 
 #include "ops/device_kernels.h"
 
-// The CPU's kernels, but for products: what the struct of its arguments says, of float, double and, but for
-// routers and their probabilities, Bf16. Single-threaded. Indices outside throw std::out_of_range.
+// The CPU's kernels except products. Each does what the struct of its arguments says, for float, double and,
+// except for routers and their probabilities, Bf16. Single-threaded. An index outside its range throws
+// std::out_of_range.
 namespace tandem::ops::cpu {
 
 template <typename E>
@@ -96,7 +97,7 @@ void Run(const UnpermuteArgs<E>& args);
 template <typename T>
 void Run(const UpdateRouterBiasArgs<T>& args);
 
-// Behind the definition of Run for those arguments.
+// To be used after the definition of Run for those arguments.
 #define TANDEM_CPU_KERNEL(Args)                \
   template void Run(const Args<float>& args);  \
   template void Run(const Args<double>& args); \

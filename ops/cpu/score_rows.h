@@ -6,12 +6,12 @@
 #include "ops/cpu/attention_blocks.h"
 #include "ops/cpu/simd.h"
 
-// What attention on the CPU does to a row of a block's scores: the softmax, in the steps that let it come
-// block by block, and its backward. For the files that CMake compiles once per instruction set, as simd.h.
+// What attention on the CPU does with a row of a block's scores: the softmax, in steps that process one block
+// at a time, and its backward. For files that CMake compiles once for each instruction set, as simd.h.
 namespace tandem::ops::cpu::TANDEM_ISA {
 
-// Lane by lane the largest of `most` and of scores [valid]. What follows in the last vector becomes what exp
-// makes zeros of.
+// Returns, lane by lane, the largest of `most` and of scores [valid]. Sets the rest of the last vector to
+// what exp turns into zeros.
 template <typename T>
 inline Vector<T> LargestOfRow(T* scores, int64_t valid, Vector<T> most) {
   constexpr int64_t kLanes = Lanes<T>::kCount;
@@ -27,7 +27,7 @@ inline Vector<T> LargestOfRow(T* scores, int64_t valid, Vector<T> most) {
   return most;
 }
 
-// Scores [valid] become exp(score - largest), zeros follow up to `padded`. Returns `sum`, to which they are
+// Turns scores [valid] into exp(score - largest), followed by zeros up to `padded`. Returns `sum` with these
 // added lane by lane.
 template <typename T>
 inline Vector<T> ExpOfRow(T* scores, int64_t valid, int64_t padded, T largest, Vector<T> sum) {
@@ -41,7 +41,8 @@ inline Vector<T> ExpOfRow(T* scores, int64_t valid, int64_t padded, T largest, V
   return sum;
 }
 
-// The sum over a head's dims of its context times that one's gradient: what the softmax's backward subtracts.
+// The sum over a head's dims of its context times the context's gradient, which the softmax's backward
+// subtracts.
 template <typename E, typename T = Arithmetic<E>>
 inline T ContextGradientSum(const E* context, const T* gradient, int64_t dim) {
   T sum = 0;
@@ -51,8 +52,8 @@ inline T ContextGradientSum(const E* context, const T* gradient, int64_t dim) {
   return sum;
 }
 
-// Scores [valid] become weights, exp(score - lse), and the gradients of these become those of the scores;
-// zeros follow up to `padded` in both.
+// Turns scores [valid] into weights, exp(score - lse), and the gradients of the weights into those of the
+// scores. Zeros follow up to `padded` in both.
 template <typename T>
 inline void SoftmaxRowBackward(T* scores, T* gradients, int64_t valid, int64_t padded, T lse, T delta) {
   constexpr int64_t kLanes = Lanes<T>::kCount;

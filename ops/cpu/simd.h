@@ -5,10 +5,10 @@
 
 #include "device/bf16.h"
 
-// Vectors of the widest registers of the instruction set that the including file is compiled for, by GCC's
-// and clang's vector extension. Only for the files that CMake compiles once per instruction set: everything
-// lies in a namespace of that instruction set (TANDEM_ISA), and nothing here may call an inline function of
-// the standard library, or the linker could keep a copy that the processor does not understand.
+// Vectors of the widest registers of the instruction set for which the including file is compiled, by GCC's
+// and clang's vector extension. Only for files that CMake compiles once for each instruction set. Everything
+// is in a namespace of that instruction set (TANDEM_ISA), and no function here may call an inline function of
+// the standard library, because the linker could keep a copy of it that the processor does not understand.
 namespace tandem::ops::cpu::TANDEM_ISA {
 
 using device::Arithmetic;
@@ -54,11 +54,11 @@ struct Lanes<double> {
 template <typename T>
 using Vector = typename Lanes<T>::Vector;
 
-// Elements of a row that are computed together.
+// The number of elements of a row that are computed together.
 template <typename T>
 inline constexpr int64_t kStep = Lanes<T>::kCount;
 
-// std:: ones are inline functions of the standard library.
+// The functions of std:: are inline functions of the standard library.
 inline float SquareRoot(float x) { return __builtin_sqrtf(x); }
 inline double SquareRoot(double x) { return __builtin_sqrt(x); }
 inline float Logarithm(float x) { return __builtin_logf(x); }
@@ -104,7 +104,7 @@ inline void Store(Bf16* p, Vector<float> v) {
       __builtin_convertvector((rounded & number) | (~number & 0x7FC0), Halves);
 }
 
-// The first `count` lanes; the others are `rest`.
+// Takes the first `count` lanes and sets the others to `rest`.
 template <typename E>
 inline Vector<Arithmetic<E>> LoadFirst(const E* p, int64_t count, Arithmetic<E> rest) {
   using T = Arithmetic<E>;
@@ -125,10 +125,10 @@ inline void StoreFirst(E* p, int64_t count, Vector<Arithmetic<E>> v) {
   }
 }
 
-// A vector of a row of `columns`, from element i on; what lies behind the row is read as zeros, and not
-// written. A row's end goes through the same arithmetic as the rest: the compiler would version a loop over
-// single elements by the distances of its pointers, contract multiply and add in one version only, and so
-// round by where the operands lie.
+// A vector of a row of `columns`, from element i on. What lies behind the row is read as zeros, and not
+// written. The end of a row goes through the same arithmetic as the rest. With a loop over single elements,
+// the compiler would make several versions by the distances of pointers and contract multiply and add in only
+// one, so that rounding would depend on where the operands lie.
 template <typename E>
 inline Vector<Arithmetic<E>> LoadOfRow(const E* row, int64_t i, int64_t columns) {
   const int64_t left = columns - i;
@@ -149,7 +149,7 @@ inline Vector<T> Max(Vector<T> a, Vector<T> b) {
   return a > b ? a : b;
 }
 
-// Halving, so that the order of the additions is a tree.
+// Adds in halves, so that the order of the additions is a tree.
 template <typename T>
 inline T Sum(Vector<T> v) {
   alignas(kVectorBytes) T lanes[Lanes<T>::kCount];
@@ -213,7 +213,7 @@ inline Vector<T> Exp(Vector<T> x) {
   y = vanishes ? low : y;
   const Vector<T> shifted = y * static_cast<T>(1.44269504088896340736) + L::kRounder;
   const Vector<T> n = shifted - L::kRounder;
-  // ln(2) in two pieces: n times the first is exact.
+  // ln(2) in two parts, so that n times the first is exact.
   Vector<T> r;
   if constexpr (sizeof(T) == 4) {
     r = y - n * 0.693359375f;

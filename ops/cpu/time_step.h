@@ -11,11 +11,11 @@ inline double Exponential(double x) { return __builtin_exp(x); }
 inline float LogarithmOfMore(float x) { return __builtin_log1pf(x); }
 inline double LogarithmOfMore(double x) { return __builtin_log1p(x); }
 
-// How long a token's step of time is: softplus(raw), or `least` where that is longer.
+// The length of a token's time step: softplus(raw), or `least` if that is longer.
 template <typename T>
 struct StepLength {
   StepLength(T raw, T least) {
-    constexpr T kLinear = 20;  // as LibTorch's softplus has it
+    constexpr T kLinear = 20;  // LibTorch's softplus has the same
     const T exponential = raw > kLinear ? T{0} : Exponential(raw);
     const T softplus = raw > kLinear ? raw : LogarithmOfMore(exponential);
     length = softplus < least ? least : softplus;
@@ -23,7 +23,7 @@ struct StepLength {
   }
 
   T length;
-  T slope;  // of the length, by `raw`
+  T slope;  // derivative of the length by `raw`
 };
 
 }  // namespace tandem::ops::cpu::TANDEM_ISA

@@ -5,10 +5,10 @@
 
 namespace tandem::ops::cuda {
 
-// Copies from memory to shared memory that a thread starts and does not wait for, in groups that it commits.
-// What a thread has copied itself it reads without a barrier, once it has waited for the group.
+// Copies from global to shared memory that a thread starts without waiting, and commits in groups. After it
+// has waited for a group, a thread can read what it has copied itself without a barrier.
 
-// 16 bytes.
+// Starts a copy of 16 bytes.
 __device__ inline void CopyPack(void* shared, const void* global) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16;"
                :
@@ -16,7 +16,7 @@ __device__ inline void CopyPack(void* shared, const void* global) {
                : "memory");
 }
 
-// What the thread has copied since its last group, which may be nothing, is a group.
+// Makes a group of the copies that the thread has started since its last group; there may be none.
 __device__ inline void CommitGroup() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 
 // Waits until at most kPending of the latest groups are in flight.

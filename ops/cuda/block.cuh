@@ -8,19 +8,19 @@
 
 namespace tandem::ops::cuda {
 
-// What every row kernel does: one block a row, kThreads threads, sums as trees of one shape.
+// What all row kernels share: one block of kThreads threads for each row, and sums as trees of one shape.
 constexpr int kThreads = 256;
 constexpr int kWarps = kThreads / 32;
 
-// Over all threads of a block of kBlock, the same on each; `combine` commutes. The order depends on kBlock
-// alone.
+// Combines the values of all threads of a block of kBlock; each thread gets the result. `combine` must be
+// commutative. The order depends only on kBlock.
 template <int kBlock = kThreads, typename T, typename Combine>
 __device__ T BlockReduce(T value, Combine combine) {
   __shared__ T shared[kBlock / 32];
   for (int lanes = 16; lanes > 0; lanes /= 2) {
     value = combine(value, __shfl_xor_sync(kEveryLane, value, lanes));
   }
-  __syncthreads();  // the last reduction's readers
+  __syncthreads();  // waits for the readers of the previous reduction
   if (threadIdx.x % 32 == 0) {
     shared[threadIdx.x / 32] = value;
   }
@@ -43,14 +43,14 @@ __device__ T BlockMax(T value) {
   return BlockReduce<kBlock>(value, [](T a, T b) { return a > b || a != a ? a : b; });
 }
 
-// log(sum(exp(x))) of numbers that the threads of a block see one pack after the other; NaN where any is.
+// log(sum(exp(x))) of numbers that the threads of a block read one pack after the other; NaN if any is NaN.
 template <typename T>
 struct LogSumExp {
   static constexpr T kLowest = -static_cast<T>(INFINITY);
   T max = kLowest;
   T sum = 0;
 
-  // present(j): whether values[j] counts.
+  // present(j) says whether values[j] counts.
   template <int kCount, int N, typename E, typename Present>
   __device__ void Add(const Pack<E, N> (&values)[kCount], const Present& present) {
     T now = max;
@@ -61,10 +61,10 @@ struct LogSumExp {
       }
 #pragma unroll
       for (int k = 0; k < N; ++k) {
-        now = fmax(now, static_cast<T>(Widen(values[j].e[k])));  // but for NaN
+        now = fmax(now, static_cast<T>(Widen(values[j].e[k])));  // ignores NaN
       }
     }
-    const T base = now == kLowest ? T{0} : now;  // nothing but -inf, or NaN, so far
+    const T base = now == kLowest ? T{0} : now;  // only -inf or NaN so far
     if (now != max) {
       sum *= Exp(max - base);
       max = now;
@@ -76,22 +76,22 @@ struct LogSumExp {
       }
 #pragma unroll
       for (int k = 0; k < N; ++k) {
-        sum += Exp(Widen(values[j].e[k]) - base);  // NaN where any is
+        sum += Exp(Widen(values[j].e[k]) - base);  // NaN if any is
       }
     }
   }
 
-  // What `other` has seen, too.
+  // Includes what `other` has seen.
   __device__ void Add(const LogSumExp& other) {
     const T now = fmax(max, other.max);
     const T base = now == kLowest ? T{0} : now;
-    // One without numbers has sum 0, or NaN.
+    // If one has seen no numbers, its sum is 0 or NaN.
     sum = sum * Exp(max == kLowest ? T{0} : max - base) +
           other.sum * Exp(other.max == kLowest ? T{0} : other.max - base);
     max = now;
   }
 
-  // Of all lanes of the warp, the same on each.
+  // Combines all lanes of the warp; each gets the result.
   __device__ LogSumExp OfWarp() const {
     T warp_max = max;
     for (int lanes = 16; lanes > 0; lanes /= 2) {
@@ -105,7 +105,7 @@ struct LogSumExp {
     return {warp_max, total};
   }
 
-  // Of all threads of the block, the same on each.
+  // Combines all threads of the block; each gets the result.
   template <int kBlock>
   __device__ LogSumExp OfBlock() const {
     const T block_max = BlockMax<kBlock>(max);
@@ -113,14 +113,14 @@ struct LogSumExp {
     return {block_max, BlockSum<kBlock>(sum * Exp(max == kLowest ? T{0} : max - base))};
   }
 
-  // Of -inf alone it is -inf.
+  // -inf if all numbers are -inf.
   __device__ T value() const { return (max == kLowest ? T{0} : max) + log(sum); }
 };
 
-// The same of a row that the block reads once.
+// Does the same for a row that the block reads once.
 template <int N, int kBlock = kThreads, typename E, typename T = Arithmetic<E>>
 __device__ T BlockLogSumExp(const E* row, int64_t columns) {
-  constexpr int kAtOnce = 4;  // packs that a thread reads before it looks at any
+  constexpr int kAtOnce = 4;  // number of packs that a thread reads before it uses any
   const int64_t packs = columns / N;
   LogSumExp<T> sum;
   for (int64_t first = threadIdx.x; first < packs; first += kAtOnce * kBlock) {
@@ -139,10 +139,10 @@ __device__ T BlockLogSumExp(const E* row, int64_t columns) {
 
 inline unsigned Blocks(int64_t elements) {
   const int64_t blocks = (elements + kThreads - 1) / kThreads;
-  return static_cast<unsigned>(blocks < 65536 ? blocks : 65536);  // kernels stride over the rest
+  return static_cast<unsigned>(blocks < 65536 ? blocks : 65536);  // the kernels stride over the rest
 }
 
-// The elements of a grid-wide loop.
+// Loops over the elements of the grid.
 #define TANDEM_EACH(i, elements)                                                              \
   for (int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x; i < (elements); \
        i += static_cast<int64_t>(gridDim.x) * kThreads)

@@ -5,9 +5,10 @@
 
 namespace tandem::ops::cuda {
 
-// Causal attention where cuDNN does not compute it (attention_work.h): of float and double, and of bfloat16
-// with other heads, which is computed in float. Scores of some rows of one sequence are in work memory at a
-// time, and products are LibTorch's. Current GPU and stream. E: float, double, Bf16.
+// Causal attention of shapes that cuDNN does not compute (attention_work.h): in float and double, and for
+// other heads in bfloat16, which is computed in float. The scores of some rows of one sequence are in work
+// memory at a time, and LibTorch computes the products. Uses the current GPU and stream. E is float, double
+// or Bf16.
 template <typename E>
 void BlockedAttention(const AttentionArgs<E>& args);
 template <typename E>

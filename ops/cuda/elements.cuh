@@ -18,7 +18,7 @@ using device::Bf16;
 using device::kPackSize;
 using device::Pack;
 
-// Between elements in memory and what is computed in (Arithmetic).
+// Convert between elements in memory and the arithmetic type.
 __device__ inline float Widen(float x) { return x; }
 __device__ inline double Widen(double x) { return x; }
 __device__ inline float Widen(Bf16 x) { return __uint_as_float(static_cast<unsigned>(x.bits) << 16); }
@@ -27,8 +27,8 @@ __device__ inline void Narrow(float x, float& to) { to = x; }
 __device__ inline void Narrow(double x, double& to) { to = x; }
 __device__ inline void Narrow(float x, Bf16& to) { to.bits = __bfloat16_as_ushort(__float2bfloat16_rn(x)); }
 
-// exp(x), to |x| 2^-24 and two units in the last place: the hardware has powers of two. 0 where it is
-// subnormal.
+// exp(x) with a relative error of |x| 2^-24 and two units in the last place; it uses the hardware's power of
+// two. Subnormal results are 0.
 __device__ inline float Exp(float x) {
   float y;
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x * 1.4426950408889634F));
@@ -45,8 +45,8 @@ __device__ void SetPack(E* elements, int64_t pack, const Pack<E, N>& value) {
   reinterpret_cast<Pack<E, N>*>(elements)[pack] = value;
 }
 
-// Of all elements of a pack, as of each. A register holds two of bfloat16, which so take an instruction each,
-// or one for both.
+// Apply to all elements of a pack. A register holds two bfloat16s, so one instruction converts both, or each
+// takes one.
 template <typename E, int N>
 __device__ void Widen(const Pack<E, N>& pack, Arithmetic<E> (&to)[N]) {
   if constexpr (std::is_same_v<E, Bf16> && N % 2 == 0) {

@@ -7,7 +7,7 @@
 
 namespace tandem::ops::cuda {
 
-// Of the current GPU; 0 where the runtime does not say.
+// An attribute of the current GPU; 0 if the runtime does not know it.
 inline int GpuAttribute(cudaDeviceAttr attribute) {
   int device = 0;
   int value = 0;
@@ -18,8 +18,8 @@ inline int GpuAttribute(cudaDeviceAttr attribute) {
   return value;
 }
 
-// Of dynamic shared memory, that a block of the current GPU may ask for where its kernel has at most 4 KiB of
-// its own.
+// The dynamic shared memory that a block of the current GPU may use if its kernel has at most 4 KiB of static
+// shared memory.
 inline int MaxDynamicSharedBytes() {
   constexpr int kOwnBytes = 4 << 10;
   return std::max(0, GpuAttribute(cudaDevAttrMaxSharedMemoryPerBlockOptin) - kOwnBytes);

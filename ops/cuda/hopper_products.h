@@ -9,18 +9,20 @@
 namespace tandem::ops::cuda {
 
 // The experts' products of bfloat16 by CUTLASS's kernels for GPUs of capability 9.0, whose tensor cores read
-// shared memory themselves and whose copies to it are asynchronous. As sparse_kernels.h says of Launch for
-// the same arguments, and for begins on the host too; in another order of additions, which is as fixed.
+// shared memory directly and whose copies to it are asynchronous. The functions do what Launch of
+// sparse_kernels.h does for the same arguments, and also take begins on the host. The order of additions is
+// another one, but fixed as well.
 
-// The release of them that the current GPU runs, as another may add in another order; empty: it has none.
+// The release of these kernels that the current GPU runs, because another release may add in another order;
+// empty if it has none.
 std::string HopperVersion();
 
-// Whether the current GPU has them, and these arguments suit them: rows and matrices begin at multiples of 16
-// bytes. Of one layer they always do or never do: the arena's pieces begin at multiples of 256 bytes, and
-// rows are as long on every rank and in every schedule.
+// Whether the current GPU has these kernels and the arguments suit them: rows and matrices must begin at
+// multiples of 16 bytes. For one layer the answer is always the same, because the arena's pieces begin at
+// multiples of 256 bytes, and rows have the same length on every rank and in every schedule.
 template <typename Args>
 bool IsHopperProduct(const Args&) {
-  return false;  // of other types
+  return false;  // for other types
 }
 bool IsHopperProduct(const GroupedLinearArgs<Bf16>& args);
 bool IsHopperProduct(const GroupedLinearBackwardInputArgs<Bf16>& args);

@@ -25,9 +25,9 @@ namespace tandem::ops::cuda {
 using device::Arithmetic;
 using device::Bf16;
 
-// The kernels behind the operations but attention, each of float, double and Bf16, on the current GPU: what
-// the struct of its arguments says. Each call launches on `stream` and returns the runtime's error
-// (cudaError_t). Nothing is added atomically.
+// The kernels of all operations except attention, for float, double and Bf16, on the current GPU. Each does
+// what the struct of its arguments says. A call launches on `stream` and returns the runtime's error
+// (cudaError_t). No kernel adds atomically.
 using Stream = CUstream_st*;
 
 template <typename E>
@@ -83,32 +83,32 @@ int Launch(const SwiGluBackwardArgs<E>& args, Stream stream);
 template <typename E>
 int Launch(const UnpackLatentHeadsArgs<E>& args, Stream stream);
 
-// Behind the definition of Launch for those arguments.
+// To be used after the definition of Launch for those arguments.
 #define TANDEM_KERNEL(Args)                                \
   template int Launch(const Args<float>&, Stream stream);  \
   template int Launch(const Args<double>&, Stream stream); \
   template int Launch(const Args<Bf16>&, Stream stream);
 
-// Causal attention of some query rows of one sequence, between its matrix products. Their scores are
-// [heads, rows, columns], and row i reads columns starts[i] ... columns - rows + i; its lse is at
-// lse[head * lse_stride + columns - rows + i]. T: float, double; scores are not rounded.
+// Some query rows of one sequence in causal attention, between its matrix products. Their scores are [heads,
+// rows, columns]. Row i reads columns starts[i] ... columns - rows + i, and its lse is at lse[head *
+// lse_stride + columns - rows + i]. T is float or double; scores are not rounded.
 struct ScoreBlock {
   int64_t heads = 0;
   int64_t rows = 0;
   int64_t columns = 0;
   int64_t lse_stride = 0;
-  const int64_t* starts = nullptr;  // null: all from column 0 on
+  const int64_t* starts = nullptr;  // null: all rows read from column 0 on
 };
 
-// scores -> probabilities, in place (zeros for what a row does not read); lse is written.
+// Turns scores into probabilities in place, with zeros for what a row does not read. Writes lse.
 template <typename T>
 int CausalSoftmax(const ScoreBlock& block, T* scores, T* lse, Stream stream);
 
-// scores -> probabilities from a known lse, in place.
+// Turns scores into probabilities in place, with a known lse.
 template <typename T>
 int CausalProbabilities(const ScoreBlock& block, const T* lse, T* scores, Stream stream);
 
-// grad -> gradient of the scores, in place: p (grad - sum_j p grad).
+// Turns `grad` into the gradient of the scores in place: p (grad - sum_j p grad).
 template <typename T>
 int SoftmaxBackward(const ScoreBlock& block, const T* probabilities, T* grad, Stream stream);
 

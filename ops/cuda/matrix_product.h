@@ -11,24 +11,24 @@ struct CUstream_st;
 
 namespace tandem::ops::cuda {
 
-// Matrix products by cuBLASLt, on the current GPU. Sums are of float where operands are of bfloat16, also
-// between the parts of one that cuBLASLt splits.
+// Matrix products by cuBLASLt on the current GPU. For bfloat16 operands, sums are float, including those
+// between the parts of a product that cuBLASLt splits.
 //
-// The algorithm of a shape is the table's (product_table.h); of one that it does not name the first that
-// cuBLASLt's rules give, asked once a process. It decides the bits, and so do the shape, the types, the
-// strides, and whether matrices begin at multiples of 16 bytes. Thread-safe.
+// The table chooses the algorithm of a shape (product_table.h); if it has none, the first that cuBLASLt's
+// rules give, queried once in a process. Algorithm, shape, types, strides, and whether matrices begin at
+// multiples of 16 bytes determine the bits. Thread-safe.
 class MatrixProduct {
  public:
   MatrixProduct();
   ~MatrixProduct();
 
-  // a, b: views whose rows or columns are adjacent, of one type: float, double or bfloat16; output: adjacent
-  // columns, of that type, or of float beside bfloat16. Throws std::invalid_argument for anything else, and
-  // with cuBLASLt's status. Chooses the algorithm; what it returns makes the one call of cuBLASLt, and lives
-  // no longer than this.
+  // a, b: views whose rows or columns are adjacent, of one type: float, double or bfloat16. output: adjacent
+  // columns, of that type, or float with bfloat16 operands. Throws std::invalid_argument for anything else,
+  // and with cuBLASLt's status. Chooses the algorithm. The returned function makes one call of cuBLASLt and
+  // must not outlive this object.
   std::function<void(CUstream_st* stream)> Bind(const ProductArgs& product);
 
-  // Of the current GPU, of cuBLASLt and of what the table says of both.
+  // A digest of the current GPU, of cuBLASLt, and of what the table says about both.
   static std::string Digest();
 
  private:

@@ -10,14 +10,14 @@
 
 namespace tandem::ops::cuda {
 
-// As kernels.h says.
+// As described in kernels.h.
 template <typename E>
 int Launch(const AddArgs<E>& args, Stream stream);
 int Launch(const CopyArgs& args, Stream stream);
 int Launch(const FillArgs& args, Stream stream);
 int Launch(const WindowStartsArgs& args, Stream stream);
 
-// The starts of documents, [sequences, length], in int32.
+// Converts the starts of documents, [sequences, length], to int32.
 int CopyStarts(const DocumentStarts& documents, int64_t sequences, int64_t length, int32_t* to,
                Stream stream);
 

@@ -5,7 +5,8 @@
 
 namespace tandem::ops {
 
-// On the current GPU and stream: own kernels, matrix products by cuBLASLt, attention of bfloat16 by cuDNN.
+// Operations on the current GPU and stream: our kernels, matrix products by cuBLASLt, and attention of
+// bfloat16 by cuDNN.
 const Operations& CudaOperations();
 
 }  // namespace tandem::ops

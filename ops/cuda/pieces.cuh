@@ -9,16 +9,16 @@
 
 namespace tandem::ops::cuda {
 
-// A recurrence in pieces of kScanPiece tokens: within one, it is products of small matrices; from piece to
-// piece, states are passed on. A block of kThreads threads has a head of a piece.
+// A recurrence, computed in pieces of kScanPiece tokens. Within a piece it is a product of small matrices;
+// states are passed from piece to piece. A block of kThreads threads computes one head of a piece.
 constexpr int kPiece = static_cast<int>(kScanPiece);
 constexpr int kTile = 64;                // rows and columns of a tile of a product
-constexpr int kDepth = 32;               // of its terms in shared memory at a time
-constexpr int kMicro = 4;                // rows and columns of a thread
-constexpr int kAcross = kTile / kMicro;  // threads
+constexpr int kDepth = 32;               // part of the depth that is in shared memory at a time
+constexpr int kMicro = 4;                // rows and columns that a thread computes
+constexpr int kAcross = kTile / kMicro;  // threads in each direction
 static_assert(kAcross * kAcross == kThreads);
 
-// Where the tokens of a piece are.
+// The position of a piece's tokens.
 struct Piece {
   template <typename Shape>
   __device__ Piece(const Shape& s, int64_t index) {
@@ -35,15 +35,15 @@ struct Piece {
   }
 
   int64_t sequence;
-  int64_t chunk_index;  // among those of all sequences
-  int64_t begin;        // in the sequence
-  int64_t row;          // of its first token
-  int tokens;           // 0: behind the end
+  int64_t chunk_index;  // over all sequences
+  int64_t begin;        // position in the sequence
+  int64_t row;          // row of its first token
+  int tokens;           // 0 if the piece is after the end
   bool begins_chunk;
 };
 
-// The first row of the document of a piece's token, from the piece's first on: less than 0 if the document
-// began before.
+// The first row of a token's document, relative to the piece's first row; negative if the document began
+// before the piece.
 __device__ inline int64_t StartIn(const DocumentStarts& documents, const Piece& piece, int token) {
   const int64_t* const starts = documents.At(piece.sequence, piece.begin);
   return (starts == nullptr ? 0 : starts[token]) - piece.begin;
@@ -52,11 +52,11 @@ __device__ inline bool BeganBefore(const DocumentStarts& documents, const Piece&
   return StartIn(documents, piece, token) < 0;
 }
 
-// How states decay within a piece. With the sum of the logarithms of decays over its tokens up to and with
-// one of them, L(i, j) = exp(sum_i - sum_j) for j <= i in the document of i, else 0.
+// The decay of states within a piece. With sum_i the sum of the logarithms of decays over the piece's tokens
+// up to and including i, L(i, j) = exp(sum_i - sum_j) for j <= i in the document of i, else 0.
 template <typename T>
 struct PieceDecays {
-  // sum_of(t): the sum of token t. Ends with a barrier.
+  // sum_of(t) returns the sum of token t. Ends with a barrier.
   template <typename SumOf>
   __device__ void Read(const DocumentStarts& documents, const Piece& piece, const SumOf& sum_of) {
     const int last = piece.tokens - 1;
@@ -75,12 +75,12 @@ struct PieceDecays {
   }
 
   T sums[kPiece];
-  T from_before[kPiece];  // of the state before the piece, in a token's
-  T to_behind[kPiece];    // of what a token adds, in the state behind the piece
-  int starts[kPiece];     // of the token's document; -1: before the piece
+  T from_before[kPiece];  // factor of the state before the piece in a token's state
+  T to_behind[kPiece];    // factor of what a token adds in the state after the piece
+  int starts[kPiece];     // start of the token's document; -1: before the piece
 };
 
-// How much of the state before a piece is in the one behind it.
+// The factor of the state before a piece in the state after it.
 template <typename T, typename SumOf>
 __device__ T DecayOf(const DocumentStarts& documents, const Piece& piece, const SumOf& sum_of) {
   if (piece.tokens == 0) {
@@ -90,22 +90,22 @@ __device__ T DecayOf(const DocumentStarts& documents, const Piece& piece, const 
   return BeganBefore(documents, piece, last) ? exp(sum_of(last)) : T{0};
 }
 
-// The terms of a product that are in shared memory.
+// The part of a product's operands in shared memory.
 template <typename T>
 struct TileMemory {
   T a[kDepth][kTile];
   T b[kDepth][kTile];
 };
 
-// A number for each two tokens of a piece.
+// One number for each pair of tokens of a piece.
 template <typename T>
 struct PieceMatrix {
   T at[kPiece][kPiece + 1];
 };
 
-// The product of a matrix [rows, depth] and one [depth, columns], of elements a(row, k) and b(k, column),
-// tile by tile: out(row, column, elements) gets the elements [kMicro, kMicro] of a thread, of which those
-// outside are zeros. The threads of a warp half have the same rows. Ends with a barrier.
+// Multiplies a matrix [rows, depth] and one [depth, columns] with elements a(row, k) and b(k, column), tile
+// by tile. Calls out(row, column, elements) with the elements [kMicro, kMicro] of each thread; those outside
+// the matrix are zeros. The threads of half a warp have the same rows. Ends with a barrier.
 template <typename T, typename A, typename B, typename Out>
 __device__ void Product(TileMemory<T>& memory, int64_t rows, int64_t columns, int64_t depth, const A& a,
                         const B& b, const Out& out) {
@@ -146,7 +146,7 @@ __device__ void Product(TileMemory<T>& memory, int64_t rows, int64_t columns, in
   __syncthreads();
 }
 
-// Calls visit(row, column, element) for the elements of a thread that are inside.
+// Calls visit(row, column, element) for those elements of a thread that are inside the matrix.
 template <typename T, typename Visit>
 __device__ void EachInside(int64_t row, int64_t column, int64_t rows, int64_t columns,
                            const T (&elements)[kMicro][kMicro], const Visit& visit) {
@@ -161,8 +161,8 @@ __device__ void EachInside(int64_t row, int64_t column, int64_t rows, int64_t co
   }
 }
 
-// sums[row] += over the columns of the rows of a thread and its neighbours, which have the same rows. Only
-// these threads add to them.
+// Adds to sums[row] over the columns of a thread's rows and of its neighbours, which have the same rows. No
+// other threads add to them.
 template <typename T>
 __device__ void AddRowSums(int64_t row, int64_t rows, T (&sums_of)[kMicro], T* sums) {
 #pragma unroll
@@ -176,7 +176,7 @@ __device__ void AddRowSums(int64_t row, int64_t rows, T (&sums_of)[kMicro], T* s
   }
 }
 
-// Lets a kernel have sizeof(Memory) of dynamic shared memory; returns the runtime's error.
+// Allows a kernel sizeof(Memory) bytes of dynamic shared memory. Returns the runtime's error.
 template <typename Memory, typename Kernel>
 int AllowShared(Kernel kernel) {
   return cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,

@@ -13,7 +13,7 @@
 
 namespace tandem::ops::cuda {
 
-// std::invalid_argument where cuBLASLt has failed, with its words.
+// Throws std::invalid_argument with cuBLASLt's text if it has failed.
 void CheckProduct(cublasStatus_t status, const char* what);
 
 // A matrix as cuBLASLt sees it, which knows columns that are adjacent: the transpose of ours.
