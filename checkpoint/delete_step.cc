@@ -9,6 +9,7 @@
 #include "checkpoint/folder.h"
 #include "checkpoint/job_folder.h"
 #include "checkpoint/lease.h"
+#include "checkpoint/retention.h"
 #include "checkpoint/saved_step.h"
 #include "platform/status_macros.h"
 

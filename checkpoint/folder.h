@@ -11,7 +11,6 @@
 #include "absl/status/statusor.h"
 #include "checkpoint/manifest.h"
 #include "checkpoint/owner.h"
-#include "checkpoint/whole_steps.h"
 #include "platform/files.h"
 
 namespace tandem::checkpoint {
@@ -24,6 +23,9 @@ std::optional<int64_t> StepOfName(std::string_view name);  // inverse of StepNam
 // The folder to which an attempt writes a step: "step-200.tmp.3.0123456789ab". No two attempts, of one job or
 // of two, have the same.
 std::string TemporaryName(int64_t step, const Owner& owner);
+
+// What a temporary name ends in once its folder is only to be removed (retention.h).
+inline constexpr char kGone[] = ".gone";
 
 // The attempt that writes to a folder of such a name.
 struct TemporaryFolder {
@@ -45,25 +47,5 @@ absl::Status CheckSize(platform::Files& files, const std::string& path, const Ma
 // is too old. Unimplemented means that it is of a newer build. Any other error (ESTALE, EIO, no free
 // descriptor, ...) concerns the reading, and the next try may find it whole.
 bool IsDamage(const absl::Status& error);
-
-// Renames the temporary folders of this attempt, of earlier ones and of other jobs, and returns their paths,
-// to be removed (remove_together.h). While `self` owns the directory, no other job may save there. Each
-// folder that can be renamed gets a name under which nothing is written or published:
-// "step-200.tmp.3.0123456789ab.gone".
-absl::StatusOr<std::vector<std::string>> SetAsideTemporaries(platform::Files& files,
-                                                             const std::string& directory, const Owner& self);
-
-// Renames the checkpoint of `step`, so that a removal that is killed does not leave part of a checkpoint
-// under its name. Returns the path to be removed. Requires that `self` owns the directory.
-absl::StatusOr<std::string> SetAsideStep(platform::Files& files, const std::string& directory, int64_t step,
-                                         const Owner& self);
-
-// Keeps `current`, which has just been committed, and the keep - 1 newest checkpoints before it of those
-// known to be whole. Older known ones are first renamed, so that a removal that stops half-way leaves no
-// damaged checkpoint. Adds their steps to `removed` and their paths to `doomed`, to be removed
-// (remove_together.h). Checkpoints that are not known to be whole do not count and stay. Reads no checkpoint.
-absl::Status SetAsideOlder(platform::Files& files, const std::string& directory, int keep, int64_t current,
-                           const Owner& self, WholeSteps& whole, std::vector<int64_t>& removed,
-                           std::vector<std::string>& doomed);
 
 }  // namespace tandem::checkpoint

@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "absl/strings/str_cat.h"
-#include "checkpoint/folder.h"
+#include "checkpoint/retention.h"
 #include "checkpoint/start_files.h"
 #include "platform/status_macros.h"
 

@@ -52,7 +52,7 @@ absl::Status PublishOwner(platform::Files& files, const std::string& directory, 
 // there are two newcomers, one is refused.
 //
 // Returns the paths of what the other job has not finished saving, renamed so that it cannot publish them
-// (folder.h). They must be removed (remove_together.h); a save that comes first does that. Returns
+// (retention.h). They must be removed (remove_together.h); a save that comes first does that. Returns
 // FailedPrecondition, naming both jobs, if the other job is alive, and Aborted if a later attempt of this job
 // owns the directory.
 absl::StatusOr<std::vector<std::string>> TakeOwnership(platform::Files& files, const std::string& directory,

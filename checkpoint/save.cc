@@ -21,6 +21,7 @@
 #include "checkpoint/manifest.h"
 #include "checkpoint/owner.h"
 #include "checkpoint/remove_together.h"
+#include "checkpoint/retention.h"
 #include "checkpoint/shards_file.h"
 #include "checkpoint/verify.h"
 #include "checkpoint/whole_steps.h"

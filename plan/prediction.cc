@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "plan/step_work.h"
+#include "plan/mfu.h"
 #include "platform/status_macros.h"
 #include "schedules/simulate/timeline.h"
 

@@ -14,7 +14,7 @@
 #include "device/device.h"
 #include "model/node.h"
 #include "ops/operations.h"
-#include "plan/step_work.h"
+#include "plan/mfu.h"
 #include "platform/log.h"
 #include "tandem/v1/workers.pb.h"
 #include "trainer/applied_updates.h"

@@ -19,7 +19,6 @@
 #include "jobspec/training_function.h"
 #include "model/node.h"
 #include "plan/memory_plan.h"
-#include "plan/step_work.h"
 #include "platform/host.h"
 #include "platform/log.h"
 #include "tandem/v1/trainer.pb.h"

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "plan/step_work.h"
+#include "plan/sent_bytes.h"
 
 #include <gtest/gtest.h>
 
-#include "plan/prediction.h"
-#include "schedules/simulate/device_profile.h"
 #include "tests/plan/test_job.h"
 
 namespace tandem::plan {
@@ -22,14 +20,14 @@ double UnitBytes(const JobPlan& plan, schedules::Opcode opcode) {
   return bytes;
 }
 
-TEST(StepWorkTest, ReplicasSendTheirGradientsOnceToBeSummedAndOnceAsTheSum) {
+TEST(SentBytesTest, ReplicasSendGradientsAndThenTheirSum) {
   const JobPlan plan = MakeJobPlan(TestJob("{ranks: 2, fsdp: {strategy: replicate}}"));
   const double gradients = UnitBytes(plan, schedules::Opcode::kReduceGradients);
   EXPECT_GT(gradients, 0);
   EXPECT_EQ(SentBytes(plan), (std::map<std::string, double>{{"reduce", gradients / 2 + gradients / 2}}));
 }
 
-TEST(StepWorkTest, ShardedRanksSendTheirShareOfEveryGatherAndReduction) {
+TEST(SentBytesTest, ShardedRanksSendAShareOfEachCollective) {
   for (const int ranks : {2, 4}) {
     v1::JobSpec job = TestJob("{ranks: 2, fsdp: {strategy: zero3}}");
     job.mutable_parallelism()->set_ranks(ranks);
@@ -44,20 +42,9 @@ TEST(StepWorkTest, ShardedRanksSendTheirShareOfEveryGatherAndReduction) {
   }
 }
 
-TEST(StepWorkTest, OneRankSendsNothing) {
+TEST(SentBytesTest, OneRankSendsNothing) {
   v1::JobSpec job = TestJob("{ranks: 1}");
   EXPECT_TRUE(SentBytes(MakeJobPlan(job)).empty());
-}
-
-TEST(StepWorkTest, TheTimeAtThePeakIsThatOfAKnownDeviceAndType) {
-  const JobPlan plan = MakeJobPlan(TestJob("{ranks: 2}", "{compute: bf16}"));
-  const double flops = model::FlopsPerToken(plan.model, 64) * 64 * 12 / 2;
-  EXPECT_DOUBLE_EQ(SecondsAtPeakOf(plan, "NVIDIA H200"), flops / 989.4e12);
-  EXPECT_DOUBLE_EQ(SecondsAtPeakOf(plan, "NVIDIA H100 80GB HBM3"), flops / 989.4e12);
-  EXPECT_DOUBLE_EQ(SecondsAtPeakOf(MakeJobPlan(TestJob()), "NVIDIA H200"), flops / 66.9e12) << "fp32";
-  for (const char* device : {"cpu", "NVIDIA H100 PCIe", "NVIDIA H200 NVL", ""}) {
-    EXPECT_EQ(SecondsAtPeakOf(plan, device), 0) << device;
-  }
 }
 
 }  // namespace
