@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every file, folder and test that a page names is there: links, and paths and SuiteTest.Names in `code`.
 
-A path that begins with a folder of the repository must exist. In tables of CONTRIBUTING.md a name without a folder is
-in the folder that was named last; NAME and KIND stand for what the reader adds.
+A path that begins with a folder of the repository must exist. In the lists of CONTRIBUTING.md's headings of level 3 a
+name without a folder is in the folder that was named last; NAME and KIND stand for what the reader adds.
 
 Usage: paths_test.py REPOSITORY
 """
@@ -26,8 +26,11 @@ def missing(root, page, tests):
         if "://" not in link and not (page.parent / link).exists():
             yield f"the link {link}"
     top = {path.name for path in root.iterdir()}
+    in_list, folder = False, root
     for line in text.splitlines():
-        folder = root
+        if line.startswith("#"):
+            in_list = page.name == "CONTRIBUTING.md" and line.startswith("### ")
+        folder = folder if in_list and not line.startswith("#") else root
         for code in CODE.findall(line):
             test = TEST.fullmatch(code)
             if test and test.groups() not in tests:
@@ -43,7 +46,7 @@ def missing(root, page, tests):
                 folder = path if path.is_dir() else path.parent
                 if not path.exists():
                     yield f"`{code}`"
-            elif line.startswith("|") and page.name == "CONTRIBUTING.md" and (SOURCE.fullmatch(code) or "/" in code):
+            elif in_list and (SOURCE.fullmatch(code) or "/" in code):
                 if not (folder / code).exists() and not (root / code).exists():
                     yield f"`{code}` in {folder.relative_to(root)}/"
                 elif "/" in code and (folder / code).exists():
