@@ -27,7 +27,7 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-TEST_F(CheckpointTest, AnyNumberOfRanksLoadsWhatAnyNumberSaved) {
+TEST_F(CheckpointTest, AnyRanksLoadWhatAnyRanksSaved) {
   for (int ranks = 1; ranks <= 4; ++ranks) {
     const Saved saved = SaveOn(files_, directory_, ranks, /*step=*/ranks * 10);
     EXPECT_EQ(saved.path, Path(ranks * 10));
@@ -51,7 +51,7 @@ TEST_F(CheckpointTest, AnyNumberOfRanksLoadsWhatAnyNumberSaved) {
   EXPECT_EQ(Newest().info.step, 40);
 }
 
-TEST_F(CheckpointTest, EachPieceOfAWeightHasTheDigestOfItsBytes) {
+TEST_F(CheckpointTest, PiecesOfWeightsHaveDigests) {
   const Manifest manifest =
       *ReadFolderManifest(files_, SaveOn(files_, directory_, /*ranks=*/3, /*step=*/10).path);
   int pieces = 0;
@@ -71,14 +71,14 @@ TEST_F(CheckpointTest, EachPieceOfAWeightHasTheDigestOfItsBytes) {
   EXPECT_GT(pieces, 3);
 }
 
-TEST_F(CheckpointTest, NoDirectoryAndAnEmptyOneHaveNoNewest) {
+TEST_F(CheckpointTest, EmptyOrMissingDirectoryHasNoNewest) {
   EXPECT_EQ(Newest().path, "");
   std::filesystem::create_directories(directory_ + "/something");
   EXPECT_EQ(Newest().path, "");
   EXPECT_TRUE(skipped_.empty());
 }
 
-TEST_F(CheckpointTest, TheFileOfARankThatOwnedNothingIsVerifiedToo) {
+TEST_F(CheckpointTest, EmptyRanksFileIsVerifiedToo) {
   comm::RunThreadRanks(3, [&](comm::Communicator& comm) {
     const at::Tensor part = at::ones({comm.rank() < 2 ? 1 : 0});
     WholeSteps whole;
@@ -132,7 +132,7 @@ TEST_F(CheckpointTest, AValidCheckpointOfTheStepStays) {
   EXPECT_THAT(Names(), ElementsAre("step-10"));
 }
 
-TEST_F(CheckpointTest, ArraysThatAreNotCoveredOnceAreRefusedOnEveryRank) {
+TEST_F(CheckpointTest, UncoveredArraysAreRefusedOnEveryRank) {
   for (const int64_t begin : {0, 3, 5}) {  // twice, an overlap, a gap
     int refused = 0;
     std::mutex mu;
@@ -167,7 +167,7 @@ TEST_F(CheckpointTest, OnlyLaterOnesAreFoundAfterAStep) {
   }
 }
 
-TEST_F(CheckpointTest, AFolderIsInspectedByThePathThatAUserGives) {
+TEST_F(CheckpointTest, InspectTakesAnyPathToAFolder) {
   SaveOn(files_, directory_, 2, 10);
   EXPECT_EQ(Inspect(files_, Path(10)).info.step, 10);
   EXPECT_EQ(Inspect(files_, Path(10) + "/").info.step, 10);
@@ -180,7 +180,7 @@ TEST_F(CheckpointTest, AFolderIsInspectedByThePathThatAUserGives) {
 }
 
 // Permissions do not come by waiting, as a disk does.
-TEST_F(CheckpointTest, OneThatMayNotBeReadIsNotToBeTriedAgain) {
+TEST_F(CheckpointTest, ForbiddenFolderIsNotRetried) {
   SaveOn(files_, directory_, 2, 10);
   const auto is_to_be_tried_again = [&](int error) {
     UnreadableFiles unreadable("/manifest.json", error);

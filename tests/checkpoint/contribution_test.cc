@@ -25,7 +25,7 @@ std::string SentBy(int rank, const std::vector<Shard>& shards) {
        .arrays = ArraysOf(shards)});
 }
 
-TEST(ContributionTest, EveryPieceLiesInTheFileOfTheRankThatSentIt) {
+TEST(ContributionTest, PiecesLieInTheirRanksFiles) {
   const at::Tensor three = at::zeros({3});
   const at::Tensor nothing = at::zeros({0});
   Manifest manifest;
@@ -48,7 +48,7 @@ TEST(ContributionTest, EveryPieceLiesInTheFileOfTheRankThatSentIt) {
   EXPECT_EQ(manifest.arrays[1].pieces[1].begin, 3);
 }
 
-TEST(ContributionTest, AnArrayOfAnotherTypeOrSizeOnOneRankIsNamedWithTheRank) {
+TEST(ContributionTest, DifferingArrayIsNamedWithItsRank) {
   const at::Tensor floats = at::zeros({3});
   const at::Tensor doubles = at::zeros({3}, at::kDouble);
   const std::string first = SentBy(0, {{.name = "a", .shape = {6}, .data = ElementsOf(floats)}});
@@ -60,7 +60,7 @@ TEST(ContributionTest, AnArrayOfAnotherTypeOrSizeOnOneRankIsNamedWithTheRank) {
   }
 }
 
-TEST(ContributionTest, AnArrayThatNobodySendsAllOfIsNamed) {
+TEST(ContributionTest, IncompleteArrayIsNamed) {
   const at::Tensor three = at::zeros({3});
   Manifest manifest;
   EXPECT_THAT(

@@ -27,7 +27,7 @@ using testing::IsEmpty;
 // Checkpoints that are not what was saved, or cannot be read.
 using DamagedCheckpointTest = CheckpointTest;
 
-TEST_F(DamagedCheckpointTest, EveryDamagedFileIsRefusedByNameAndTheOneBeforeIsFound) {
+TEST_F(DamagedCheckpointTest, DamagedStepIsSkippedForTheOneBefore) {
   SaveOn(files_, directory_, 3, 10);
   SaveOn(files_, directory_, 3, 20);
   const uint64_t seed = std::random_device{}();
@@ -71,7 +71,7 @@ TEST_F(DamagedCheckpointTest, EveryDamagedFileIsRefusedByNameAndTheOneBeforeIsFo
   }
 }
 
-TEST_F(DamagedCheckpointTest, WhatIsNoRegularFileIsPassedOverByNameAndNotWaitedFor) {
+TEST_F(DamagedCheckpointTest, IrregularFileIsSkippedWithoutWaiting) {
   SaveOn(files_, directory_, 2, 10);
   for (const std::string kind : platform::kIrregularKinds) {
     for (const char* name : {"/manifest.json", "/rank-00001.safetensors"}) {
@@ -92,7 +92,7 @@ TEST_F(DamagedCheckpointTest, WhatIsNoRegularFileIsPassedOverByNameAndNotWaitedF
   }
 }
 
-TEST_F(DamagedCheckpointTest, ALinkToItselfIsPassedOverByName) {
+TEST_F(DamagedCheckpointTest, LinkToItselfIsSkipped) {
   SaveOn(files_, directory_, 2, 10);
   for (const char* name : {"", "/manifest.json", "/rank-00001.safetensors"}) {
     std::filesystem::remove_all(Path(20));
@@ -107,7 +107,7 @@ TEST_F(DamagedCheckpointTest, ALinkToItselfIsPassedOverByName) {
 }
 
 // A file that is longer than memory must not be read to find that it is too long.
-TEST_F(DamagedCheckpointTest, AFileThatIsMuchTooLongIsPassedOverUnread) {
+TEST_F(DamagedCheckpointTest, OverlongFileIsSkippedUnread) {
   SaveOn(files_, directory_, 2, 10);
   for (const std::string name : {"manifest.json", "rank-00001.safetensors"}) {
     std::filesystem::remove_all(Path(20));
@@ -130,7 +130,7 @@ TEST_F(DamagedCheckpointTest, EveryBitOfTheManifestMatters) {
 }
 
 // The digest is right: somebody else's file, or a later version's.
-TEST_F(DamagedCheckpointTest, AManifestWithMembersOfOtherTypesIsRefused) {
+TEST_F(DamagedCheckpointTest, ManifestWithWrongTypesIsRefused) {
   SaveOn(files_, directory_, 1, 10);
   const std::string content = ReadAll(Path(10) + "/manifest.json");
   const size_t begin = content.find("\",") + 2;
@@ -175,7 +175,7 @@ TEST_F(DamagedCheckpointTest, SwappedFilesAndFoldersAreRefused) {
                                     "step-10: manifest.json: it belongs to step 20, not to this folder"));
 }
 
-TEST_F(DamagedCheckpointTest, ACheckpointOfANewerVersionIsNotPassedOver) {
+TEST_F(DamagedCheckpointTest, NewerVersionIsNotSkipped) {
   SaveOn(files_, directory_, 1, 10);
   SaveOn(files_, directory_, 1, 20);
   std::string text = ReadAll(Path(20) + "/manifest.json");
@@ -218,7 +218,7 @@ TEST_F(DamagedCheckpointTest, ADamagedCheckpointOfTheStepMakesWay) {
 
 // A file system that fails for a moment says nothing about what lies there. To go on from an older checkpoint
 // loses steps, and to save in its place loses the checkpoint.
-TEST_F(DamagedCheckpointTest, OneThatCannotBeReadIsNeitherPassedOverNorReplaced) {
+TEST_F(DamagedCheckpointTest, UnreadableStepIsNeitherSkippedNorReplaced) {
   SaveOn(files_, directory_, 2, 10);
   SaveOn(files_, directory_, 2, 20);
   for (const int error : {ESTALE, EIO, EMFILE, ENOMEM, ETIMEDOUT, EACCES}) {
@@ -255,7 +255,7 @@ TEST_F(DamagedCheckpointTest, OneThatCannotBeReadIsNeitherPassedOverNorReplaced)
   EXPECT_EQ(Newest().path, Path(20));
 }
 
-TEST_F(DamagedCheckpointTest, AFileInAStepsPlaceIsPassedOverAndMakesWay) {
+TEST_F(DamagedCheckpointTest, FileInAStepsPlaceMakesWay) {
   SaveOn(files_, directory_, 2, 10);
   WriteAll(Path(20), "x");
   EXPECT_EQ(Newest().path, Path(10));

@@ -26,7 +26,7 @@ TEST(ExchangeTest, EveryRankGetsEveryText) {
 }
 
 // Those of a thousand ranks about their files are hundreds of megabytes.
-TEST(ExchangeTest, WhatIsForRankZeroGoesToNoOtherRank) {
+TEST(ExchangeTest, GatherReachesOnlyRankZero) {
   comm::RunThreadRanks(3, [](comm::Communicator& comm) {
     const std::vector<std::string> texts = GatherTexts(comm, TextOf(comm.rank()));
     const std::vector<std::string> empty = GatherTexts(comm, "");

@@ -100,7 +100,7 @@ class ExportWeightsTest : public testing::Test {
   platform::TemporaryFolder folder_;
 };
 
-TEST_F(ExportWeightsTest, Bf16IsTheNearestAndTiesGoToEven) {
+TEST_F(ExportWeightsTest, RoundsToNearestEven) {
   const float infinity = std::numeric_limits<float>::infinity();
   const SavedStep step =
       StepWith({{"model.a", {1, 1 + 0x1p-8F, 1 + 0x3p-8F, 1 + 0x1.2p-8F, -infinity, 0x1.FEp127F}}});
@@ -109,7 +109,7 @@ TEST_F(ExportWeightsTest, Bf16IsTheNearestAndTiesGoToEven) {
   EXPECT_THAT(Words("model.a"), ElementsAre(0x3F80, 0x3F80, 0x3F82, 0x3F81, 0xFF80, 0x7F7F));
 }
 
-TEST_F(ExportWeightsTest, AValueThatBf16DoesNotHaveIsNamed) {
+TEST_F(ExportWeightsTest, ValueBeyondBf16IsNamed) {
   const SavedStep step = StepWith({{"model.a", {1, 2, 3, 0x1.FFp127F}}});
   const auto exported = Export(step, {{.name = "model.a", .shape = {4}}}, {});
   EXPECT_THAT(std::string(exported.status().message()),
@@ -182,7 +182,7 @@ TEST_F(ExportWeightsTest, EveryFileOfTheStepIsReadOnce) {
   EXPECT_EQ(files.read(), sizes);
 }
 
-TEST_F(ExportWeightsTest, PiecesThatHaveDigestsAreReadWithoutTheRestOfTheirFiles) {
+TEST_F(ExportWeightsTest, DigestedPiecesAreReadAlone) {
   const std::map<std::string, std::vector<float>> values = {
       {"model.a", {1, 2, 3, 4, 5, 6}}, {"model.a/exp_avg", {5, 6, 7, 8, 9, 10}}, {"model.b", {7, 8, 9}}};
   const std::vector<ExportedTensor> tensors = {{.name = "model.b", .shape = {3}},
@@ -198,7 +198,7 @@ TEST_F(ExportWeightsTest, PiecesThatHaveDigestsAreReadWithoutTheRestOfTheirFiles
   EXPECT_THAT(Words("model.b"), ElementsAre(0x40E0, 0x4100, 0x4110));
 }
 
-TEST_F(ExportWeightsTest, DamageOfAPieceThatHasADigestIsFound) {
+TEST_F(ExportWeightsTest, DamagedPieceIsFound) {
   const SavedStep step = StepWith({{"model.a", {1, 2, 3}}, {"model.b", {4, 5, 6}}}, /*with_digests=*/true);
   Damage("rank-1.safetensors");  // in model.b
   EXPECT_EQ(Export(step, {{.name = "model.b", .shape = {3}}}, {}).status().message(),
@@ -238,7 +238,7 @@ TEST_F(ExportWeightsTest, ElementsThatLieInTwoPartsAreWhole) {
   EXPECT_TRUE(std::string(std::istreambuf_iterator<char>(file), {}) == WeightsFileOf({large}));
 }
 
-TEST_F(ExportWeightsTest, DamageIsFoundWhereverItIsAndNothingThatIsWrittenLoads) {
+TEST_F(ExportWeightsTest, DamageAnywhereLeavesNothingLoadable) {
   const SavedStep step = StepWith({{"model.a", {1, 2, 3}}, {"model.a/exp_avg", {4, 5, 6}}});
   Damage("rank-1.safetensors");
   EXPECT_THAT(std::string(Export(step, {{.name = "model.a", .shape = {3}}}, {}).status().message()),
@@ -249,7 +249,7 @@ TEST_F(ExportWeightsTest, DamageIsFoundWhereverItIsAndNothingThatIsWrittenLoads)
 }
 
 // A value may be wrong because its file is damaged: that is what is to be said then.
-TEST_F(ExportWeightsTest, DamageGoesBeforeAValueThatBf16DoesNotHave) {
+TEST_F(ExportWeightsTest, DamageIsReportedBeforeBadValues) {
   const SavedStep step = StepWith({{"model.a", {0x1.FFp127F, 2, 3}}});
   Damage("rank-1.safetensors");
   EXPECT_THAT(std::string(Export(step, {{.name = "model.a", .shape = {3}}}, {}).status().message()),
@@ -268,7 +268,7 @@ class MisreadHeaders final : public platform::ForwardingFiles {
   }
 };
 
-TEST_F(ExportWeightsTest, AHeaderThatIsNotWhatItWasAtFirstEndsIt) {
+TEST_F(ExportWeightsTest, ChangedHeaderEndsIt) {
   StepWith({{"model.a", {1, 2, 3}}, {"model.b", {4, 5, 6}}});
   MisreadHeaders misread;
   const auto step = SavedStep::Open(misread, folder_.path() + "/step-7");
@@ -278,7 +278,7 @@ TEST_F(ExportWeightsTest, AHeaderThatIsNotWhatItWasAtFirstEndsIt) {
   EXPECT_FALSE(OutLoads());
 }
 
-TEST_F(ExportWeightsTest, AHeaderThatIsNotWhatItWasAtFirstDoesNotSwapPiecesThatHaveDigests) {
+TEST_F(ExportWeightsTest, ChangedHeaderCannotSwapPieces) {
   StepWith({{"model.a", {1, 2, 3}}, {"model.b", {4, 5, 6}}}, /*with_digests=*/true);
   MisreadHeaders misread;
   const auto step = SavedStep::Open(misread, folder_.path() + "/step-7");
@@ -323,7 +323,7 @@ class CountedFiles final : public platform::ForwardingFiles {
 const std::vector<ExportedTensor> kThree = {
     {.name = "model.a", .shape = {4}}, {.name = "model.b", .shape = {2}}, {.name = "model.c", .shape = {3}}};
 
-TEST_F(ExportWeightsTest, ADiskThatIsFullEndsItWithItsErrorAndLeavesNothingThatLoads) {
+TEST_F(ExportWeightsTest, FullDiskLeavesNothingLoadable) {
   const SavedStep step = StepWith({{"model.a", {1, 2, 3, 4}}, {"model.b", {5, 6}}, {"model.c", {7, 8, 9}}});
   const absl::Status full = absl::ResourceExhaustedError("write model: No space left on device");
   for (int k = 1; k <= 7; ++k) {
@@ -344,7 +344,7 @@ TEST_F(ExportWeightsTest, ADiskThatIsFullEndsItWithItsErrorAndLeavesNothingThatL
   EXPECT_TRUE(OutLoads());
 }
 
-TEST_F(ExportWeightsTest, AKillAtAnyWriteLeavesNothingThatLoads) {
+TEST_F(ExportWeightsTest, KillLeavesNothingLoadable) {
   const SavedStep step = StepWith({{"model.a", {1, 2, 3, 4}}, {"model.b", {5, 6}}, {"model.c", {7, 8, 9}}});
   for (int k = 1; k <= 7; ++k) {
     SCOPED_TRACE(k);

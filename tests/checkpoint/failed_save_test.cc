@@ -21,7 +21,7 @@ using testing::HasSubstr;
 // Saves that do not get to their end.
 using FailedSaveTest = CheckpointTest;
 
-TEST_F(FailedSaveTest, FailureOfOneRankIsTheErrorOfAllAndLeavesNothing) {
+TEST_F(FailedSaveTest, OneRanksFailureIsEveryRanksError) {
   SaveOn(files_, directory_, 3, 10);
   std::vector<std::string> errors(3);
   FaultyFiles broken(FaultyFiles::Fault::kFullDisk, 1);
@@ -46,7 +46,7 @@ TEST_F(FailedSaveTest, FailureOfOneRankIsTheErrorOfAllAndLeavesNothing) {
 
 // A power cut at every operation: what is found afterwards is the old checkpoint or the new one, whole; and
 // the next attempt can save.
-TEST_F(FailedSaveTest, APowerCutAtEveryOperationLeavesTheOldOrTheNew) {
+TEST_F(FailedSaveTest, PowerCutLeavesOldOrNew) {
   bool finished = false;
   bool found_old = false;
   for (int k = 1; !finished; ++k) {
@@ -75,7 +75,7 @@ TEST_F(FailedSaveTest, APowerCutAtEveryOperationLeavesTheOldOrTheNew) {
   EXPECT_TRUE(found_old);
 }
 
-TEST_F(FailedSaveTest, AFullDiskLeavesNoTemporaryFilesAndTheOldOnes) {
+TEST_F(FailedSaveTest, FullDiskLeavesOnlyTheOldOnes) {
   for (int k = 1; k <= 12; ++k) {
     SCOPED_TRACE(k);
     std::filesystem::remove_all(directory_);
@@ -91,7 +91,7 @@ TEST_F(FailedSaveTest, AFullDiskLeavesNoTemporaryFilesAndTheOldOnes) {
   }
 }
 
-TEST_F(FailedSaveTest, OneErrorAtAnyOperationReachesAllRanksAndTheNextSaveWorks) {
+TEST_F(FailedSaveTest, AnyErrorReachesAllRanksAndIsRetried) {
   bool finished = false;
   for (int k = 1; !finished; ++k) {
     SCOPED_TRACE(k);
@@ -119,7 +119,7 @@ TEST_F(FailedSaveTest, OneErrorAtAnyOperationReachesAllRanksAndTheNextSaveWorks)
 }
 
 // Unmounting it lazily, or renaming it, is possible while files in it are open.
-TEST_F(FailedSaveTest, AFolderThatGoesAwayInTheMiddleIsNamedAndNotMadeAgain) {
+TEST_F(FailedSaveTest, VanishedFolderIsNamedAndNotRemade) {
   for (const char* const when : {"/rank-00001.safetensors", "/manifest.json", "/step-20"}) {
     SCOPED_TRACE(when);
     std::filesystem::remove_all(directory_);
@@ -151,7 +151,7 @@ class MountedAnew final : public platform::ForwardingFiles {
   }
 };
 
-TEST_F(FailedSaveTest, AnotherFolderOnOneRankAloneFailsTheSaveOfAll) {
+TEST_F(FailedSaveTest, AnotherFolderOnOneRankFailsAll) {
   const JobFolder folder = FolderAt(directory_);
   MountedAnew elsewhere;
   comm::RunThreadRanks(3, [&](comm::Communicator& comm) {
@@ -170,7 +170,7 @@ TEST_F(FailedSaveTest, AnotherFolderOnOneRankAloneFailsTheSaveOfAll) {
 }
 
 // NFS gives a file system another device each time that it is mounted, as by an automounter.
-TEST_F(FailedSaveTest, AFolderThatIsMountedAnewAndStillTheJobsIsSavedTo) {
+TEST_F(FailedSaveTest, RemountedFolderIsSavedTo) {
   ASSERT_TRUE(TakeOwnership(files_, FolderAt(directory_).path, OwnerOf(InfoOf(10)), [] {}).ok());
   MountedAnew files;
   SaveOn(files, directory_, 2, 10);

@@ -59,7 +59,7 @@ TEST_F(HuggingFaceFolderTest, ShardsAreReadByTheirIndex) {
   EXPECT_EQ(read->tensors.at("lm_head.weight").file, 1);
 }
 
-TEST_F(HuggingFaceFolderTest, LayersThatPredictFurtherTokensAreThoseOfTheConfig) {
+TEST_F(HuggingFaceFolderTest, PredictingLayersAreTheConfigs) {
   folder_.Write("model.safetensors", WeightsFileOf({Counting("model.a", {2, 3})}));
   const auto layers_of = [&](const std::string& config) {
     folder_.Write("config.json", config);
@@ -74,7 +74,7 @@ TEST_F(HuggingFaceFolderTest, LayersThatPredictFurtherTokensAreThoseOfTheConfig)
   EXPECT_EQ(layers_of(R"({"time_step_limit": [0.0, Infinity], "num_nextn_predict_layers": 3})"), 3);
 }
 
-TEST_F(HuggingFaceFolderTest, AConfigThatDoesNotSayHowManyLayersPredictIsNamed) {
+TEST_F(HuggingFaceFolderTest, UnclearPredictingLayersAreNamed) {
   folder_.Write("model.safetensors", WeightsFileOf({Counting("model.a", {2, 3})}));
   for (const char* const layers : {"-1", "1.5", "\"3\"", "true", "[]", "1000001"}) {
     folder_.Write("config.json", absl::StrCat("{\"num_nextn_predict_layers\": ", layers, "}"));
@@ -174,7 +174,7 @@ TEST_F(HuggingFaceFolderTest, IndexAndFilesMustAgree) {
 }
 
 // Many published ones are wrong.
-TEST_F(HuggingFaceFolderTest, WhatAnIndexSaysOfTheSizeOfAllIsNotBelieved) {
+TEST_F(HuggingFaceFolderTest, IndexsTotalSizeIsIgnored) {
   WriteShards();
   const std::string index = *platform::SystemFiles().Read(folder_.path() + "/model.safetensors.index.json");
   for (const char* const size : {"-1", "0", "4611686018427387904", "1e300", "\"all\"", "null", "[]"}) {
@@ -202,7 +202,7 @@ TEST_F(HuggingFaceFolderTest, OtherFormatsAreNamedWithTheWayOut) {
   EXPECT_THAT(Problem(), HasSubstr("model.safetensors.index.json is missing"));
 }
 
-TEST_F(HuggingFaceFolderTest, RandomDamageIsReadOrNamedButNeverWorse) {
+TEST_F(HuggingFaceFolderTest, RandomDamageIsReadOrNamed) {
   WriteShards();
   const uint64_t seed = std::random_device{}();
   std::cout << "seed " << seed << "\n";

@@ -42,7 +42,7 @@ TEST_F(JobFolderTest, WhoOwnsAnotherOneIsNamed) {
   EXPECT_THAT(other.message(), HasSubstr(" and belongs to job other (other-name) on host here, so nothing"));
 }
 
-TEST_F(JobFolderTest, OneWhoseOwnerCannotBeReadNowIsNotTakenForAnother) {
+TEST_F(JobFolderTest, UnreadableOwnerIsNotAnother) {
   ASSERT_TRUE(Take(Mine()).ok());
   UnreadableFiles files("/.owner", EIO);
   const absl::Status unknown = CheckJobFolder(files, on_another_device_, Mine());
@@ -66,14 +66,14 @@ TEST_F(JobFolderTest, OneThatWasMadeAgainIsTheJobs) {
 }
 
 // What lies beneath a mount point may be empty, and of the same file system where folders of it are mounted.
-TEST_F(JobFolderTest, OneOnAnotherDeviceOrMountIsNotTakenThoughItIsEmpty) {
+TEST_F(JobFolderTest, EmptyFolderOnAnotherMountIsNotTaken) {
   for (JobFolder* const folder : {&on_another_device_, &on_another_mount_}) {
     EXPECT_TRUE(absl::IsFailedPrecondition(TakeFolderMadeAgain(files_, *folder, Mine())));
     EXPECT_THAT(Names(), ElementsAre());
   }
 }
 
-TEST_F(JobFolderTest, OneThatHoldsSomethingOrHasAnOwnerIsNotTaken) {
+TEST_F(JobFolderTest, UsedFolderIsNotTaken) {
   WriteAll(directory_ + "/notes", "");
   EXPECT_TRUE(absl::IsFailedPrecondition(TakeFolderMadeAgain(files_, removed_, Mine())));
   std::filesystem::remove(directory_ + "/notes");

@@ -126,7 +126,7 @@ class LookedAtFiles final : public platform::ForwardingFiles {
   int looks_ = 0;
 };
 
-TEST_F(LeaseTest, AnOwnerThatWakesUpAfterAnotherHasComeAndGoneDoesNotGoOn) {
+TEST_F(LeaseTest, OwnerWakingAfterAnotherStops) {
   ASSERT_TRUE(Take(Mine()).ok());
   platform::FakeClock clock;
   StoppedFiles files([&] {
@@ -142,7 +142,7 @@ TEST_F(LeaseTest, AnOwnerThatWakesUpAfterAnotherHasComeAndGoneDoesNotGoOn) {
 }
 
 // The look that comes too late does not count, where it sees nothing.
-TEST_F(LeaseTest, AnOwnerThatWakesUpAndCannotListItsFolderAtOnceDoesNotGoOnEither) {
+TEST_F(LeaseTest, OwnerWakingWithoutItsFolderStops) {
   class BlindFiles final : public platform::ForwardingFiles {
    public:
     explicit BlindFiles(std::function<void()> meanwhile) : stopped_(std::move(meanwhile)) {}
@@ -168,7 +168,7 @@ TEST_F(LeaseTest, AnOwnerThatWakesUpAndCannotListItsFolderAtOnceDoesNotGoOnEithe
   EXPECT_THAT(Names(), ElementsAre("metrics.jsonl"));
 }
 
-TEST_F(LeaseTest, AnOwnerWhoseMachineSleptMeanwhileDoesNotGoOn) {
+TEST_F(LeaseTest, OwnerOfASleepingMachineStops) {
   ASSERT_TRUE(Take(Mine()).ok());
   StoppedFiles files([&] {
     OtherComesAndGoes();
@@ -179,7 +179,7 @@ TEST_F(LeaseTest, AnOwnerWhoseMachineSleptMeanwhileDoesNotGoOn) {
   EXPECT_THAT(Names(), ElementsAre("metrics.jsonl"));
 }
 
-TEST_F(LeaseTest, AnOwnerThatLooksAllTheTimePutsItsFileBackAlsoAfterALongWhile) {
+TEST_F(LeaseTest, WatchingOwnerRestoresItsFileAnyTime) {
   ASSERT_TRUE(Take(Mine()).ok());
   const JobFolder folder = FolderAt(directory_);
   WriteAll(directory_ + "/metrics.jsonl", "");
@@ -199,7 +199,7 @@ TEST_F(LeaseTest, AnOwnerThatLooksAllTheTimePutsItsFileBackAlsoAfterALongWhile) 
 }
 
 // As a shared file system that is unmounted on this machine alone.
-TEST_F(LeaseTest, AnOwnerWhoseFolderWasAwayWhileAnotherCameAndWentDoesNotGoOn) {
+TEST_F(LeaseTest, OwnerOfAnAbsentFolderStopsAfterAnother) {
   ASSERT_TRUE(Take(Mine()).ok());
   platform::FakeClock clock;
   LookedAtFiles files([&](int look) {
@@ -216,7 +216,7 @@ TEST_F(LeaseTest, AnOwnerWhoseFolderWasAwayWhileAnotherCameAndWentDoesNotGoOn) {
   EXPECT_THAT(Names(), ElementsAre("metrics.jsonl"));
 }
 
-TEST_F(LeaseTest, AnOwnerWhoseFolderComesBackAsItWasGoesOn) {
+TEST_F(LeaseTest, OwnerOfAReturningFolderContinues) {
   ASSERT_TRUE(Take(Mine()).ok());
   const JobFolder folder = FolderAt(directory_);
   WriteAll(directory_ + "/metrics.jsonl", "");
@@ -242,7 +242,7 @@ TEST_F(LeaseTest, AnOwnerWhoseFolderComesBackAsItWasGoesOn) {
   EXPECT_THAT(Names(), ElementsAre("metrics.jsonl"));
 }
 
-TEST_F(LeaseTest, AnOwnerWhoseFolderIsRemovedAndMadeAgainOwnsThatOne) {
+TEST_F(LeaseTest, OwnerTakesItsRemadeFolder) {
   ASSERT_TRUE(Take(Mine()).ok());
   const JobFolder folder = FolderAt(directory_);
   RemoveAndMakeAgain();
@@ -259,7 +259,7 @@ TEST_F(LeaseTest, AnOwnerWhoseFolderIsRemovedAndMadeAgainOwnsThatOne) {
 }
 
 // It may have the number of the one that was removed, and be there only after a while.
-TEST_F(LeaseTest, AnOwnerThatDidNotLookForLongGoesOnInAFolderThatHoldsNothing) {
+TEST_F(LeaseTest, SlowOwnerContinuesInAnEmptyFolder) {
   ASSERT_TRUE(Take(Mine()).ok());
   platform::FakeClock clock;
   absl::Notification removed;
@@ -274,7 +274,7 @@ TEST_F(LeaseTest, AnOwnerThatDidNotLookForLongGoesOnInAFolderThatHoldsNothing) {
   lease.Release();
 }
 
-TEST_F(LeaseTest, AnotherFolderInThePlaceOfItsOwnGetsNoOwnerAndIsNoLoss) {
+TEST_F(LeaseTest, ForeignFolderGetsNoOwner) {
   ASSERT_TRUE(Take(Mine()).ok());
   const JobFolder folder = FolderAt(directory_);
   std::filesystem::rename(directory_, root_ + "/away");
@@ -305,7 +305,7 @@ TEST_F(LeaseTest, AnotherFolderInThePlaceOfItsOwnGetsNoOwnerAndIsNoLoss) {
   EXPECT_EQ(ReadOwner(files_, root_ + "/away")->job, kJob);
 }
 
-TEST_F(LeaseTest, AnotherFolderInThePlaceOfItsOwnIsLoggedOnceWithWhatToDo) {
+TEST_F(LeaseTest, ForeignFolderIsLoggedOnce) {
   ASSERT_TRUE(Take(Mine()).ok());
   const JobFolder folder = FolderAt(directory_);
   RemoveAndMakeAgain();
@@ -326,7 +326,7 @@ TEST_F(LeaseTest, AnotherFolderInThePlaceOfItsOwnIsLoggedOnceWithWhatToDo) {
   EXPECT_THAT(log, HasSubstr("bring the first one back before the next save"));
 }
 
-TEST_F(LeaseTest, ALeaseThatIsLostSaysSoOnceAndOneThatIsHeldGoesBackWhenReleased) {
+TEST_F(LeaseTest, LostLeaseReportsOnce) {
   ASSERT_TRUE(Take(Mine()).ok());
   std::mutex mu;
   std::condition_variable changed;

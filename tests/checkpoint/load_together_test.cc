@@ -51,7 +51,7 @@ class LoadTogetherTest : public CheckpointTest {
   }
 };
 
-TEST_F(LoadTogetherTest, WhatOneRankCannotReadIsEveryRanksError) {
+TEST_F(LoadTogetherTest, UnreadableFileIsEveryRanksError) {
   SaveOn(files_, directory_, 3, 10);
   UnreadableFiles unreadable("/rank-00002.safetensors", ESTALE);
   for (const std::string& error : ErrorsOfLoad(3, {{2, &unreadable}})) {
@@ -60,7 +60,7 @@ TEST_F(LoadTogetherTest, WhatOneRankCannotReadIsEveryRanksError) {
   }
 }
 
-TEST_F(LoadTogetherTest, ManyPartsOfOneFileAreWhatOneIs) {
+TEST_F(LoadTogetherTest, ManyPartsEqualOneRead) {
   // More than two parts, which begin and end within its arrays.
   constexpr int64_t kElements = 5 * platform::kFilePartBytes / 8 + 3;
   const at::Tensor first = at::arange(kElements, at::kFloat);
@@ -102,7 +102,7 @@ TEST_F(LoadTogetherTest, ShardsOfTwoCheckpointsAreNotLoadedTogether) {
 }
 
 // The header of a file says where its arrays lie, and is read before the digest is known.
-TEST_F(LoadTogetherTest, AHeaderThatWasReadWronglyPutsNoArrayInAnothersPlace) {
+TEST_F(LoadTogetherTest, MisreadHeaderMisplacesNoArray) {
   const at::Tensor a = at::arange(8, at::kFloat);
   const at::Tensor b = at::arange(8, at::kFloat).add(100);
   comm::RunThreadRanks(1, [&](comm::Communicator& comm) {

@@ -120,7 +120,7 @@ TEST(CheckCoverageTest, SlicesAreDisjointAndCoverTheArray) {
   EXPECT_THAT(error_of({{{0, 2}, {0, 4}}}), HasSubstr("a slice that is not within its shape [2, 3]"));
 }
 
-TEST(CheckCoverageTest, AnArrayIsThereOnceAndOfAKnownKind) {
+TEST(CheckCoverageTest, ArraysAreUniqueAndOfKnownKinds) {
   Manifest twice = WholeManifest();
   twice.arrays.push_back(twice.arrays[0]);
   EXPECT_THAT(CoverageError(twice), HasSubstr("array a is there twice"));

@@ -50,7 +50,7 @@ class OwnerTest : public OwnedFolderTest {
   }
 };
 
-TEST_F(OwnerTest, ACheckpointOfAnotherJobIsNeverTakenForOnesOwn) {
+TEST_F(OwnerTest, AnotherJobsCheckpointIsNeverOnesOwn) {
   SaveOn(files_, directory_, 2, 10);
   EXPECT_EQ(ErrorOfSave(files_, Of("other", 10)),
             "checkpoint: rank 0: " + Path(10) +
@@ -59,7 +59,7 @@ TEST_F(OwnerTest, ACheckpointOfAnotherJobIsNeverTakenForOnesOwn) {
   EXPECT_TRUE(LoadsAs(Path(10), 1, 10));
 }
 
-TEST_F(OwnerTest, AJobThatLostItsDirectorySavesNothingAndLeavesTheOwnersTemporaryFiles) {
+TEST_F(OwnerTest, LosingJobLeavesTheOwnersFiles) {
   ASSERT_TRUE(Take(Mine()).ok());
   EXPECT_EQ(ErrorOfSave(files_, Of(kJob, 10)), "");
   ASSERT_TRUE(Take(Other()).ok());
@@ -75,7 +75,7 @@ TEST_F(OwnerTest, AJobThatLostItsDirectorySavesNothingAndLeavesTheOwnersTemporar
   EXPECT_THAT(Names(), ElementsAre(".owner", "step-10", "step-20"));
 }
 
-TEST_F(OwnerTest, AJobThatComesInTheMiddleOfASaveEndsIt) {
+TEST_F(OwnerTest, NewOwnerEndsASave) {
   ASSERT_TRUE(Take(Mine()).ok());
   RacingFiles files("/manifest.json", [&] { ASSERT_TRUE(Take(Other()).ok()); });
   EXPECT_THAT(ErrorOfSave(files, Of(kJob, 10)), HasSubstr("belongs to job other"));
@@ -87,7 +87,7 @@ TEST_F(OwnerTest, AJobThatComesInTheMiddleOfASaveEndsIt) {
 
 // What a stopped owner (SIGSTOP) still does when it wakes up must not get into the new owner's checkpoint,
 // whichever of its operations it stopped at.
-TEST_F(OwnerTest, AnOwnerThatWakesUpWhileTheNewOneSavesTheSameStepDoesNotTouchThatCheckpoint) {
+TEST_F(OwnerTest, WakingOwnerSparesTheNewCheckpoint) {
   for (const char* stopped_at :
        {"/rank-00000.safetensors", "/rank-00001.safetensors", "/manifest.json", "/step-10"}) {
     SCOPED_TRACE(stopped_at);
@@ -117,7 +117,7 @@ TEST_F(OwnerTest, AnOwnerThatWakesUpWhileTheNewOneSavesTheSameStepDoesNotTouchTh
 }
 
 // Between its last look at the owner and its rename there is nothing but the system call.
-TEST_F(OwnerTest, AnOwnerThatWakesUpAsItPublishesHasNothingToPublish) {
+TEST_F(OwnerTest, WakingOwnerPublishesNothing) {
   ASSERT_TRUE(Take(Mine()).ok());
   RacingFiles files("/step-10", [&] { ASSERT_TRUE(Take(Other()).ok()); });
   EXPECT_THAT(ErrorOfSave(files, Of(kJob, 10)), HasSubstr("belongs to job other"));
@@ -127,7 +127,7 @@ TEST_F(OwnerTest, AnOwnerThatWakesUpAsItPublishesHasNothingToPublish) {
 
 // A rank that is stopped at once gives the directory back on another thread than the one that saves, which
 // may just have looked at the owner.
-TEST_F(OwnerTest, ADirectoryIsGivenBackBehindThePublicationInProgress) {
+TEST_F(OwnerTest, ReleaseWaitsForAPublication) {
   ASSERT_TRUE(Take(Mine()).ok());
   const JobFolder folder = FolderAt(directory_);
   Lease lease(files_, folder, Mine(), [](const std::string& reason) { ADD_FAILURE() << reason; });
@@ -146,7 +146,7 @@ TEST_F(OwnerTest, ADirectoryIsGivenBackBehindThePublicationInProgress) {
   EXPECT_THAT(Names(), ElementsAre("step-10"));
 }
 
-TEST_F(OwnerTest, NothingIsPublishedOrRenamedInADirectoryThatWasGivenBack) {
+TEST_F(OwnerTest, NothingIsPublishedAfterRelease) {
   ASSERT_TRUE(Take(Mine()).ok());
   const JobFolder folder = FolderAt(directory_);
   Lease lease(files_, folder, Mine(), [](const std::string& reason) { ADD_FAILURE() << reason; });
@@ -159,7 +159,7 @@ TEST_F(OwnerTest, NothingIsPublishedOrRenamedInADirectoryThatWasGivenBack) {
   EXPECT_THAT(Names(), ElementsAre("step-10.tmp.1.other"));
 }
 
-TEST_F(OwnerTest, ADeadOwnersFilesThatCannotBeRemovedKeepNobodyOut) {
+TEST_F(OwnerTest, UnremovableLeftoversBlockNoOwner) {
   ASSERT_TRUE(Take(Mine()).ok());
   std::filesystem::create_directories(Path(10) + ".tmp.1.0123456789ab");
   StuckFiles stuck("/step-10.tmp");
@@ -170,7 +170,7 @@ TEST_F(OwnerTest, ADeadOwnersFilesThatCannotBeRemovedKeepNobodyOut) {
   EXPECT_THAT(Names(), ElementsAre(".owner", "step-10", "step-10.tmp.1.0123456789ab.gone"));
 }
 
-TEST_F(OwnerTest, ALostDirectoryIsAnErrorOfItsOwnKindOnEveryRank) {
+TEST_F(OwnerTest, LostDirectoryHasItsOwnError) {
   ASSERT_TRUE(Take(Other()).ok());
   comm::RunThreadRanks(2, [&](comm::Communicator& comm) {
     RankState state(comm.rank(), 2);
@@ -182,7 +182,7 @@ TEST_F(OwnerTest, ALostDirectoryIsAnErrorOfItsOwnKindOnEveryRank) {
 }
 
 // The control plane may take an attempt for dead that is only slow: both save the same numbers.
-TEST_F(OwnerTest, ACheckpointThatAnotherAttemptPublishesMeanwhileIsVerifiedAndStays) {
+TEST_F(OwnerTest, ConcurrentlyPublishedCheckpointStays) {
   SaveOn(files_, root_ + "/elsewhere", 2, 10, /*keep=*/3, /*attempt=*/2);
   const auto other = [&] { std::filesystem::rename(root_ + "/elsewhere/step-10", Path(10)); };
   RacingFiles files("/step-10", other);

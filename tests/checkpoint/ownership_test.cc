@@ -47,7 +47,7 @@ TEST_F(OwnershipTest, AnOwnerThatLivesKeepsItsDirectory) {
   EXPECT_EQ(ReadOwner(files_, directory_)->job, kJob);
 }
 
-TEST_F(OwnershipTest, AnOwnerThatIsDeadGivesWayAfterItsPatience) {
+TEST_F(OwnershipTest, DeadOwnerGivesWay) {
   ASSERT_TRUE(Take(Mine()).ok());
   absl::Duration waited;
   ASSERT_TRUE(Take(Other(), [&] { waited += kRenewal; }).ok());
@@ -66,7 +66,7 @@ TEST_F(OwnershipTest, AnOwnerWhoseClockJumpsBackIsAlive) {
 }
 
 // The owner waits for the disk to renew its file. Reads come from memory.
-TEST_F(OwnershipTest, AnOwnerOnADiskThatHangsIsAlive) {
+TEST_F(OwnershipTest, OwnerOnAHangingDiskIsAlive) {
   ASSERT_TRUE(Take(Mine()).ok());
   absl::Duration hangs = 2 * kPatience;
   class HangingDisk final : public platform::ForwardingFiles {
@@ -91,7 +91,7 @@ TEST_F(OwnershipTest, AnOwnerOnADiskThatHangsIsAlive) {
   EXPECT_THAT(Names(), ElementsAre(".owner"));
 }
 
-TEST_F(OwnershipTest, OfTwoThatFindTheSameDeadOwnerOneIsRefusedBeforeItTouchesAnything) {
+TEST_F(OwnershipTest, SecondHeirIsRefusedBeforeTouchingAnything) {
   ASSERT_TRUE(Take(Mine()).ok());
   int pauses = 0;
   const absl::Status first = Take({.job = "first", .name = "", .host = ""}, [&] {
@@ -104,7 +104,7 @@ TEST_F(OwnershipTest, OfTwoThatFindTheSameDeadOwnerOneIsRefusedBeforeItTouchesAn
   EXPECT_THAT(std::string(first.message()), HasSubstr("is in use by job second, which is alive; job first"));
 }
 
-TEST_F(OwnershipTest, AnOwnerFileThatIsNotRegularOrADanglingLinkIsAnErrorThatNamesIt) {
+TEST_F(OwnershipTest, IrregularOwnerFileIsNamed) {
   const std::string path = directory_ + "/.owner";
   for (const std::string kind : platform::kIrregularKinds) {
     std::filesystem::remove_all(directory_);
@@ -125,7 +125,7 @@ TEST_F(OwnershipTest, AnOwnerFileThatIsNotRegularOrADanglingLinkIsAnErrorThatNam
   EXPECT_THAT(Names(), ElementsAre(".owner"));
 }
 
-TEST_F(OwnershipTest, AnOwnerThatRenewsLateButInTimeIsAlive) {
+TEST_F(OwnershipTest, LateRenewalIsAlive) {
   ASSERT_TRUE(Take(Mine()).ok());
   int pauses = 0;
   const absl::Status taken = Take(Other(), [&] {
@@ -136,7 +136,7 @@ TEST_F(OwnershipTest, AnOwnerThatRenewsLateButInTimeIsAlive) {
   EXPECT_TRUE(absl::IsFailedPrecondition(taken)) << taken;
 }
 
-TEST_F(OwnershipTest, ANewAttemptNeedNotWaitAndTheOldOneMayNotReturn) {
+TEST_F(OwnershipTest, NewAttemptReplacesTheOldAtOnce) {
   Owner second = Mine();
   second.attempt = 2;
   ASSERT_TRUE(Take(Mine()).ok());
@@ -150,7 +150,7 @@ TEST_F(OwnershipTest, ANewAttemptNeedNotWaitAndTheOldOneMayNotReturn) {
   EXPECT_TRUE(RenewOwnership(files_, directory_, second).ok());
 }
 
-TEST_F(OwnershipTest, ADirectoryThatWasGivenBackIsFreeAtOnce) {
+TEST_F(OwnershipTest, ReleasedDirectoryIsFreeAtOnce) {
   ASSERT_TRUE(Take(Mine()).ok());
   ASSERT_TRUE(ReleaseOwnership(files_, directory_, Other()).ok()) << "which is not its owner";
   EXPECT_EQ(ReadOwner(files_, directory_)->job, kJob);
@@ -160,7 +160,7 @@ TEST_F(OwnershipTest, ADirectoryThatWasGivenBackIsFreeAtOnce) {
 }
 
 // Of two that come at the same instant, one is refused at once or by its next renewal; never do both go on.
-TEST_F(OwnershipTest, TwoThatComeAtOnceDoNotBothOwn) {
+TEST_F(OwnershipTest, ConcurrentTakersDoNotBothOwn) {
   RacingFiles files("/.owner", [&] { ASSERT_TRUE(Take(Other()).ok()); });  // between its look and its write
   const absl::Status first = Take(files, Mine(), [&] { RenewLater(Other()); });
   EXPECT_TRUE(absl::IsFailedPrecondition(first)) << first;
@@ -175,7 +175,7 @@ TEST_F(OwnershipTest, TwoThatComeAtOnceDoNotBothOwn) {
   EXPECT_TRUE(RenewOwnership(files_, directory_, Other()).ok());
 }
 
-TEST_F(OwnershipTest, AFileThatSomebodyRemovedOrTheDirectoryItselfIsNoLoss) {
+TEST_F(OwnershipTest, RemovedOwnerFileIsNoLoss) {
   ASSERT_TRUE(Take(Mine()).ok());
   std::filesystem::remove(directory_ + "/.owner");
   EXPECT_TRUE(absl::IsNotFound(RenewOwnership(files_, directory_, Mine())));
@@ -188,7 +188,7 @@ TEST_F(OwnershipTest, AFileThatSomebodyRemovedOrTheDirectoryItselfIsNoLoss) {
   EXPECT_TRUE(absl::IsNotFound(restored)) << restored;
 }
 
-TEST_F(OwnershipTest, ATextThatIsNoOwnersIsSomebodyElses) {
+TEST_F(OwnershipTest, ForeignOwnerTextIsAnothers) {
   std::filesystem::create_directories(directory_);
   const std::string mine = R"({"job": "0123456789ab", "name": "", "attempt": 1, "host": ""})";
   for (const std::string& text : {std::string(), std::string("0123456789ab"), std::string("{}"),

@@ -143,7 +143,7 @@ TEST_F(ParameterArraysTest, AnyPlacementLoadsWhatAnyPlacementSaved) {
   }
 }
 
-TEST_F(ParameterArraysTest, ArraysHaveTheNamesAndShapesOfTheParameters) {
+TEST_F(ParameterArraysTest, ArraysHaveParameterNamesAndShapes) {
   const std::string path = SaveUnits(files_, directory_, {.inner = 3});
   const absl::StatusOr<Manifest> manifest = ReadFolderManifest(files_, path);
   ASSERT_TRUE(manifest.ok()) << manifest.status();
@@ -206,7 +206,7 @@ struct Columns {
   std::unique_ptr<ParameterArrays> arrays;
 };
 
-TEST_F(ParameterArraysTest, ColumnsAreSavedBySomeSlicesAndLoadedByOthers) {
+TEST_F(ParameterArraysTest, ColumnsLoadInOtherSlices) {
   for (const int saving : {1, 2, 4}) {
     std::filesystem::remove_all(directory_);
     comm::RunThreadRanks(saving, [&](comm::Communicator& comm) {
@@ -239,7 +239,7 @@ TEST_F(ParameterArraysTest, ColumnsAreSavedBySomeSlicesAndLoadedByOthers) {
 }
 
 // What every rank holds alike and no unit has: the biases of a router.
-TEST_F(ParameterArraysTest, AWholeArrayIsSavedByTheFirstRankAndLoadedByEvery) {
+TEST_F(ParameterArraysTest, FirstRankSavesWholeArrays) {
   constexpr char kName[] = "model.layers.0.mlp.gate.e_score_correction_bias";
   const auto arrays_of = [&](const RankUnits& rank, at::Tensor& held, bool is_first) {
     const device::Memory memory{static_cast<char*>(held.mutable_data_ptr()),
@@ -273,7 +273,7 @@ TEST_F(ParameterArraysTest, AWholeArrayIsSavedByTheFirstRankAndLoadedByEvery) {
   }
 }
 
-TEST_F(ParameterArraysTest, AParameterOfAnotherShapeIsRefusedByName) {
+TEST_F(ParameterArraysTest, AnotherShapeIsRefusedByName) {
   const std::string path = SaveUnits(files_, directory_, {.inner = 2});
   RankUnits units({});
   std::vector<Shard> shards = units.arrays->shards();

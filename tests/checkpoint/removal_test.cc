@@ -20,7 +20,7 @@ using testing::ElementsAre;
 // What a save removes of earlier ones, and what it does where that fails.
 using RemovalTest = CheckpointTest;
 
-TEST_F(RemovalTest, LeftoversOfEarlierAttemptsAndOtherJobsAreRemovedAndThoseOfLaterAttemptsAreNot) {
+TEST_F(RemovalTest, OnlyEarlierLeftoversAreRemoved) {
   for (const char* name :
        {"step-5.tmp.1.0123456789ab", "step-6.tmp.2.0123456789ab", "step-7.tmp.3.0123456789ab",
         "step-7.tmp.3.other", "step-7.tmp.3", "step-x.tmp.1", "notes"}) {
@@ -54,7 +54,7 @@ TEST_F(RemovalTest, ASaveSaysWhichOlderOnesAreGone) {
   EXPECT_THAT(SaveOn(files_, directory_, 2, 40, /*keep=*/1).removed_steps, ElementsAre(30, 20));
 }
 
-TEST_F(RemovalTest, WhereFarFewerAreToBeKeptThanBeforeOneSaveRemovesTheOthers) {
+TEST_F(RemovalTest, OneSaveAppliesASmallerKeep) {
   for (int step = 10; step <= 100; step += 10) {
     SaveOn(files_, directory_, 3, step, /*keep=*/10);
   }
@@ -66,7 +66,7 @@ TEST_F(RemovalTest, WhereFarFewerAreToBeKeptThanBeforeOneSaveRemovesTheOthers) {
 }
 
 // Its machine may have lost the file system for a moment.
-TEST_F(RemovalTest, AnOldOneThatOnlyOneRankCannotRemoveGoesAllTheSame) {
+TEST_F(RemovalTest, OneRanksFailedRemovalIsMadeUpFor) {
   SaveOn(files_, directory_, 3, 10);
   SaveOn(files_, directory_, 3, 20);
   for (int rank = 0; rank < 3; ++rank) {
@@ -86,7 +86,7 @@ TEST_F(RemovalTest, AnOldOneThatOnlyOneRankCannotRemoveGoesAllTheSame) {
 }
 
 // To remove them may take minutes, and a job that ends meanwhile has saved all the same.
-TEST_F(RemovalTest, ACheckpointIsAnnouncedBeforeTheFilesOfOlderOnesAreRemoved) {
+TEST_F(RemovalTest, CheckpointIsAnnouncedBeforeRemovals) {
   SaveOn(files_, directory_, 2, 10);
   const std::string gone = Path(10) + ".tmp.1.0123456789ab.gone";
   StuckFiles stuck(gone);
@@ -111,7 +111,7 @@ TEST_F(RemovalTest, ACheckpointIsAnnouncedBeforeTheFilesOfOlderOnesAreRemoved) {
 }
 
 // Whatever comes of an old checkpoint, the new one is there and counts as saved.
-TEST_F(RemovalTest, AnOldOneThatCannotBeRemovedDoesNotFailTheSave) {
+TEST_F(RemovalTest, FailedRemovalDoesNotFailTheSave) {
   class Stuck final : public platform::ForwardingFiles {
    public:
     absl::Status Rename(const std::string& from, const std::string& to) override {
@@ -127,7 +127,7 @@ TEST_F(RemovalTest, AnOldOneThatCannotBeRemovedDoesNotFailTheSave) {
   EXPECT_THAT(Names(), ElementsAre("step-10", "step-20"));
 }
 
-TEST_F(RemovalTest, WhatCannotBeRemovedIsInNoLaterSavesWayAndGoesOnceItCan) {
+TEST_F(RemovalTest, FailedRemovalIsRetried) {
   SaveOn(files_, directory_, 2, 10);
   StuckFiles stuck("/step-10.");
   const std::string reason =
@@ -146,7 +146,7 @@ TEST_F(RemovalTest, WhatCannotBeRemovedIsInNoLaterSavesWayAndGoesOnceItCan) {
 
 // Also not where it has the name that this save takes, and where it belongs to another user, who alone may
 // rename it.
-TEST_F(RemovalTest, TemporaryFilesThatCannotBeRemovedAreInNoSavesWay) {
+TEST_F(RemovalTest, UnremovableTemporariesBlockNoSave) {
   for (const bool may_rename : {true, false}) {
     for (const std::string name : {"step-10.tmp.1.0123456789ab", "step-7.tmp.3.other"}) {
       std::filesystem::remove_all(directory_);
@@ -167,7 +167,7 @@ TEST_F(RemovalTest, TemporaryFilesThatCannotBeRemovedAreInNoSavesWay) {
 }
 
 // One that was moved aside by an earlier save of this attempt has as many files as any other.
-TEST_F(RemovalTest, AnOldDamagedOneMakesWayForAnotherByAllRanks) {
+TEST_F(RemovalTest, OldDamagedStepMakesWay) {
   class Counted final : public platform::ForwardingFiles {
    public:
     absl::Status RemoveAll(const std::string& path) override {
@@ -196,7 +196,7 @@ TEST_F(RemovalTest, AnOldDamagedOneMakesWayForAnotherByAllRanks) {
   EXPECT_TRUE(LoadsAs(Path(10), 2, 10));
 }
 
-TEST_F(RemovalTest, ADamagedOneWhoseNewNameIsTakenByWhatCannotBeRemovedStays) {
+TEST_F(RemovalTest, DamagedStepWithoutAFreeNameStays) {
   SaveOn(files_, directory_, 2, 10);
   std::filesystem::rename(Path(10), Path(10) + ".damaged.1");
   SaveOn(files_, directory_, 2, 10);
@@ -213,7 +213,7 @@ TEST_F(RemovalTest, ADamagedOneWhoseNewNameIsTakenByWhatCannotBeRemovedStays) {
 }
 
 // The other ranks have gone on, and nobody would learn of a checkpoint that is there.
-TEST_F(RemovalTest, ASaveThatHasCommittedIsSavedAlsoWhereNoMemoryIsLeftToLookAtTheOlderOnes) {
+TEST_F(RemovalTest, CommittedSaveSurvivesLackOfMemory) {
   class NoMemory final : public platform::ForwardingFiles {
    public:
     absl::Status Rename(const std::string&, const std::string&) override { throw std::bad_alloc(); }

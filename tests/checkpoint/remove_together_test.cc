@@ -83,7 +83,7 @@ class RemoveTogetherTest : public CheckpointTest {
   std::map<int, std::vector<std::string>> progress_;  // by rank, of every Remove
 };
 
-TEST_F(RemoveTogetherTest, EveryFileIsRemovedByOneRankAndEveryRankRemoves) {
+TEST_F(RemoveTogetherTest, RanksShareTheRemoval) {
   for (const int ranks : {1, 2, 3, 5}) {
     const std::vector<std::string> doomed = {Folder("step-10.gone", 17), Folder("step-20.gone", 5)};
     Folder("step-30", 3);
@@ -165,7 +165,7 @@ TEST_F(RemoveTogetherTest, NothingIsRemovedBeforeAllHaveLooked) {
             std::vector<std::string>(3, "look"));
 }
 
-TEST_F(RemoveTogetherTest, WhatOneRankCannotListOrRemoveRankZeroRemoves) {
+TEST_F(RemoveTogetherTest, RankZeroRemovesWhatOthersCannot) {
   class Blind final : public platform::ForwardingFiles {
    public:
     absl::StatusOr<std::vector<std::string>> List(const std::string& folder) override {
@@ -184,7 +184,7 @@ TEST_F(RemoveTogetherTest, WhatOneRankCannotListOrRemoveRankZeroRemoves) {
   }
 }
 
-TEST_F(RemoveTogetherTest, WhatNoRankCanRemoveIsReportedAndTheRestGoes) {
+TEST_F(RemoveTogetherTest, UnremovableFolderIsReported) {
   const std::vector<std::string> doomed = {Folder("step-10.gone", 4), Folder("step-20.gone", 4)};
   StuckFiles stuck("/step-10.gone");
   for (int repeat = 0; repeat < 2; ++repeat) {
@@ -197,7 +197,7 @@ TEST_F(RemoveTogetherTest, WhatNoRankCanRemoveIsReportedAndTheRestGoes) {
 }
 
 // One that is open elsewhere, as NFS sees it; it is rank 1's, of two.
-TEST_F(RemoveTogetherTest, OneFileThatStaysIsReportedAndTheOthersGo) {
+TEST_F(RemoveTogetherTest, UnremovableFileIsReported) {
   const std::string folder = Folder("step-10.gone", 4);
   class OneStuck final : public platform::ForwardingFiles {
    public:
@@ -216,7 +216,7 @@ TEST_F(RemoveTogetherTest, OneFileThatStaysIsReportedAndTheOthersGo) {
 }
 
 // Somebody has moved a checkpoint to another disk.
-TEST_F(RemoveTogetherTest, OfALinkOnlyTheLinkGoesAndAFileGoesToo) {
+TEST_F(RemoveTogetherTest, RemovesLinksButNotTargets) {
   const std::string elsewhere = Folder("elsewhere", 4);
   std::filesystem::create_symlink(elsewhere, directory_ + "/step-10.gone");
   WriteAll(directory_ + "/step-20.gone", "x");

@@ -60,7 +60,7 @@ TEST_F(RetentionTest, ASaveOpensNoFileOfAnotherCheckpoint) {
   }
 }
 
-TEST_F(RetentionTest, WhatWasThereWhenTheJobStartedCountsWithoutItsContentBeingRead) {
+TEST_F(RetentionTest, EarlierCheckpointsCountUnread) {
   for (const int64_t step : {10, 20, 30}) {
     SaveOn(files_, directory_, 2, step);
   }
@@ -74,7 +74,7 @@ TEST_F(RetentionTest, WhatWasThereWhenTheJobStartedCountsWithoutItsContentBeingR
   EXPECT_THAT(whole, ElementsAre(20, 30, 40));
 }
 
-TEST_F(RetentionTest, OneThatIsNotAsItsManifestSaysIsNotKnownToBeWhole) {
+TEST_F(RetentionTest, StepUnlikeItsManifestIsNotWhole) {
   for (const int64_t step : {10, 20, 30, 40}) {
     SaveOn(files_, directory_, 2, step);
   }
@@ -87,7 +87,7 @@ TEST_F(RetentionTest, OneThatIsNotAsItsManifestSaysIsNotKnownToBeWhole) {
   }
 }
 
-TEST_F(RetentionTest, WhyOneIsNotKnownToBeWholeIsSaidOnEveryRank) {
+TEST_F(RetentionTest, ReasonsReachEveryRank) {
   for (const int64_t step : {10, 20, 30, 40, 50}) {
     SaveOn(files_, directory_, 2, step);
   }
@@ -107,7 +107,7 @@ TEST_F(RetentionTest, WhyOneIsNotKnownToBeWholeIsSaidOnEveryRank) {
 }
 
 // No file has such a size, and by such sizes no rank would look at any.
-TEST_F(RetentionTest, OneWhoseManifestHasImpossibleSizesIsNotKnownToBeWhole) {
+TEST_F(RetentionTest, StepWithImpossibleSizesIsNotWhole) {
   SaveOn(files_, directory_, 2, 10);
   Manifest manifest = *ReadFolderManifest(files_, Path(10));
   for (const std::pair<int64_t, int64_t>& sizes :
@@ -124,7 +124,7 @@ TEST_F(RetentionTest, OneWhoseManifestHasImpossibleSizesIsNotKnownToBeWhole) {
 
 // On many ranks a checkpoint has many files, and there may be many checkpoints: the others would wait for
 // rank 0 in one collective until its deadline.
-TEST_F(RetentionTest, EveryFileIsLookedAtByOneRankWhenTheJobStarts) {
+TEST_F(RetentionTest, RanksShareTheFirstLook) {
   for (const int64_t step : {10, 20}) {
     SaveOn(files_, directory_, 4, step);
   }
@@ -155,7 +155,7 @@ TEST_F(RetentionTest, EveryFileIsLookedAtByOneRankWhenTheJobStarts) {
 }
 
 // There may be thousands of them: a rank that looks at them for minutes is alive.
-TEST_F(RetentionTest, EveryStepThatIsLookedAtIsProgressOnEveryRank) {
+TEST_F(RetentionTest, EachExaminedStepIsProgress) {
   for (const int64_t step : {10, 20, 30}) {
     SaveOn(files_, directory_, 2, step);
   }
@@ -172,7 +172,7 @@ TEST_F(RetentionTest, EveryStepThatIsLookedAtIsProgressOnEveryRank) {
   EXPECT_THAT(looks, ElementsAre(3, 3));
 }
 
-TEST_F(RetentionTest, OneThatAnyRankDoesNotFindAsRankZeroDoesIsNotKnownToBeWhole) {
+TEST_F(RetentionTest, StepSeenDifferentlyIsNotWhole) {
   for (const int64_t step : {10, 20, 30}) {
     SaveOn(files_, directory_, 4, step);
   }
@@ -200,7 +200,7 @@ TEST_F(RetentionTest, OneThatAnyRankDoesNotFindAsRankZeroDoesIsNotKnownToBeWhole
   EXPECT_THAT(WholeStepsOf(directory_, 4, {{1, &other}}), ElementsAre(20, 30));
 }
 
-TEST_F(RetentionTest, ADirectoryThatRankZeroCannotListIsEveryRanksError) {
+TEST_F(RetentionTest, UnlistableDirectoryIsEveryRanksError) {
   class Unlisted final : public platform::ForwardingFiles {
    public:
     absl::StatusOr<std::vector<std::string>> List(const std::string& folder) override {
@@ -221,7 +221,7 @@ TEST_F(RetentionTest, ADirectoryThatRankZeroCannotListIsEveryRanksError) {
 }
 
 // The resume has read it and passed it over.
-TEST_F(RetentionTest, OneThatWasFoundDamagedNeitherCountsNorGoes) {
+TEST_F(RetentionTest, DamagedStepNeitherCountsNorGoes) {
   WholeSteps whole;
   for (const int64_t step : {10, 20, 30}) {
     SaveKnowing(whole, step, /*keep=*/10);
@@ -233,7 +233,7 @@ TEST_F(RetentionTest, OneThatWasFoundDamagedNeitherCountsNorGoes) {
 }
 
 // Somebody has copied it there. Whether it is whole is not known, so it takes no other's place.
-TEST_F(RetentionTest, OneThatCameWhileTheJobRanNeitherCountsNorGoes) {
+TEST_F(RetentionTest, ForeignStepNeitherCountsNorGoes) {
   WholeSteps whole;
   SaveKnowing(whole, 10, /*keep=*/2);
   std::filesystem::copy(Path(10), Path(15));
@@ -243,7 +243,7 @@ TEST_F(RetentionTest, OneThatCameWhileTheJobRanNeitherCountsNorGoes) {
   EXPECT_THAT(Names(), ElementsAre("step-15", "step-20", "step-30"));
 }
 
-TEST_F(RetentionTest, OneThatIsSavedAgainInADamagedOnesPlaceIsKnown) {
+TEST_F(RetentionTest, ResavedStepIsKnown) {
   WholeSteps whole;
   SaveKnowing(whole, 10, /*keep=*/2);
   SaveKnowing(whole, 20, /*keep=*/2);
@@ -254,7 +254,7 @@ TEST_F(RetentionTest, OneThatIsSavedAgainInADamagedOnesPlaceIsKnown) {
   EXPECT_THAT(whole, ElementsAre(10, 20));
 }
 
-TEST_F(RetentionTest, AnErrorOfASaveLeavesWhatIsKnownAsItWas) {
+TEST_F(RetentionTest, FailedSaveChangesNothingKnown) {
   WholeSteps whole;
   SaveKnowing(whole, 10, /*keep=*/1);
   WriteAll(directory_ + "/.owner", R"({"job": "thief", "name": "", "attempt": 1, "host": ""})");
@@ -263,7 +263,7 @@ TEST_F(RetentionTest, AnErrorOfASaveLeavesWhatIsKnownAsItWas) {
 }
 
 // Reading it takes minutes, in which the owner may have been taken for dead.
-TEST_F(RetentionTest, ADamagedOneDoesNotMakeWayOnceAnotherJobHasTheDirectory) {
+TEST_F(RetentionTest, DamagedStepStaysForANewOwner) {
   WholeSteps whole;
   SaveKnowing(whole, 20, /*keep=*/1);
   FlipABit(Path(20) + "/rank-00001.safetensors");
@@ -276,7 +276,7 @@ TEST_F(RetentionTest, ADamagedOneDoesNotMakeWayOnceAnotherJobHasTheDirectory) {
   EXPECT_THAT(Names(), ElementsAre(".owner", "step-20"));
 }
 
-TEST_F(RetentionTest, OneThatIsThereThoughItsSaveFailedIsKnown) {
+TEST_F(RetentionTest, PublishedStepOfAFailedSaveIsKnown) {
   WholeSteps whole;
   SaveKnowing(whole, 10, /*keep=*/1);
   class Unsynced final : public platform::ForwardingFiles {

@@ -33,7 +33,7 @@ std::string ContentOf(const std::vector<Shard>& shards) {
   return content;
 }
 
-TEST(ShardsFileTest, HoldsTheShardsInTheirOrderAndTheTypeThatIsWanted) {
+TEST(ShardsFileTest, HoldsShardsInOrderAndType) {
   const at::Tensor floats = at::arange(5, at::kFloat);
   const at::Tensor nothing = at::empty({0}, at::kFloat);
   const at::Tensor narrow = at::arange(7, at::kBFloat16);
@@ -113,7 +113,7 @@ class SaveMemoryTest : public CheckpointTest {};
 
 // A rank's state is 12 bytes a parameter; a copy of it more may not fit in the host's memory. `tandem plan`
 // says that a part of a file is all that it takes (MemoryPlan::checkpoint_bytes).
-TEST_F(SaveMemoryTest, ASaveAndALoadTakeAPartOfAFileOfTheHostsMemory) {
+TEST_F(SaveMemoryTest, SavesAndLoadsHoldOnePart) {
 #ifdef __SANITIZE_ADDRESS__
   GTEST_SKIP() << "its allocator keeps what was given back";
 #endif

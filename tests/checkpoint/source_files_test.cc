@@ -64,7 +64,7 @@ TEST_F(SourceFilesTest, ConfigOfATokenizerIsNotTheModels) {
   EXPECT_THAT(Source(), IsEmpty());
 }
 
-TEST_F(SourceFilesTest, WhatCannotBeReadIsLeftOutWithAReason) {
+TEST_F(SourceFilesTest, UnreadableFilesAreLeftOut) {
   folder_.Write("tokenizer/merges.txt", "merges");
   std::filesystem::create_symlink("/no/such/file", Path("tokenizer/tokenizer.json"));
   std::filesystem::create_directories(Path("tokenizer/vocab.json"));

@@ -115,7 +115,7 @@ TEST_F(StoredWeightsTest, LayersThatPredictFurtherTokensAreLeftOut) {
   EXPECT_FALSE(FindStoredWeights(folder, wanted).ok());
 }
 
-TEST_F(StoredWeightsTest, OnlyAsManyLayersAreLeftOutAsConfigSays) {
+TEST_F(StoredWeightsTest, ConfigSaysHowManyLayersAreLeftOut) {
   WantedWeights wanted = Wants({});
   wanted.first_layer_left_out = 61;
   const std::vector<MadeTensor> tensors = {Counting("model.layers.61.eh_proj.weight", {1}),
@@ -221,7 +221,7 @@ TEST_F(StoredWeightsTest, ATiedHeadMustHaveTheEmbeddingsBits) {
   EXPECT_THAT(problem_, HasSubstr("the bits differ of lm_head.weight and model.a"));
 }
 
-TEST_F(StoredWeightsTest, BiasesOfRoutersThatAJobDoesNotHaveMustBeZeros) {
+TEST_F(StoredWeightsTest, UnusedRouterBiasesMustBeZeros) {
   WantedWeights wanted = Wants({{.name = "model.a", .shape = {2}}});
   wanted.zeros.push_back({.name = "model.bias", .shape = {2}});
   const HuggingFaceFolder zeros =

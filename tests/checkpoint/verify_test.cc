@@ -113,7 +113,7 @@ class VerifyTest : public CheckpointTest {
   }
 };
 
-TEST_F(VerifyTest, EveryFileIsReadByOneRankAndEveryRankReads) {
+TEST_F(VerifyTest, RanksShareTheReading) {
   SaveOn(files_, directory_, 4, 10);
   for (const int ranks : {1, 2, 3, 4, 6}) {
     std::vector<std::unique_ptr<WatchedFiles>> watched;
@@ -142,7 +142,7 @@ TEST_F(VerifyTest, EveryFileIsReadByOneRankAndEveryRankReads) {
 
 // A checkpoint of 65,536 ranks has as many files. On a network file system each look takes some milliseconds:
 // the others would wait for rank 0 in one collective for minutes.
-TEST_F(VerifyTest, TheSizeOfEveryFileIsLookedAtByOneRankAndRanksMeetAfterAFew) {
+TEST_F(VerifyTest, RanksShareTheSizeChecks) {
   constexpr int kMeetings = 3;
   constexpr int kFiles = 2 * kMeetings * kMeetingFiles;
   PutFiles(10, kFiles);
@@ -171,7 +171,7 @@ TEST_F(VerifyTest, TheSizeOfEveryFileIsLookedAtByOneRankAndRanksMeetAfterAFew) {
 }
 
 // To look at them takes seconds, to read them minutes.
-TEST_F(VerifyTest, NothingOfAShareIsReadWhereOneOfItsFilesIsMissingOrOfAnotherSize) {
+TEST_F(VerifyTest, WrongSizeIsFoundBeforeReading) {
   PutFiles(10, 3);
   PutFiles(20, 3 * kMeetingFiles);
   const std::string last = absl::StrFormat("%s/rank-%05d.safetensors", Path(20), 3 * kMeetingFiles - 1);
@@ -185,7 +185,7 @@ TEST_F(VerifyTest, NothingOfAShareIsReadWhereOneOfItsFilesIsMissingOrOfAnotherSi
   EXPECT_THAT(watched.read(), Not(Contains(Pair(HasSubstr("/step-20/rank-"), _))));
 }
 
-TEST_F(VerifyTest, DamageInAnyRanksShareIsEveryRanksVerdict) {
+TEST_F(VerifyTest, DamageInAnyShareIsEveryRanksVerdict) {
   SaveOn(files_, directory_, 4, 10);
   SaveOn(files_, directory_, 4, 20);
   for (int rank = 0; rank < 4; ++rank) {
@@ -240,7 +240,7 @@ TEST_F(VerifyTest, WhatOneRankCannotReadIsNobodysDamage) {
 
 // Bad memory, or a cache that another machine's has not: the others would go on from an older checkpoint, and
 // the machine would stay in the job.
-TEST_F(VerifyTest, AFileThatOneRankMisreadsIsNobodysDamageAndTheRankIsNamed) {
+TEST_F(VerifyTest, MisreadingRankIsNamed) {
   SaveOn(files_, directory_, 4, 10);
   SaveOn(files_, directory_, 4, 20);
   class Misread final : public platform::ForwardingFiles {
@@ -268,7 +268,7 @@ TEST_F(VerifyTest, AFileThatOneRankMisreadsIsNobodysDamageAndTheRankIsNamed) {
 }
 
 // Its cache is of a time when the file was not there, or not done. Rank 0 is no better than the others.
-TEST_F(VerifyTest, AFileThatOneRankMissesOrSeesWithAnotherSizeIsNobodysDamageAndTheRankIsNamed) {
+TEST_F(VerifyTest, RankSeeingOtherFilesIsNamed) {
   SaveOn(files_, directory_, 4, 10);
   SaveOn(files_, directory_, 4, 20);
   class Longer final : public platform::ForwardingFiles {
@@ -298,7 +298,7 @@ TEST_F(VerifyTest, AFileThatOneRankMissesOrSeesWithAnotherSizeIsNobodysDamageAnd
   EXPECT_THAT(Names(), ElementsAre("step-10", "step-20"));
 }
 
-TEST_F(VerifyTest, RanksThatSeeDifferentManifestsDoNotDecideByThem) {
+TEST_F(VerifyTest, DifferingManifestsDecideNothing) {
   SaveOn(files_, directory_, 2, 10);
   SaveOn(files_, directory_, 2, 20);
   class Old final : public platform::ForwardingFiles {
@@ -319,7 +319,7 @@ TEST_F(VerifyTest, RanksThatSeeDifferentManifestsDoNotDecideByThem) {
   }
 }
 
-TEST_F(VerifyTest, AFileThatEndsEarlyOnOneRankIsNobodysDamage) {
+TEST_F(VerifyTest, ShortReadIsNoDamage) {
   SaveOn(files_, directory_, 2, 10);
   class Short final : public platform::ForwardingFiles {
    public:
@@ -348,7 +348,7 @@ TEST_F(VerifyTest, DamageGoesBeforeWhatCannotBeRead) {
   EXPECT_THAT(skipped_, ElementsAre(StartsWith("step-20: rank-00003.safetensors: its digest")));
 }
 
-TEST_F(VerifyTest, ARankWithoutMemoryForItsShareIsNotWaitedForInVain) {
+TEST_F(VerifyTest, RankWithoutMemoryIsNotAwaited) {
   SaveOn(files_, directory_, 2, 10);
   class NoMemory final : public platform::ForwardingFiles {
    public:

@@ -147,7 +147,7 @@ TEST_F(WriteTogetherTest, ARankWhoseDiskHangsMeetsNobody) {
   });
 }
 
-TEST_F(WriteTogetherTest, WhereOneRankFailsTheOthersStopAndHaveNoError) {
+TEST_F(WriteTogetherTest, OneRanksFailureStopsTheOthers) {
   class Broken final : public platform::ForwardingFiles {
    public:
     absl::Status Write(const std::string& path, std::string_view) override {
@@ -166,7 +166,7 @@ TEST_F(WriteTogetherTest, WhereOneRankFailsTheOthersStopAndHaveNoError) {
   });
 }
 
-TEST_F(WriteTogetherTest, WhatThePartsThrowIsTheRanksErrorAndNobodyWaitsInVain) {
+TEST_F(WriteTogetherTest, ThrowingPartsAreTheRanksError) {
   comm::RunThreadRanks(2, [&](comm::Communicator& comm) {
     const auto next = [&]() -> absl::StatusOr<std::string_view> {
       if (comm.rank() == 1) {
@@ -178,7 +178,7 @@ TEST_F(WriteTogetherTest, WhatThePartsThrowIsTheRanksErrorAndNobodyWaitsInVain) 
   });
 }
 
-TEST_F(WriteTogetherTest, ARankThatIsGoneEndsTheOthersWriting) {
+TEST_F(WriteTogetherTest, LostRankEndsTheWriting) {
   comm::RunThreadRanks(2, [&](comm::Communicator& comm) {
     if (comm.rank() == 1) {
       comm.Abort();
@@ -191,7 +191,7 @@ TEST_F(WriteTogetherTest, ARankThatIsGoneEndsTheOthersWriting) {
 }
 
 // The files of a save are these.
-TEST_F(WriteTogetherTest, RanksThatSaveMeetWhileOneOfThemStillWrites) {
+TEST_F(WriteTogetherTest, SavingRanksMeetDuringAWrite) {
   comm::RunThreadRanks(2, [&](comm::Communicator& comm) {
     SlowFiles files;
     if (comm.rank() == 1) {

@@ -45,7 +45,7 @@ class CertsTest : public CommandTest {
   const std::string dir_ = folder_ + "/certs";
 };
 
-TEST_F(CertsTest, InitMakesWhatEveryoneNeedsWithTheRightModes) {
+TEST_F(CertsTest, InitMakesFilesWithTheirModes) {
   const mode_t former = umask(0);  // that of the files does not depend on it
   ASSERT_EQ(Init({"--host", "ctl.example", "--host", "10.0.0.1", "--host", "::1", "--worker", "gpu-*",
                   "--user", "alice", "--admin", "root"}),
@@ -79,7 +79,7 @@ TEST_F(CertsTest, NothingIsOverwritten) {
   EXPECT_EQ(*platform::SystemFiles().Read(dir_ + "/user-alice.key"), key);
 }
 
-TEST_F(CertsTest, AFullDiskDoesNotBlockTheNextTry) {
+TEST_F(CertsTest, FullDiskDoesNotBlockARetry) {
   rlimit before = {};
   ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
   const auto former = std::signal(SIGXFSZ, SIG_IGN);  // a write beyond the limit fails, as on a full disk
@@ -95,7 +95,7 @@ TEST_F(CertsTest, AFullDiskDoesNotBlockTheNextTry) {
   EXPECT_EQ(Init({"--host", "ctl.example"}), kOk) << console_.err;
 }
 
-TEST_F(CertsTest, ARenewalNamesAllThatTheOldOneNamed) {
+TEST_F(CertsTest, RenewalKeepsAllNames) {
   ASSERT_EQ(Init({"--host", "ctl", "--host", "10.0.0.1"}), kOk) << console_.err;
   const std::string before = *platform::SystemFiles().Read(dir_ + "/controller.crt");
   EXPECT_EQ(Tandem({"certs", "issue", "--dir", dir_, "--renew", "--host", "ctl"}), kUsage);
@@ -123,7 +123,7 @@ TEST_F(CertsTest, CertificatesAreOfTheirAuthoritysDomain) {
       << console_.err;
 }
 
-TEST_F(CertsTest, ANameGivenTwiceIsRefusedBeforeAnythingIsMade) {
+TEST_F(CertsTest, RepeatedNameIsRefusedFirst) {
   ASSERT_EQ(Init(), kOk) << console_.err;
   EXPECT_EQ(Tandem({"certs", "issue", "--dir", dir_, "--user", "bob", "--user", "bob"}), kUsage);
   EXPECT_THAT(console_.err, HasSubstr("user-bob.crt would be made twice"));

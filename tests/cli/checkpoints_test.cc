@@ -121,7 +121,7 @@ TEST_F(CheckpointsTest, DifferencesAreByArray) {
   EXPECT_EQ(console_.out, "every array has the same bits\n");
 }
 
-TEST_F(CheckpointsTest, TheLastWholeStepIsDeletedOnlyWithAll) {
+TEST_F(CheckpointsTest, LastWholeStepNeedsAllToDelete) {
   Save(2, {{"w", {1}}}, "step-2");
   Save(4, {{"w", {1}}}, "step-4");
   fs::resize_file(Saved("step-4/rank-0.safetensors"), 10);
@@ -132,7 +132,7 @@ TEST_F(CheckpointsTest, TheLastWholeStepIsDeletedOnlyWithAll) {
   EXPECT_TRUE(fs::is_empty(Saved(""))) << "nor an owner is left";
 }
 
-TEST_F(CheckpointsTest, ADirectoryIsKeptWhileASlowDiskIsRead) {
+TEST_F(CheckpointsTest, DirectoryIsOwnedDuringASlowRead) {
   Save(2, {{"w", {1}}}, "step-2");
   Save(4, {{"w", {1}}}, "step-4");
   const std::string owner = Saved(".owner");

@@ -45,7 +45,7 @@ TEST_F(CommandTest, UsageErrorsAreOneLineAndExitTwo) {
   }
 }
 
-TEST_F(CommandTest, UsageErrorsNameWhatIsWrongAndWhatIsAllowed) {
+TEST_F(CommandTest, UsageErrorsNameWhatIsAllowed) {
   for (const auto& [words, text] : std::vector<std::pair<std::vector<std::string>, std::string>>{
            {{"norms", "a", "--top", "0"},
             "norms: --top: \"0\" must be an integer ≥ 1; see `tandem norms --help`"},
@@ -86,7 +86,7 @@ TEST_F(CommandTest, HelpGoesToStandardOutput) {
   EXPECT_EQ(console_.err, "");
 }
 
-TEST_F(CommandTest, AnAbsentControllerIsExitSixWithWhatToDo) {
+TEST_F(CommandTest, AbsentControllerIsExitSix) {
   server_->Stop();
   EXPECT_EQ(Tandem({"get", "jobs"}), kUnreachable);
   EXPECT_EQ(console_.err,
@@ -101,7 +101,7 @@ TEST_F(CommandTest, AnAbsentControllerIsExitSixWithWhatToDo) {
       << console_.err;
 }
 
-TEST_F(CommandTest, ASlowControllerIsNotTakenForAnAbsentOne) {
+TEST_F(CommandTest, SlowControllerIsNotAbsent) {
   SlowDoor door(folder_ + "/slow", server_->address().substr(5), absl::Milliseconds(1500));
   server_->jobs = {SampleJob(v1::JOB_STATE_RUNNING, 4)};
   EXPECT_EQ(Tandem({"--addr", "unix:" + folder_ + "/slow", "get", "jobs", "-o", "name"}), kOk)
@@ -315,7 +315,7 @@ TEST_F(CommandTest, DescribeShowsTheGroupsThatTheControllerSends) {
   EXPECT_EQ(nlohmann::json::parse(console_.out)["groups"][4]["clone_of"], 2);
 }
 
-TEST_F(CommandTest, DescribeShowsTheLayoutOfAJobThatThisVersionCanRun) {
+TEST_F(CommandTest, DescribeShowsTheLayoutOfARunnableJob) {
   v1::Job job = SampleJob(v1::JOB_STATE_RUNNING, 9);
   server_->jobs = {job};
   EXPECT_EQ(Tandem({"describe", "headers", "--layout"}), kFailed);
@@ -330,7 +330,7 @@ TEST_F(CommandTest, DescribeShowsTheLayoutOfAJobThatThisVersionCanRun) {
   EXPECT_EQ(Tandem({"describe", "headers", "--layout", "-o", "json"}), kUsage);
 }
 
-TEST_F(CommandTest, DescribeListsTheCheckpointsThatAreThereAndWhatWentWrong) {
+TEST_F(CommandTest, DescribeListsCheckpointsAndProblems) {
   v1::Job job = SampleJob(v1::JOB_STATE_RUNNING, 9);
   job.mutable_checkpoints()->set_saved(4);
   job.mutable_checkpoints()->set_failed(12);
@@ -404,7 +404,7 @@ TEST_F(CommandTest, LogsPutTheLinesOfRanksTogether) {
   EXPECT_EQ(console_.err, "tandem: logs headers: rank 1: worker local-2 is away\n");
 }
 
-TEST_F(CommandTest, AnEmptyLogIsNoDataAndNoFailure) {
+TEST_F(CommandTest, EmptyLogIsNoFailure) {
   EXPECT_EQ(Tandem({"logs", "headers"}), kOk);
   EXPECT_EQ(console_.out, "");
   EXPECT_EQ(console_.err, "tandem: logs headers: rank 0 has written nothing\n");
@@ -429,7 +429,7 @@ TEST_F(CommandTest, PlanShowsMemoryAndOnRequestTheProgram) {
   EXPECT_TRUE(nlohmann::json::parse(console_.out).contains("memory"));
 }
 
-TEST_F(CommandTest, VersionShowsBothBuildsAndWarnsOfASkew) {
+TEST_F(CommandTest, VersionWarnsOfABuildSkew) {
   EXPECT_EQ(Tandem({"version"}), kOk);
   EXPECT_EQ(console_.out, "client      " + platform::BuildVersion() + "\ncontroller  other at " +
                               server_->address() + "\n");

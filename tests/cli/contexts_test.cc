@@ -10,7 +10,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-TEST(ContextsTest, ClustersAreReadWithTheirFilesBesideTheConfig) {
+TEST(ContextsTest, ClusterFilesLieBesideTheConfig) {
   const absl::StatusOr<Contexts> contexts = ReadContexts(
       "current-context: lab\n"
       "contexts:\n"
@@ -48,7 +48,7 @@ TEST(ContextsTest, EveryMistakeIsNamedWithItsLine) {
   EXPECT_THAT(std::string(ReadContexts("[", "c.yaml", "/").status().message()), HasSubstr("not YAML"));
 }
 
-TEST(ContextsTest, AFileWithNothingButCommentsNamesNoCluster) {
+TEST(ContextsTest, CommentsAloneNameNoCluster) {
   for (const char* text : {"", "\n", "# contexts:\n\n  # lab: {}\n"}) {
     const absl::StatusOr<Contexts> contexts = ReadContexts(text, "config.yaml", "/c");
     ASSERT_TRUE(contexts.ok()) << contexts.status();
@@ -105,7 +105,7 @@ class ResolveTest : public CommandTest {
   }
 };
 
-TEST_F(ResolveTest, TheFlagWinsOverTheVariableAndThatOverTheContext) {
+TEST_F(ResolveTest, FlagBeatsVariableBeatsContext) {
   absl::StatusOr<Address> address = ResolveAddress({}, environment_);
   ASSERT_TRUE(address.ok()) << address.status();
   EXPECT_EQ(address->target, "ctl:7471");
@@ -127,7 +127,7 @@ TEST_F(ResolveTest, TheFlagWinsOverTheVariableAndThatOverTheContext) {
             "CN=user/alice");
 }
 
-TEST_F(ResolveTest, AContextThatAFlagNamesWinsOverTheVariables) {
+TEST_F(ResolveTest, NamedContextBeatsVariables) {
   environment_.tandem_addr = "variable:1";
   environment_.tandem_tls_cert = folder_ + "/certs/user-bob.crt";
   environment_.tandem_tls_key = folder_ + "/certs/user-bob.key";
@@ -137,7 +137,7 @@ TEST_F(ResolveTest, AContextThatAFlagNamesWinsOverTheVariables) {
   EXPECT_EQ(ResolveAddress({}, environment_)->target, "variable:1");
 }
 
-TEST_F(ResolveTest, AnExplicitAddressTakesNothingFromTheCurrentContext) {
+TEST_F(ResolveTest, ExplicitAddressIgnoresTheContext) {
   EXPECT_EQ(Subject(ResolveAddress({.addr = "a:1"}, environment_)), "none");
   EXPECT_EQ(Subject(ResolveAddress({.addr = "a:1", .context = "lab"}, environment_)), "CN=user/alice");
   EXPECT_EQ(Subject(ResolveAddress({.addr = "unix:/x", .context = "lab"}, environment_)), "none");
@@ -153,7 +153,7 @@ TEST_F(ResolveTest, ProblemsAreReportedBeforeAnythingIsDialled) {
   EXPECT_THAT(console_.err, HasSubstr("TLS takes --tls-ca, --tls-cert and --tls-key together"));
 }
 
-TEST_F(ResolveTest, AnAddressOfThisMachineWithAServerNameIsATunnelsEnd) {
+TEST_F(ResolveTest, LocalAddressWithAServerNameIsATunnel) {
   const tls::TlsFiles files = {.ca = folder_ + "/certs/ca.crt",
                                .certificate = folder_ + "/certs/user-bob.crt",
                                .key = folder_ + "/certs/user-bob.key"};
@@ -189,7 +189,7 @@ TEST_F(ResolveTest, ContextsAreMadeChosenChangedAndForgotten) {
   EXPECT_EQ(ResolveAddress({}, environment_)->source, Address::Source::kDefault) << "there is no current one";
 }
 
-TEST_F(ResolveTest, WhereThereIsNoContextAMessageSaysHowToMakeOne) {
+TEST_F(ResolveTest, MissingContextSaysHowToMakeOne) {
   std::filesystem::remove(folder_ + "/.config/tandem/config.yaml");
   constexpr char kRemedy[] = "; `tandem context set NAME --addr HOST:PORT` makes one";
   EXPECT_EQ(Tandem({"--context", "lab", "get", "jobs"}), kUsage);
@@ -198,7 +198,7 @@ TEST_F(ResolveTest, WhereThereIsNoContextAMessageSaysHowToMakeOne) {
   EXPECT_THAT(console_.err, HasSubstr(std::string("there is no context lab") + kRemedy));
 }
 
-TEST_F(ResolveTest, AContextIsLookedForWhereTheMessageSays) {
+TEST_F(ResolveTest, ContextIsReadWhereTheMessageSays) {
   environment_.xdg_config_home = folder_ + "/xdg";
   environment_.tandem_context = "lab";
   EXPECT_EQ(Tandem({"get", "jobs"}), kUsage);
@@ -211,7 +211,7 @@ TEST_F(ResolveTest, AContextIsLookedForWhereTheMessageSays) {
   EXPECT_THAT(console_.err, HasSubstr("neither HOME nor XDG_CONFIG_HOME is set to an absolute path"));
 }
 
-TEST_F(ResolveTest, AFileOfTlsThatIsWrongIsCalledAsItWasGiven) {
+TEST_F(ResolveTest, WrongTlsFileIsNamedAsGiven) {
   const tls::TlsFiles alice = {.ca = folder_ + "/certs/ca.crt",
                                .certificate = folder_ + "/certs/user-alice.crt",
                                .key = folder_ + "/certs/user-alice.key"};
@@ -283,7 +283,7 @@ TEST_F(ResolveTest, AnEmptyOptionIsRefusedByItsName) {
   }
 }
 
-TEST_F(ResolveTest, AnOptionBeforeTheCommandIsNotTakenForIt) {
+TEST_F(ResolveTest, OptionBeforeTheCommandIsAllowed) {
   EXPECT_EQ(Tandem({"--context", "lab", "gett"}), kUsage);
   EXPECT_THAT(console_.err, HasSubstr("there is no command \"gett\""));
   EXPECT_EQ(Tandem({"sumbit", "-f", "job.yaml"}), kUsage);

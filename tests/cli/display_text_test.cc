@@ -28,7 +28,7 @@ TEST(DisplayWidthTest, CountsColumnsNotBytes) {
   EXPECT_EQ(DisplayWidth("e\xcc\x81"), 1);
 }
 
-TEST(CutTest, KeepsTheWidthAndSaysThatSomethingIsMissing) {
+TEST(CutTest, CutTextKeepsTheWidth) {
   EXPECT_EQ(Cut("model.layers.0", 14, true), "model.layers.0");
   EXPECT_EQ(Cut("model.layers.0", 6, true), "model…");
   EXPECT_EQ(Cut("model.layers.0", 6, false), "model~");
@@ -114,7 +114,7 @@ TEST(StyledLineTest, ColoursAddNoColumns) {
   EXPECT_EQ(line.Render(0, true, true), "\x1b[32mok\x1b[0m yes");
 }
 
-TEST(TableTest, IsAsWideAsItsContentOrTheTerminal) {
+TEST(TableTest, WidthIsContentOrTerminal) {
   Table table({Shrinking("NAME"), Right("STEP"), Shrinking("REASON")});
   table.Add({"headers", "134", ""});
   table.Add({"a-very-long-name-of-a-job", "7", "NotEnoughSlots"});

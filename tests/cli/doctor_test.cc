@@ -24,14 +24,14 @@ TEST(DriverTest, TheVersionIsReadFromTheKernelsText) {
   EXPECT_EQ(DriverVersion("GCC version:  gcc version 12.2.0\n"), "");
 }
 
-TEST(DriverTest, OneTooOldForCudaFailsWithWhatItNeeds) {
+TEST(DriverTest, DriverTooOldForCudaFails) {
   EXPECT_EQ(CheckDriver("580.65.06").level, Level::kOk);
   EXPECT_EQ(CheckDriver("570.133.20").level, Level::kFail);
   EXPECT_THAT(CheckDriver("570.133.20").text, HasSubstr("needs 580"));
   EXPECT_EQ(CheckDriver("").level, Level::kFail);
 }
 
-TEST(NcclTest, OneThatLacksTheExchangeBetweenExpertsFailsWithWhatItNeeds) {
+TEST(NcclTest, LibtorchWithoutExpertExchangeFails) {
   EXPECT_EQ(CheckNcclVersion(22809, "/opt/libnccl.so.2").text, "2.28.9 in /opt/libnccl.so.2");
   EXPECT_EQ(CheckNcclVersion(22809, "").level, Level::kOk);
   EXPECT_EQ(CheckNcclVersion(22707, "").level, Level::kFail);
@@ -48,7 +48,7 @@ TEST(LibrariesTest, MissingOnesHaveNoPath) {
                                                            {"libtorch_cuda.so", ""}}));
 }
 
-TEST(FolderTest, AFolderThatIsThereIsTriedAndLeftAsItWas) {
+TEST(FolderTest, ExistingFolderIsTriedAndLeft) {
   std::string pattern = "/tmp/tandem-doctor-test-XXXXXX";
   const std::string folder = ::mkdtemp(pattern.data());
   for (const Finding& finding : CheckShared(folder)) {

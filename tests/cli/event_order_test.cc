@@ -51,7 +51,7 @@ class EventOrderTest : public testing::Test {
   EventOrder order_;
 };
 
-TEST_F(EventOrderTest, ACheckpointWaitsForTheReportOfItsStep) {
+TEST_F(EventOrderTest, CheckpointWaitsForItsStepsReport) {
   state_.job = JobAt(v1::JOB_STATE_RUNNING, 0);
   Put(Checkpoint(2), 0);
   Put(Reported(SampleReport(1)), 0);
@@ -74,7 +74,7 @@ TEST_F(EventOrderTest, WithoutReportsACheckpointComesAfterTenSeconds) {
   EXPECT_EQ(Shown(10), (Words{"checkpoint 2"}));
 }
 
-TEST_F(EventOrderTest, TheEndWaitsForTheLastStepAsLongAsReportsCome) {
+TEST_F(EventOrderTest, EndWaitsForTheLastStep) {
   state_.job = JobAt(v1::JOB_STATE_RUNNING, 0);
   Put(Checkpoint(4), 0);
   Put(Changed(JobAt(v1::JOB_STATE_FAILED, 4)), 0);
@@ -93,7 +93,7 @@ TEST_F(EventOrderTest, TheEndIsNotHeldUpForLong) {
   EXPECT_EQ(Shown(2), (Words{"STOPPING"}));
 }
 
-TEST_F(EventOrderTest, AStepWaitsForTheNewsThatItsAttemptRuns) {
+TEST_F(EventOrderTest, StepWaitsUntilItsAttemptRuns) {
   state_.job = JobAt(v1::JOB_STATE_STARTING, 0);
   Put(Reported(SampleReport(1)), 0);
   EXPECT_EQ(Shown(1), Words{});

@@ -77,13 +77,13 @@ TEST_F(GroupsTest, EveryOptionReachesTheGrid) {
   EXPECT_EQ(all["clone_of"]["expt_dp_ag"], "intra_expt_dp");
 }
 
-TEST_F(GroupsTest, OfAJobHaveTheClonesThatJobsHave) {
+TEST_F(GroupsTest, JobsGroupsHaveClones) {
   const nlohmann::ordered_json job = Json({"-f", GoodJobFile()});
   EXPECT_EQ(job["groups"]["dp_cp_ag"], job["groups"]["dp_cp"]);
   EXPECT_FALSE(Json({"--world-size", "2"})["groups"].contains("dp_cp_ag"));
 }
 
-TEST_F(GroupsTest, OfAJobThatCannotRunYetAreShown) {
+TEST_F(GroupsTest, GroupsOfAnUnrunnableJobAreShown) {
   const std::string file =
       File("job.yaml", "parallelism: {ranks: 8, tensor: 2, expert: 2, expert_tensor: 1}\n");
   const nlohmann::ordered_json groups = Json({"-f", file})["groups"];
@@ -109,7 +109,7 @@ TEST_F(GroupsTest, ErrorsNameTheFlagOrTheField) {
   EXPECT_THAT(console_.err, HasSubstr("job.yaml:1:1: paralelism"));
 }
 
-TEST_F(GroupsTest, AFileOrAGridIsAskedForAndNotBoth) {
+TEST_F(GroupsTest, TakesAFileOrAGrid) {
   EXPECT_EQ(Groups({}), kUsage);
   EXPECT_THAT(console_.err, HasSubstr("give a job file (-f FILE), or --world-size"));
   for (const char* flag :
@@ -149,7 +149,7 @@ TEST_F(GroupsTest, TheTableOf512RanksIsReadable) {
   EXPECT_THAT(console_.out, HasSubstr("dp_cp               16    32  {0-124:4} {1-125:4} … {387-511:4}  "));
 }
 
-TEST_F(GroupsTest, LinksAreListedByTheirStagesWhereTheyAreNamed) {
+TEST_F(GroupsTest, LinksAreListedByStages) {
   EXPECT_EQ(Groups({"--world-size", "4", "--pipeline", "2", "link"}), kOk);
   EXPECT_EQ(console_.out,
             "NAME              GROUP  SIZE  RANKS\n"

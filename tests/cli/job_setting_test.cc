@@ -9,7 +9,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-TEST(JobSettingTest, AFieldGetsItsValueWhateverItsDepthAndType) {
+TEST(JobSettingTest, SetsFieldsOfAnyDepthAndType) {
   v1::JobSpec spec;
   spec.mutable_training()->set_steps(7);
   spec.mutable_training()->mutable_optimizer()->set_no_weight_decay("a");
@@ -27,7 +27,7 @@ TEST(JobSettingTest, AFieldGetsItsValueWhateverItsDepthAndType) {
   EXPECT_TRUE(spec.report().parameter_norms());
 }
 
-TEST(JobSettingTest, AnEntryOfAListGetsAValueByItsIndex) {
+TEST(JobSettingTest, SetsListEntriesByIndex) {
   v1::JobSpec spec;
   EXPECT_TRUE(ApplySetting("data.validation_sets=[{path: /a}, {path: /b, name: old}]", spec).empty());
   EXPECT_TRUE(ApplySetting("data.validation_sets[1].name=new", spec).empty());
@@ -46,7 +46,7 @@ TEST(JobSettingTest, AnEntryOfAListGetsAValueByItsIndex) {
   EXPECT_EQ(wrong[0].path(), "data.validation_sets[1].nmae");
 }
 
-TEST(JobSettingTest, AnUnknownFieldOrValueIsRefusedAndChangesNothing) {
+TEST(JobSettingTest, UnknownFieldChangesNothing) {
   v1::JobSpec spec;
   spec.mutable_training()->set_steps(7);
   for (const char* setting :
@@ -71,7 +71,7 @@ TEST_F(SetTest, SubmitSendsWhatTheCommandLineSays) {
   EXPECT_EQ(server_->submitted[0].spec().name(), "other");
 }
 
-TEST_F(SetTest, AViolationNamesTheOptionAndNotTheFile) {
+TEST_F(SetTest, ViolationNamesTheOption) {
   const std::string file = GoodJobFile();
   EXPECT_EQ(Tandem({"validate", "-f", file, "--set", "training.steps=0"}), kInvalidSpec);
   EXPECT_THAT(console_.err, testing::StartsWith("--set training.steps: "));

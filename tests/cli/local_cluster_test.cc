@@ -45,7 +45,7 @@ class LocalClusterTest : public CommandTest {
   }
 };
 
-TEST_F(LocalClusterTest, ADaemonHasItsOwnGroupItsLogAndItsEnd) {
+TEST_F(LocalClusterTest, DaemonHasItsOwnGroupAndLog) {
   DaemonProcess daemon = StartScript("echo \"$1\" started; ps -o pgid= -p $$ | tr -d ' '; echo $$; exit 3\n");
   ASSERT_TRUE(daemon.WaitEnd(absl::Seconds(10)));
   EXPECT_EQ(daemon.EndText(), "the daemon ended with exit code 3");
@@ -66,7 +66,7 @@ TEST_F(LocalClusterTest, ADaemonIsKilledWithItsOwner) {
   EXPECT_EQ(daemon.EndText(), "the daemon was killed by signal 9 (SIGKILL)");
 }
 
-TEST_F(LocalClusterTest, AMissingDaemonIsOneLineThatSaysWhatToDo) {
+TEST_F(LocalClusterTest, MissingDaemonIsOneLine) {
   EXPECT_EQ(Tandem({"up", "--metrics-listen", "off"}), kFailed);
   EXPECT_EQ(console_.err,
             "tandem: up: cannot start the controller: " + folder_ +
@@ -83,7 +83,7 @@ TEST_F(LocalClusterTest, AMissingDaemonIsOneLineThatSaysWhatToDo) {
       << console_.err;
 }
 
-TEST_F(LocalClusterTest, ADaemonThatFailsIsReportedWithItsLastLogLines) {
+TEST_F(LocalClusterTest, FailedDaemonIsReportedWithItsLog) {
   Script("tandem-controller", "echo 'state folder is of a newer build' >&2; exit 1\n");
   EXPECT_EQ(Tandem({"up", "--metrics-listen", "off"}), kFailed);
   EXPECT_EQ(console_.err, "tandem: up: the controller ended with exit code 1; the end of " + folder_ +
@@ -106,7 +106,7 @@ TEST_F(LocalClusterTest, ASecondUpNamesTheFirst) {
                          ::getpid(), "`\n"));
 }
 
-TEST_F(LocalClusterTest, TheSocketOfUpIsTheDefaultAddressWhileItRuns) {
+TEST_F(LocalClusterTest, UpsSocketIsTheDefaultAddress) {
   const std::string up = UpFolder(folder_ + "/state/tandem");
   {
     absl::StatusOr<FolderLock> lock = FolderLock::Acquire(up);
@@ -122,7 +122,7 @@ TEST_F(LocalClusterTest, TheSocketOfUpIsTheDefaultAddressWhileItRuns) {
   EXPECT_EQ(ResolveAddress({}, environment_)->target, kDefaultAddress);
 }
 
-TEST_F(LocalClusterTest, AskingWhoRunsNeverKeepsAnUpFromStarting) {
+TEST_F(LocalClusterTest, LookingNeverBlocksAnUp) {
   const std::string up = UpFolder(folder_ + "/state/tandem");
   std::jthread asking([&up](std::stop_token stop) {
     while (!stop.stop_requested()) {
@@ -153,7 +153,7 @@ TEST_F(LocalClusterTest, ATakenMetricsPortIsOneLine) {
   EXPECT_TRUE(CanListen(taken).ok());
 }
 
-TEST_F(LocalClusterTest, ARunThatWouldWaitForEverIsRefused) {
+TEST_F(LocalClusterTest, RunThatWouldWaitForeverIsRefused) {
   const std::string file = GoodJobFile();
   EXPECT_EQ(Tandem({"run", "-f", file, "--workers", "1", "--slots", "1"}), kUsage);
   EXPECT_EQ(console_.err,
@@ -206,7 +206,7 @@ TEST_F(LocalClusterTest, TwoInterruptsAtOnceKillARun) {
   ended->Notify();
 }
 
-TEST_F(LocalClusterTest, SocketsLieInTmpWhereTheStateFolderCannotHoldThem) {
+TEST_F(LocalClusterTest, LongStatePathsPutSocketsInTmp) {
   for (const std::string& name : {std::string(90, 'x'), std::string("a b%20c")}) {
     const std::string folder = folder_ + "/" + name;
     std::filesystem::create_directories(folder);
@@ -226,7 +226,7 @@ TEST_F(LocalClusterTest, ASocketOfAKilledProcessIsReplaced) {
   EXPECT_FALSE(std::filesystem::exists(socket->socket()));
 }
 
-TEST_F(LocalClusterTest, SocketsLieInAPrivateFolderThatGoesAway) {
+TEST_F(LocalClusterTest, SocketsLieInATemporaryPrivateFolder) {
   std::string path;
   {
     const absl::StatusOr<SocketFolder> socket = SocketFolder::Make(folder_);
@@ -239,7 +239,7 @@ TEST_F(LocalClusterTest, SocketsLieInAPrivateFolderThatGoesAway) {
   EXPECT_FALSE(std::filesystem::exists(path));
 }
 
-TEST_F(LocalClusterTest, TheLastTwentyRunsAreKeptAndThoseInUse) {
+TEST_F(LocalClusterTest, LastTwentyRunsAreKept) {
   const std::string root = folder_ + "/state/tandem";
   const absl::StatusOr<std::string> first = MakeRunFolder(root, Moment(0), "abc");
   ASSERT_TRUE(first.ok());

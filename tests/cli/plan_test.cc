@@ -48,7 +48,7 @@ TEST_F(PlanTest, DrawsStreamsMemoryAndWhatLimitsTheStep) {
   EXPECT_EQ(console_.err, "");
 }
 
-TEST_F(PlanTest, ChartsHaveTheTerminalsWidthOrAHundredColumns) {
+TEST_F(PlanTest, ChartsFillTheTerminalOrAHundredColumns) {
   const auto widest_chart_line = [this] {
     int widest = 0;
     for (const std::string& line : Lines()) {
@@ -69,7 +69,7 @@ TEST_F(PlanTest, ChartsHaveTheTerminalsWidthOrAHundredColumns) {
   EXPECT_THAT(console_.out, HasSubstr("\x1b[36m█"));
 }
 
-TEST_F(PlanTest, FitsANarrowTerminalAndHasNoEscapesInAPipe) {
+TEST_F(PlanTest, FitsANarrowTerminal) {
   console_.terminal = true;
   console_.size.columns = 40;
   EXPECT_EQ(Tandem({"plan", "-f", GoodJobFile(), "--compare", "prefetch=0,1,2"}), kOk);
@@ -93,7 +93,7 @@ TEST_F(PlanTest, FitsANarrowTerminalAndHasNoEscapesInAPipe) {
 }
 
 // What the fields of a step say; in a pipe nothing is announced.
-TEST_F(PlanTest, AnnouncesAStepThatTakesLongToWhoeverWaitsForIt) {
+TEST_F(PlanTest, AnnouncesALongPlan) {
   const std::string file = GoodJobFile();
   for (const bool terminal : {true, false}) {
     console_.terminal = terminal;
@@ -301,7 +301,7 @@ TEST_F(PlanTest, WritesATraceAndSaysWhere) {
   EXPECT_EQ(console_.out, "");
 }
 
-TEST_F(PlanTest, EveryViolationOfAFileIsShownAtOnce) {
+TEST_F(PlanTest, AllViolationsAreShown) {
   const std::string bad = File("bad.yaml",
                                "nmae: x\nmodel: {preset: llama-tiny}\ndata: {train: /data}\n"
                                "training: {steps: 0, sequence_length: 16, micro_batch_size: 2, "
@@ -340,7 +340,7 @@ TEST_F(PlanTest, PlansEveryExampleWithoutItsDataOrWeights) {
   EXPECT_GE(examples, 3);
 }
 
-TEST(PlanVariantsTest, AKeyThatTwoBlocksHaveNeedsItsPath) {
+TEST(PlanVariantsTest, AmbiguousKeyNeedsItsPath) {
   EXPECT_EQ(ParseComparison("micro_batch_size=1")->path, "training.micro_batch_size");
   EXPECT_EQ(ParseComparison("training.micro_batch_size=1,2,")->values, (std::vector<std::string>{"1", "2"}));
   EXPECT_FALSE(ParseComparison("micro_batch_size.x=1").ok());
@@ -430,7 +430,7 @@ TEST_F(ChartTest, MemoryIsStackedBelowTheArena) {
   EXPECT_EQ(legend, "  w weights  g gradients  o optimizer  p gathered  # activations  + their gradients");
 }
 
-TEST_F(ChartTest, IsLeftOutWhereThereIsNoRoomOrNoTime) {
+TEST_F(ChartTest, ChartIsLeftOutWithoutRoomOrTime) {
   EXPECT_TRUE(TimelineChart(program_, timeline_, {.columns = 24}).empty());
   EXPECT_TRUE(TimelineChart({}, {}, {.columns = 100}).empty());
   EXPECT_TRUE(MemoryChart({}, 0, 0, {.columns = 100}).empty());

@@ -54,7 +54,7 @@ class ProfileTest : public CommandTest {
   const std::string profile_ = folder_ + "/profile.json";
 };
 
-TEST_F(ProfileTest, WritesTraceAndProfileAndSaysWhatTheyShow) {
+TEST_F(ProfileTest, WritesTraceAndProfileWithASummary) {
   ASSERT_EQ(Tandem({"profile", "headers", "--steps", "1", "--trace", trace_, "--profile", profile_}), kOk)
       << console_.err;
   EXPECT_EQ(console_.out.rfind("recorded step 11 on 2 ranks: the longest took ", 0), 0u) << console_.out;
@@ -78,13 +78,13 @@ TEST_F(ProfileTest, WritesTraceAndProfileAndSaysWhatTheyShow) {
   EXPECT_DOUBLE_EQ(profile->measured[0].seconds, 1e-3);
 }
 
-TEST_F(ProfileTest, ATraceAloneNeedsNoStepsOneInstructionAtATime) {
+TEST_F(ProfileTest, TraceAloneNeedsNoSerializedSteps) {
   ASSERT_EQ(Tandem({"profile", "headers", "--trace", trace_}), kOk) << console_.err;
   EXPECT_FALSE(server_->profile_requests.at(0).serialized());
   EXPECT_EQ(server_->profile_requests.at(0).steps(), 2);
 }
 
-TEST_F(ProfileTest, ARankThatIsLostIsOneLineAndNothingIsWritten) {
+TEST_F(ProfileTest, LostRankWritesNothing) {
   v1::ProfileChunk& chunk = server_->profile.emplace_back();
   chunk.set_rank(1);
   chunk.set_error("worker local-2 went away; rank 1 runs there");

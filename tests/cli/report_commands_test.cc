@@ -46,7 +46,7 @@ TEST_F(CommandTest, MetricsHaveAColumnForEachValidationText) {
   EXPECT_THAT(console_.out, testing::ContainsRegex("\n +2 +[0-9.]+ +2.5000 +2.7500 +2.2500 "));
 }
 
-TEST_F(CommandTest, MetricsMarkAStepWhoseGradientsWereNotFinite) {
+TEST_F(CommandTest, MetricsMarkNonfiniteSteps) {
   for (int step = 1; step <= 3; ++step) {
     server_->reports.push_back(SampleReport(step));
   }
@@ -60,7 +60,7 @@ TEST_F(CommandTest, MetricsMarkAStepWhoseGradientsWereNotFinite) {
   EXPECT_THAT(console_.out, testing::HasSubstr("\"grad_norm\":null"));
 }
 
-TEST_F(CommandTest, NormsShowTheNewestStepOrTheOneAskedFor) {
+TEST_F(CommandTest, NormsShowTheNewestOrGivenStep) {
   server_->jobs = {SampleJob(v1::JOB_STATE_RUNNING, 4)};
   server_->jobs[0].set_last_step(5);
   server_->table.add_parameters()->set_name("model.embed_tokens.weight");
@@ -122,7 +122,7 @@ TEST_F(CommandTest, NormsShowTheNewestStepOrTheOneAskedFor) {
             "tandem: norms headers: the job keeps no norms; set report.parameter_norms: true in its file\n");
 }
 
-TEST_F(CommandTest, MetricsOfSparseLayersShowTheLoadOfExpertsOfOneStep) {
+TEST_F(CommandTest, MetricsShowTheLoadOfExperts) {
   server_->jobs = {SampleJob(v1::JOB_STATE_RUNNING, 4)};
   server_->jobs[0].set_last_step(2);
   server_->jobs[0].mutable_resolved()->mutable_model()->mutable_moe()->set_num_experts(4);

@@ -41,7 +41,7 @@ class ServiceCommandTest : public CommandTest {
   }
 };
 
-TEST_F(ServiceCommandTest, FollowedEventsComeOnceInOrderUntilTheJobHasEnded) {
+TEST_F(ServiceCommandTest, FollowedEventsComeOnceInOrder) {
   server_->later_events = {EventOf(7, v1::JOB_STATE_RUNNING, v1::JOB_STATE_RUNNING, "CheckpointRequested"),
                            EventOf(9, v1::JOB_STATE_RUNNING, v1::JOB_STATE_SUCCEEDED, "Finished")};
   EXPECT_EQ(Tandem({"events", "headers", "-f"}), kOk);
@@ -54,7 +54,7 @@ TEST_F(ServiceCommandTest, FollowedEventsComeOnceInOrderUntilTheJobHasEnded) {
 }
 
 // A controller that ends by SIGTERM cancels the calls that it has.
-TEST_F(ServiceCommandTest, FollowedEventsGoOnOverARestartOfTheController) {
+TEST_F(ServiceCommandTest, FollowedEventsSurviveARestart) {
   server_->event_failures = {grpc::Status::CANCELLED};
   server_->later_events = {EventOf(9, v1::JOB_STATE_RUNNING, v1::JOB_STATE_SUCCEEDED, "Finished")};
   EXPECT_EQ(Tandem({"events", "headers", "-f"}), kOk) << console_.err;
@@ -66,7 +66,7 @@ TEST_F(ServiceCommandTest, FollowedEventsGoOnOverARestartOfTheController) {
   EXPECT_THAT(console_.err, HasSubstr("(the controller is shutting down); "));
 }
 
-TEST_F(ServiceCommandTest, FollowedEventsAreObjectsOrItemsOfAListForAProgram) {
+TEST_F(ServiceCommandTest, FollowedEventsAreJsonForPrograms) {
   server_->events.push_back(EventOf(4, v1::JOB_STATE_RUNNING, v1::JOB_STATE_FAILED, "RankKilled"));
   EXPECT_EQ(Tandem({"events", "headers", "-f", "-o", "json"}), kOk);
   EXPECT_EQ(std::count(console_.out.begin(), console_.out.end(), '\n'), 3);
@@ -91,7 +91,7 @@ TEST_F(ServiceCommandTest, FollowingEndsWhenNobodyReadsAnyMore) {
   EXPECT_EQ(Tandem({"events", "headers", "-f"}), kOutputClosed);
 }
 
-TEST_F(ServiceCommandTest, TheEndOfTheClusterEndsWhatWaitsForIt) {
+TEST_F(ServiceCommandTest, ClusterEndEndsWaitingCommands) {
   environment_.tandem_addr.clear();
   environment_.xdg_state_home = folder_ + "/state";
   const std::string address = server_->address();
@@ -151,14 +151,14 @@ TEST_F(ServiceCommandTest, YamlIsOfTheSameFieldsAsJson) {
   EXPECT_EQ(console_.out, "[]\n");
 }
 
-TEST_F(ServiceCommandTest, CheckpointNowPrintsTheFolderWhenTheRanksHaveSavedIt) {
+TEST_F(ServiceCommandTest, CheckpointNowPrintsTheSavedFolder) {
   server_->jobs[0].mutable_checkpoints()->set_answered(77);
   server_->jobs[0].mutable_checkpoints()->set_last_step(120);
   EXPECT_EQ(Tandem({"checkpoint", "now", "headers"}), kOk);
   EXPECT_EQ(console_.out, "/data/runs/headers/step-120\n");
 }
 
-TEST_F(ServiceCommandTest, CheckpointNowSaysWhatItWaitsForWhenItsTimeIsOver) {
+TEST_F(ServiceCommandTest, CheckpointNowTimesOutWithTheReason) {
   v1::Progress& progress = *server_->jobs[0].mutable_progress();
   progress.set_rank(1);
   progress.set_worker("b");
@@ -172,7 +172,7 @@ TEST_F(ServiceCommandTest, CheckpointNowSaysWhatItWaitsForWhenItsTimeIsOver) {
 }
 
 // The request is durable: it outlives the controller that took it. Failing calls are tried again a few times.
-TEST_F(ServiceCommandTest, CheckpointNowWaitsOnWhileTheControllerIsAway) {
+TEST_F(ServiceCommandTest, CheckpointNowOutlivesTheControllersAbsence) {
   server_->checkpoint_answered_later = 77;
   server_->jobs[0].mutable_checkpoints()->set_last_step(120);
   server_->get_failures = 12;
@@ -215,7 +215,7 @@ TEST_F(ServiceCommandTest, CancelWithACheckpointAsksForOneFirst) {
   EXPECT_FALSE(server_->cancelled[1].checkpoint());
 }
 
-TEST_F(ServiceCommandTest, CancelWithACheckpointTimesOutWithTheReason) {
+TEST_F(ServiceCommandTest, CancelWithCheckpointTimesOutWithTheReason) {
   v1::Progress& progress = *server_->jobs[0].mutable_progress();
   progress.set_rank(1);
   progress.set_worker("b");
@@ -244,7 +244,7 @@ TEST_F(ServiceCommandTest, CancelWithATimeWaitsForTheEnd) {
   EXPECT_THAT(console_.err, HasSubstr("the job failed: "));
 }
 
-TEST_F(ServiceCommandTest, CancelWithATimeFailsIfNothingWasSaved) {
+TEST_F(ServiceCommandTest, CancelWithTimeFailsIfNothingWasSaved) {
   v1::Job& job = server_->jobs[0];
   job.set_last_step(8);
   job.mutable_checkpoints()->set_last_step(7);
@@ -281,7 +281,7 @@ TEST_F(ServiceCommandTest, TopIntoAPipeIsPrintedOnce) {
   EXPECT_THAT(console_.out, Not(HasSubstr("\x1b")));
 }
 
-TEST_F(ServiceCommandTest, DoctorNamesEveryFindingAndFailsWhereOneDoes) {
+TEST_F(ServiceCommandTest, DoctorFailsIfAnyFindingDoes) {
   EXPECT_EQ(Tandem({"doctor"}), kOk)
       << console_.out;  // nothing is installed beside this test, which is a warning
   EXPECT_THAT(console_.out, HasSubstr("WARN  tandem-worker        there is none in " + folder_ + "/bin"));
@@ -295,7 +295,7 @@ TEST_F(ServiceCommandTest, DoctorNamesEveryFindingAndFailsWhereOneDoes) {
   EXPECT_THAT(console_.out, HasSubstr("FAIL  controller           no controller answers at "));
 }
 
-TEST_F(ServiceCommandTest, AControllerThatCanStoreNothingIsNotHealthy) {
+TEST_F(ServiceCommandTest, ControllerWithoutStorageIsUnhealthy) {
   server_->store_error = "/state/controller.db: No space left on device";
   EXPECT_EQ(Tandem({"health"}), kFailed);
   EXPECT_EQ(console_.out, "DEGRADED  other at " + server_->address() + "\n");

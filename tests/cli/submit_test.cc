@@ -12,7 +12,7 @@
 namespace tandem::cli {
 namespace {
 
-TEST_F(CommandTest, ValidateIsOkOrNamesEveryViolationWithItsPlace) {
+TEST_F(CommandTest, ValidateNamesViolationsWithPlaces) {
   const std::string good = GoodJobFile();
   EXPECT_EQ(Tandem({"validate", "-f", good}), kOk) << console_.err;
   EXPECT_EQ(console_.out, good + ": ok\n");
@@ -28,7 +28,7 @@ TEST_F(CommandTest, ValidateIsOkOrNamesEveryViolationWithItsPlace) {
   EXPECT_NE(console_.err.find("absent.yaml"), std::string::npos);
 }
 
-TEST_F(CommandTest, DataElsewhereIsNotedAndDataHereIsChecked) {
+TEST_F(CommandTest, DataHereIsChecked) {
   GoodJobFile();
   const std::string file = File("elsewhere.yaml",
                                 "name: headers\nmodel: {preset: llama-tiny}\n"
@@ -43,7 +43,7 @@ TEST_F(CommandTest, DataElsewhereIsNotedAndDataHereIsChecked) {
             "tandem: data.train: /nowhere/at/all is not on this machine; the workers will check it\n");
 }
 
-TEST_F(CommandTest, ANameThatTheFlagGivesIsRefusedAsTheFlags) {
+TEST_F(CommandTest, BadNameIsBlamedOnTheFlag) {
   EXPECT_EQ(Tandem({"submit", "-f", GoodJobFile(), "--name", "Bad Name"}), kInvalidSpec);
   EXPECT_EQ(console_.err.rfind("--name: Bad Name is not allowed; allowed: ", 0), 0u) << console_.err;
 }
@@ -102,7 +102,7 @@ TEST_F(CommandTest, AnUnansweredSubmitSaysTheJobMayExist) {
                               " answered; " + remedy);
 }
 
-TEST_F(CommandTest, ATooLargeJobIsSubmittedWithAWarning) {
+TEST_F(CommandTest, TooLargeJobGetsAWarning) {
   server_->jobs = {SampleJob(v1::JOB_STATE_QUEUED, 1)};
   for (const bool connected : {true, false}) {
     v1::Worker& worker = server_->workers.emplace_back();
@@ -140,7 +140,7 @@ TEST_F(CommandTest, RunTakesTheOverridesOfSubmit) {
   EXPECT_EQ(console_.err.rfind("--resume: /nowhere/step-5 is not allowed; allowed: ", 0), 0u) << console_.err;
 }
 
-TEST_F(CommandTest, ASubmitThatIsRefusedSaysWhyInTheControllersWords) {
+TEST_F(CommandTest, RefusedSubmitShowsTheControllersWords) {
   server_->submit_status =
       grpc::Status(grpc::StatusCode::INVALID_ARGUMENT, "training.steps: 0 is not allowed\nname: missing");
   EXPECT_EQ(Tandem({"submit", "-f", GoodJobFile()}), kInvalidSpec);

@@ -32,7 +32,7 @@ TopState Cluster(int running, int queued) {
   return state;
 }
 
-TEST(TopFrameTest, WhatRunsComesBeforeWhatWaitsAndInTheOrderOfSubmission) {
+TEST(TopFrameTest, RunningJobsComeBeforeWaitingOnes) {
   const std::string text = RenderTop(Cluster(2, 2), {}, Moment(60));
   EXPECT_THAT(
       text,

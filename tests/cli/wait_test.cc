@@ -40,7 +40,7 @@ TEST_F(WaitCommandTest, DistinguishesAPreemptedJobFromAFailedOne) {
   EXPECT_EQ(kPreempted, 75);
 }
 
-TEST_F(WaitCommandTest, EndsAtItsTimeoutAndPrintsTheStateOfTheJob) {
+TEST_F(WaitCommandTest, TimeoutPrintsTheJobsState) {
   const auto ended = std::make_shared<absl::Notification>();  // the call's, too, which may outlive the test
   server_->watches.push_back([ended](const v1::WatchRequest&, Writer& writer) {
     v1::Job job = SampleJob(v1::JOB_STATE_QUEUED, 1);

@@ -100,7 +100,7 @@ TEST(WatchFrameTest, AStalledJobNamesTheRankBehind) {
       << "of a step that is done";
 }
 
-TEST(WatchFrameTest, StepsThatWereSkippedAreShownAndSummedUp) {
+TEST(WatchFrameTest, SkippedStepsAreShown) {
   WatchState state = RunningState();
   EXPECT_EQ(Frame(state, 100, Moment(134)).find("skipped"), std::string::npos);
   (*state.last->mutable_scalars())["skipped_steps"] = 67;
@@ -165,7 +165,7 @@ TEST(WatchFrameTest, AJobThatWaitsSaysWhy) {
             "free on 1 connected worker\n");
 }
 
-TEST(WatchFrameTest, TheHeaderSaysWhichDeviceTheRanksTrainOn) {
+TEST(WatchFrameTest, HeaderNamesTheDevice) {
   v1::Job job = SampleJob(v1::JOB_STATE_RUNNING, 4);
   job.mutable_resolved()->mutable_resources()->set_device(v1::DEVICE_AUTO);
   job.mutable_attempts(0)->set_device(v1::DEVICE_CUDA);
@@ -223,7 +223,7 @@ TEST(WatchFrameTest, SaysThatCheckpointsFailUntilOneIsSaved) {
   EXPECT_EQ(Frame(state, 100, Moment(134)).find("failed"), std::string::npos);
 }
 
-TEST(WatchFrameTest, SaysThatTheJobStartedFromAnOlderCheckpoint) {
+TEST(WatchFrameTest, NamesAnOlderCheckpointAtTheStart) {
   WatchState state = RunningState();
   v1::Job job = SampleJob(v1::JOB_STATE_RUNNING, 5);
   job.mutable_checkpoints()->add_resume()->set_message("step-9 does not verify; the job goes on from step 6");
@@ -284,7 +284,7 @@ TEST(WatchSummaryTest, AFailureIsExplainedInOneParagraph) {
   EXPECT_EQ(RankToBlame(job), 1);
 }
 
-TEST(CauseTextTest, AMessageThatIsASentenceIsNotRepeated) {
+TEST(CauseTextTest, MessageIsNotRepeated) {
   v1::Cause cause;
   cause.set_rank(1);
   cause.set_worker("local-2");
@@ -297,7 +297,7 @@ TEST(CauseTextTest, AMessageThatIsASentenceIsNotRepeated) {
             "\"forward layers.0.attention mb 0\").");
 }
 
-TEST(CauseTextTest, NonfiniteGradientsAreNotTheFaultOfTheRankThatSaidSoFirst) {
+TEST(CauseTextTest, NonfiniteGradientsBlameNoRank) {
   v1::Cause cause;
   cause.set_class_(v1::FAILURE_CLASS_NUMERIC);
   cause.set_rank(2);
@@ -308,7 +308,7 @@ TEST(CauseTextTest, NonfiniteGradientsAreNotTheFaultOfTheRankThatSaidSoFirst) {
   EXPECT_EQ(CauseText(cause), "Gradients of step 7 are not finite: model.norm.weight (held by rank 1).");
 }
 
-TEST(CauseTextTest, WhatFailedIsNotTakenForWhatHadFinished) {
+TEST(CauseTextTest, FailedInstructionIsNotTheFinishedOne) {
   v1::Cause cause;
   cause.set_rank(1);
   cause.set_step(20);
@@ -335,7 +335,7 @@ TEST(CauseTextTest, SaysOnlyWhatIsKnown) {
   EXPECT_EQ(CauseText(cause), "Rank 0 ended with exit code 64; ranks 2, 3 had not arrived.");
 }
 
-TEST(CauseTextTest, RanksThatTheMessageNamesAreNotNamedAgain) {
+TEST(CauseTextTest, NamedRanksAreNotNamedAgain) {
   v1::Cause lost;
   lost.set_class_(v1::FAILURE_CLASS_INFRASTRUCTURE);
   lost.set_reason("WorkerLost");

@@ -79,7 +79,7 @@ TEST(TimeLeftTest, HistoryGivesThePaceOfTheSteps) {
   EXPECT_DOUBLE_EQ(TokensPerSecond(state), 8192);
 }
 
-TEST(LargestUpdatesTest, OrdersByUpdateOverWeightAndBrokenOnesFirst) {
+TEST(LargestUpdatesTest, BrokenParametersComeFirst) {
   v1::Norms norms;
   for (const auto& [weight, update] : {std::pair(10.0, 0.1), {1.0, 0.5}, {0.0, 0.7}, {5.0, std::nan("")}}) {
     norms.add_weight(weight);

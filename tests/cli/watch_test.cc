@@ -58,7 +58,7 @@ TEST_F(WatchCommandTest, APipeGetsPlainLinesAndASummary) {
   EXPECT_EQ(console_.err, "");
 }
 
-TEST_F(WatchCommandTest, WarningsAreLinesAndObjectsAndThoseAboutCheckpointsInTheSummary) {
+TEST_F(WatchCommandTest, CheckpointWarningsAreInTheSummary) {
   const auto serve = [&](const v1::WatchRequest&, Writer& writer) {
     v1::Job running = Running(2);
     running.mutable_checkpoints()->add_resume()->set_message("step-5 does not verify");
@@ -136,7 +136,7 @@ TEST_F(WatchCommandTest, JsonIsAnObjectALine) {
   EXPECT_EQ(kinds, (std::vector<std::string>{"job", "report", "job", "end"}));
 }
 
-TEST_F(WatchCommandTest, AControllerThatGoesAwayIsResumedAtTheCursor) {
+TEST_F(WatchCommandTest, WatchResumesAtTheCursor) {
   server_->watches.push_back([&](const v1::WatchRequest&, Writer& writer) {
     Send(writer, Snapshot(Running(4)));
     Send(writer, Reported(SampleReport(1)));
@@ -163,7 +163,7 @@ TEST_F(WatchCommandTest, AControllerThatGoesAwayIsResumedAtTheCursor) {
   EXPECT_EQ(steps, (std::vector<int>{1, 2, 3, 4}));
 }
 
-TEST_F(WatchCommandTest, AnAbsenceIsReportedOnceAndSoIsTheReturn) {
+TEST_F(WatchCommandTest, AbsenceAndReturnAreReportedOnce) {
   server_->watches.push_back([&](const v1::WatchRequest&, Writer& writer) {
     Send(writer, Snapshot(Running(1)));
     return grpc::Status(grpc::StatusCode::INTERNAL, "stream: Connection reset by peer");
@@ -209,7 +209,7 @@ TEST_F(WatchCommandTest, WhoJoinsLateIsShownTheLastValidation) {
   }
 }
 
-TEST_F(WatchCommandTest, ACursorThatIsTooOldStartsAgainFromTheSnapshot) {
+TEST_F(WatchCommandTest, OldCursorStartsFromTheSnapshot) {
   server_->watches.push_back([&](const v1::WatchRequest&, Writer& writer) {
     Send(writer, Snapshot(Running(2)));
     Send(writer, Reported(SampleReport(1)));
@@ -229,7 +229,7 @@ TEST_F(WatchCommandTest, ACursorThatIsTooOldStartsAgainFromTheSnapshot) {
   EXPECT_EQ(console_.err, "");
 }
 
-TEST_F(WatchCommandTest, StepsThatTheStreamLeftOutComeFromTheHistory) {
+TEST_F(WatchCommandTest, MissingStepsComeFromTheHistory) {
   for (int step = 1; step <= 6; ++step) {
     server_->reports.push_back(SampleReport(step));
   }
@@ -253,7 +253,7 @@ TEST_F(WatchCommandTest, StepsThatTheStreamLeftOutComeFromTheHistory) {
   EXPECT_EQ(steps, (std::vector<int>{1, 2, 3, 4, 5, 6}));
 }
 
-TEST_F(WatchCommandTest, AFailedJobShowsItsCauseAndTheLogOfTheRank) {
+TEST_F(WatchCommandTest, FailedJobShowsCauseAndLog) {
   v1::LogChunk chunk;
   chunk.set_rank(1);
   for (int i = 0; i < 30; ++i) {
@@ -290,7 +290,7 @@ TEST_F(WatchCommandTest, AClosedPipeEndsTheWatch) {
   EXPECT_EQ(Tandem({"watch", "headers"}), kOutputClosed);
 }
 
-TEST_F(WatchCommandTest, NothingIsSaidOfAJobThatNoControllerHasSpokenOf) {
+TEST_F(WatchCommandTest, UnknownJobsStateIsNotShown) {
   const auto ended = std::make_shared<absl::Notification>();  // the call's, too, which may outlive the test
   const auto silent = [ended](const v1::WatchRequest&, Writer&) {
     ended->WaitForNotification();
@@ -313,7 +313,7 @@ TEST_F(WatchCommandTest, NothingIsSaidOfAJobThatNoControllerHasSpokenOf) {
   ended->Notify();
 }
 
-TEST_F(WatchCommandTest, AControllerThatStaysAwayIsGivenUpAfterTenMinutes) {
+TEST_F(WatchCommandTest, AbsentControllerIsGivenUpInTenMinutes) {
   for (const char* command : {"watch", "wait"}) {
     clock_.step = absl::Seconds(1);
     server_->watches.push_back([&](const v1::WatchRequest&, Writer& writer) {
@@ -352,7 +352,7 @@ TEST_F(WatchCommandTest, TheEndOfTheClusterEndsTheWatch) {
   EXPECT_EQ(server_->cursors.size(), 2u);
 }
 
-TEST_F(WatchCommandTest, AfterALossTheJobIsAskedForByItsId) {
+TEST_F(WatchCommandTest, LostJobIsRequestedById) {
   std::vector<std::string> asked;
   server_->watches.push_back([&](const v1::WatchRequest& request, Writer& writer) {
     asked.push_back(request.job());
@@ -368,7 +368,7 @@ TEST_F(WatchCommandTest, AfterALossTheJobIsAskedForByItsId) {
   EXPECT_EQ(asked, (std::vector<std::string>{"3f2a", "3f2a91c07be4"}));
 }
 
-TEST_F(WatchCommandTest, EventsAndStepsComeInTheOrderInWhichTheyHappened) {
+TEST_F(WatchCommandTest, EventsAndStepsComeInOrder) {
   const auto checkpoint = [](int64_t step) {
     v1::WatchResponse response;
     v1::Event& event = *response.mutable_event();

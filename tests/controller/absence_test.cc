@@ -64,7 +64,7 @@ TEST(WakefulnessTest, IsBrokenByAPauseOfEveryThread) {
   EXPECT_EQ(wakefulness.Touch(kStart + absl::Seconds(8)), kStart + absl::Seconds(7));
 }
 
-TEST(AbsenceTest, AWorkerThatReturnsInTimeWithTheAttemptGoesOn) {
+TEST(AbsenceTest, WorkerReturningInTimeKeepsItsAttempt) {
   Driver driver;
   driver.Run(v1::JOB_STATE_RUNNING);
   const v1::AttemptStatus said = driver.state.workers.at("b").attempts.at({"id-job", 1});
@@ -77,7 +77,7 @@ TEST(AbsenceTest, AWorkerThatReturnsInTimeWithTheAttemptGoesOn) {
   EXPECT_EQ(driver.Job().state(), v1::JOB_STATE_RUNNING);
 }
 
-TEST(AbsenceTest, AWorkerThatReturnsWithoutTheAttemptLosesTheJob) {
+TEST(AbsenceTest, WorkerReturningWithoutAttemptLosesTheJob) {
   Driver driver;
   driver.Run(v1::JOB_STATE_RUNNING);
   driver.Disconnect("b");
@@ -88,7 +88,7 @@ TEST(AbsenceTest, AWorkerThatReturnsWithoutTheAttemptLosesTheJob) {
   EXPECT_EQ(driver.Job().state(), v1::JOB_STATE_FAILED);
 }
 
-TEST(AbsenceTest, ANewIncarnationMeansThatTheOldRanksAreDead) {
+TEST(AbsenceTest, NewIncarnationMeansOldRanksAreDead) {
   Driver driver;
   driver.Run(v1::JOB_STATE_RUNNING);
   driver.Disconnect("b");
@@ -101,7 +101,7 @@ TEST(AbsenceTest, ANewIncarnationMeansThatTheOldRanksAreDead) {
   EXPECT_EQ(driver.Job().reason(), "WorkerLost");
 }
 
-TEST(AbsenceTest, AKilledDaemonIsWorkerLostAlthoughItsPeersAreHeardFirst) {
+TEST(AbsenceTest, KilledDaemonIsWorkerLostThoughPeersReportFirst) {
   Driver driver;
   driver.Run(v1::JOB_STATE_RUNNING);
   driver.Disconnect("b");
@@ -117,7 +117,7 @@ TEST(AbsenceTest, AKilledDaemonIsWorkerLostAlthoughItsPeersAreHeardFirst) {
   EXPECT_EQ(driver.Job().reason(), "WorkerLost");
 }
 
-TEST(AbsenceTest, AnAdmittedAttemptThatNeverReachedTheWorkerIsSentAgain) {
+TEST(AbsenceTest, UndeliveredAttemptIsSentAgain) {
   Driver driver;
   driver.Run(v1::JOB_STATE_ADMITTED);
   driver.Disconnect("a");
@@ -126,7 +126,7 @@ TEST(AbsenceTest, AnAdmittedAttemptThatNeverReachedTheWorkerIsSentAgain) {
   EXPECT_EQ(AssignmentsFor(driver.state, "a").all_size(), 1);
 }
 
-TEST(AbsenceTest, AnAttemptThatIsNotAcceptedInTimeFails) {
+TEST(AbsenceTest, AttemptNotAcceptedInTimeFails) {
   Driver driver;
   driver.Run(v1::JOB_STATE_ADMITTED);
   driver.SayAll("a", "id-job", v1::RANK_PHASE_SPAWNED);
@@ -161,7 +161,7 @@ TEST(AbsenceTest, ALateRankIsNamedWithItsPhase) {
 }
 
 // A checkpoint of some 100 GB takes longer to read than a start may take otherwise.
-TEST(AbsenceTest, RanksThatReadACheckpointHaveTimeAsLongAsTheyMove) {
+TEST(AbsenceTest, RanksReadingACheckpointMayTakeLongWhileMoving) {
   Driver driver;
   driver.Run(v1::JOB_STATE_STARTING);
   const absl::Duration timeout = driver.state.limits.start_timeout;
@@ -236,7 +236,7 @@ TEST(AbsenceTest, ARestartedControllerAdoptsTheRunningAttempt) {
   EXPECT_EQ(driver.Job().state(), v1::JOB_STATE_SUCCEEDED);
 }
 
-TEST(AbsenceTest, AControllerThatWasAwayGivesRanksTheirWholeTimeToStart) {
+TEST(AbsenceTest, ReturningControllerRestartsTheStartTimeout) {
   Driver driver;
   driver.Run(v1::JOB_STATE_STARTING);
   const std::vector<v1::Hello> hellos = HellosOf(driver);
@@ -250,7 +250,7 @@ TEST(AbsenceTest, AControllerThatWasAwayGivesRanksTheirWholeTimeToStart) {
   EXPECT_EQ(driver.Job().reason(), "StartTimeout");
 }
 
-TEST(AbsenceTest, AWorkerThatDoesNotListTheAttemptAfterARestartLosesIt) {
+TEST(AbsenceTest, UnlistedAttemptIsLostAfterRestart) {
   Driver driver;
   driver.Run(v1::JOB_STATE_RUNNING);
   driver.state = Restarted(driver.state, driver.now);
@@ -260,7 +260,7 @@ TEST(AbsenceTest, AWorkerThatDoesNotListTheAttemptAfterARestartLosesIt) {
   EXPECT_EQ(driver.Job().state(), v1::JOB_STATE_FAILED) << "b has not returned, and is listed";
 }
 
-TEST(AbsenceTest, AnAttemptThatIsNotWantedKeepsItsWorkerFromTakingRanks) {
+TEST(AbsenceTest, UnwantedAttemptBlocksItsWorkersSlots) {
   Driver driver;
   v1::Hello hello = HelloOf("a", 1);
   v1::AttemptStatus& status = *hello.mutable_inventory()->add_attempts();

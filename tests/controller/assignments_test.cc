@@ -37,7 +37,7 @@ TEST(AssignmentsTest, AssignmentsAreSelfContained) {
   EXPECT_EQ(AssignmentsFor(driver.state, "c").all_size(), 0);
 }
 
-TEST(AssignmentsTest, EachRankGetsTheGroupsThatItIsIn) {
+TEST(AssignmentsTest, EachRankGetsItsGroups) {
   Driver driver;
   driver.Connect("a", 2);
   driver.Connect("b", 2);
@@ -66,7 +66,7 @@ TEST(AssignmentsTest, EachRankGetsTheGroupsThatItIsIn) {
   EXPECT_EQ(ranks, 4);
 }
 
-TEST(AssignmentsTest, AStoredJobWhoseGridDoesNotFitIsAssignedWithoutGroups) {
+TEST(AssignmentsTest, StoredJobWithABadGridHasNoGroups) {
   Driver driver;
   driver.Connect("a", 2);
   Submit submit = SubmitOf("job", 2);

@@ -20,7 +20,7 @@ using ::testing::HasSubstr;
 
 using CallLimitsTest = SecureServiceTest;
 
-TEST_F(CallLimitsTest, ACallerAboveItsRateIsAskedToWaitAndOthersAreNot) {
+TEST_F(CallLimitsTest, OnlyACallerAboveItsRateMustWait) {
   JobClient alice(address(), Credentials(kOwner));
   JobClient bob(address(), Credentials(kOtherUser));
   grpc::Status status;
@@ -128,7 +128,7 @@ TEST_F(CallLimitsTest, StreamsOfReflectionHaveFewThreads) {
             grpc::StatusCode::NOT_FOUND);
 }
 
-TEST_F(CallLimitsTest, OneUsersStreamsAreLimitedAndOthersHaveTheirs) {
+TEST_F(CallLimitsTest, StreamsAreLimitedPerUser) {
   JobClient alice(address(), Credentials(kOwner));
   JobClient bob(address(), Credentials(kOtherUser));
   v1::Job job;

@@ -52,7 +52,7 @@ class CheckpointRequestTest : public ::testing::Test {
   Driver driver_;
 };
 
-TEST_F(CheckpointRequestTest, GoesToTheWorkerOfRankZeroUntilItIsAnswered) {
+TEST_F(CheckpointRequestTest, GoesToRankZerosWorkerUntilAnswered) {
   RunJob();
   ASSERT_TRUE(Ask().status.ok());
   const int64_t request = driver_.Job().checkpoints().requested();
@@ -86,7 +86,7 @@ TEST_F(CheckpointRequestTest, TwoThatComeTogetherAreOne) {
   EXPECT_GT(driver_.Job().checkpoints().requested(), request);
 }
 
-TEST_F(CheckpointRequestTest, AFailedRequestIsKeptAndTheJobGoesOn) {
+TEST_F(CheckpointRequestTest, FailedRequestIsKeptAndTheJobContinues) {
   RunJob();
   Ask();
   Answer("a", static_cast<uint64_t>(driver_.Job().checkpoints().requested()), "No space left on device");
@@ -95,7 +95,7 @@ TEST_F(CheckpointRequestTest, AFailedRequestIsKeptAndTheJobGoesOn) {
   EXPECT_EQ(driver_.Job().state(), v1::JOB_STATE_RUNNING);
 }
 
-TEST_F(CheckpointRequestTest, IsRefusedWithoutAFolderAndOfAJobThatDoesNotRun) {
+TEST_F(CheckpointRequestTest, NeedsAFolderAndARunningJob) {
   RunJob("");
   EXPECT_TRUE(absl::IsFailedPrecondition(Ask().status));
   EXPECT_THAT(Ask().status.message(), HasSubstr("checkpoint.directory"));
@@ -107,7 +107,7 @@ TEST_F(CheckpointRequestTest, IsRefusedWithoutAFolderAndOfAJobThatDoesNotRun) {
   EXPECT_TRUE(absl::IsNotFound(driver_.Feed(AskCheckpoint{.job = "third", .actor = "local"}).status));
 }
 
-TEST_F(CheckpointRequestTest, ACancelWithOneReachesEveryWorkerAndEndsWhenTheRanksLeave) {
+TEST_F(CheckpointRequestTest, CancelWithOneEndsWhenTheRanksLeave) {
   for (const v1::FailureClass as : {v1::FAILURE_CLASS_REQUESTED, v1::FAILURE_CLASS_PREEMPTED}) {
     driver_ = Driver();
     RunJob();
@@ -125,7 +125,7 @@ TEST_F(CheckpointRequestTest, ACancelWithOneReachesEveryWorkerAndEndsWhenTheRank
   }
 }
 
-TEST_F(CheckpointRequestTest, ARankThatIsKilledMeanwhileFailsTheJob) {
+TEST_F(CheckpointRequestTest, RankKilledMeanwhileFailsTheJob) {
   RunJob();
   CancelAfterCheckpoint();
   driver_.Say("a", Failed(0, CauseOf(v1::FAILURE_CLASS_INFRASTRUCTURE, "RankKilled", 9)));

@@ -159,7 +159,7 @@ TEST_F(DamageTest, ARemovedDatabaseRefusesToStart) {
   }
 }
 
-TEST_F(DamageTest, AnOlderDatabaseBesideItsJournalRefusesToStart) {
+TEST_F(DamageTest, OlderDatabaseBesideItsJournalIsRefused) {
   Submit("before");
   Tidy();
   const std::string older = Killed();
@@ -187,7 +187,7 @@ TEST_F(DamageTest, AQuietSecondEmptiesTheLog) {
   EXPECT_TRUE(store_->TidyIfQuiet().ok());
 }
 
-TEST_F(DamageTest, AJournalThatWasCutByAKillIsNoDamage) {
+TEST_F(DamageTest, JournalCutByAKillIsNoDamage) {
   Submit("one");
   Submit("two");
   const std::string folder = Killed();
@@ -198,7 +198,7 @@ TEST_F(DamageTest, AJournalThatWasCutByAKillIsNoDamage) {
   EXPECT_TRUE(refused.ok()) << refused;
 }
 
-TEST_F(DamageTest, AStoreOfAnOlderBuildHasNeitherJournalNorSums) {
+TEST_F(DamageTest, StoreOfAnOlderBuildHasNoSums) {
   Submit("job");
   const std::string folder = Killed();
   std::filesystem::remove(folder + "/controller.journal");

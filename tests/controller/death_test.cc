@@ -54,7 +54,7 @@ TEST(DeathTest, CausesAreChosenByClassThenTime) {
   }
 }
 
-TEST(DeathTest, ALaterCauseThatIsNearerReplacesAConsequence) {
+TEST(DeathTest, NearerCauseReplacesAConsequence) {
   Driver driver;
   driver.Run(v1::JOB_STATE_RUNNING);
   driver.Say("a", Failed(0, CauseOf(v1::FAILURE_CLASS_PEER_LOST, "PeerLost", 0, 1)));
@@ -81,7 +81,7 @@ TEST(DeathTest, ALostPeerWaitsForTheRootCause) {
   }
 }
 
-TEST(DeathTest, ALostPeerIsTheCauseOnceAllHaveReported) {
+TEST(DeathTest, LostPeerIsTheCauseOnceAllReported) {
   Driver driver;
   driver.Run(v1::JOB_STATE_RUNNING);
   driver.Say("a", Failed(0, CauseOf(v1::FAILURE_CLASS_PEER_LOST, "PeerLost", 0, 1), /*exited=*/false));
@@ -149,7 +149,7 @@ TEST(DeathTest, EventsHaveTheTimeOfTheirCause) {
   }
 }
 
-TEST(DeathTest, ACheckpointThatIsReportedLateKeepsItsTime) {
+TEST(DeathTest, LateReportedCheckpointKeepsItsTime) {
   Driver driver;
   driver.Run(v1::JOB_STATE_RUNNING);
   driver.now += absl::Minutes(5);
@@ -186,7 +186,7 @@ TEST(DeathTest, ACheckpointInAnInventoryIsNotLost) {
   EXPECT_EQ(driver.events.size(), num_events);
 }
 
-TEST(DeathTest, ASignalThatTheDaemonSentIsNoCause) {
+TEST(DeathTest, DaemonsOwnSignalIsNoCause) {
   Driver driver;
   driver.Run(v1::JOB_STATE_RUNNING);
   driver.Say("a", Failed(0, CauseOf(v1::FAILURE_CLASS_NUMERIC, "NotFinite", 0, 5)));
@@ -199,7 +199,7 @@ TEST(DeathTest, ASignalThatTheDaemonSentIsNoCause) {
 }
 
 // The peer feels the loss within milliseconds, so the stop may reach the daemon before its rank's death does.
-TEST(DeathTest, AKillDuringARequestedStopIsTheFirstCause) {
+TEST(DeathTest, KillDuringARequestedStopIsTheCause) {
   Driver driver;
   driver.Run(v1::JOB_STATE_RUNNING);
   driver.Say("a", Failed(0, CauseOf(v1::FAILURE_CLASS_PEER_LOST, "PeerLost", 0, 1)));
@@ -254,7 +254,7 @@ void SayReady(Driver& driver, const char* worker, int rank, const std::function<
   driver.Say(worker, status);
 }
 
-TEST(DeathTest, RanksThatDisagreeStopTheAttemptAndBothAreNamed) {
+TEST(DeathTest, DisagreeingRanksStopTheAttemptAndAreNamed) {
   Driver driver;
   driver.Run(v1::JOB_STATE_STARTING);
   driver.SayAll("a", "id-job", v1::RANK_PHASE_READY);
@@ -266,7 +266,7 @@ TEST(DeathTest, RanksThatDisagreeStopTheAttemptAndBothAreNamed) {
                                ::testing::HasSubstr("rank 1 on worker b"), ::testing::HasSubstr("data")));
 }
 
-TEST(DeathTest, RanksOfTwoBuildsDoNotStartAndBothBuildsAreNamed) {
+TEST(DeathTest, RanksOfTwoBuildsAreRefusedByName) {
   for (const std::string program : {"program", "another, as a consequence"}) {
     Driver driver;
     driver.Run(v1::JOB_STATE_STARTING);
@@ -285,7 +285,7 @@ TEST(DeathTest, RanksOfTwoBuildsDoNotStartAndBothBuildsAreNamed) {
 }
 
 // An earlier controller let them start.
-TEST(DeathTest, AJobThatAlreadyRunsOnTwoBuildsGoesOn) {
+TEST(DeathTest, JobAlreadyRunningOnTwoBuildsContinues) {
   Driver driver;
   driver.Run(v1::JOB_STATE_RUNNING);
   driver.state.workers.clear();  // the controller is started again
@@ -319,7 +319,7 @@ TEST(DeathTest, WhatOneRankStartsFromMayBeUnknown) {
   EXPECT_EQ(driver.Job().state(), v1::JOB_STATE_RUNNING) << driver.Job().message();
 }
 
-TEST(DeathTest, RanksWhoseGpusWouldRunOtherKernelsDoNotStart) {
+TEST(DeathTest, RanksWithOtherKernelsDoNotStart) {
   Driver driver;
   driver.Run(v1::JOB_STATE_STARTING);
   SayReady(driver, "a", 0, [](v1::Ready& ready) { ready.set_kernels_digest("of one kind of GPU"); });
@@ -377,7 +377,7 @@ TEST(DeathTest, SlotsAreFreeWhenTheJobHasEnded) {
   EXPECT_EQ(driver.Job("id-next").state(), v1::JOB_STATE_ADMITTED);
 }
 
-TEST(DeathTest, ADaemonThatStopsItsRanksOnItsOwnFailsTheJob) {
+TEST(DeathTest, DaemonStoppingItsRanksFailsTheJob) {
   Driver driver;
   driver.Run(v1::JOB_STATE_RUNNING);
   v1::AttemptStatus status = StatusOf("id-job");

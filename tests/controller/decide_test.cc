@@ -107,7 +107,7 @@ TEST(DecideTest, AWaitingJobSaysWhatItWaitsFor) {
   EXPECT_EQ(driver.Job("id-small").message(), "needs 1 slot, 0 free of 4 on 2 workers");
 }
 
-TEST(DecideTest, AJobBeyondAllCapacityHoldsUpNoOther) {
+TEST(DecideTest, JobBeyondCapacityBlocksNoOther) {
   Driver driver;
   driver.Connect("a", 2);
   driver.Connect("b", 2);
@@ -125,7 +125,7 @@ TEST(DecideTest, AJobBeyondAllCapacityHoldsUpNoOther) {
   EXPECT_EQ(driver.events.size(), events) << "it says so once";
 }
 
-TEST(DecideTest, AJobThatOnlyHasToWaitHoldsUpTheOthers) {
+TEST(DecideTest, JobThatFitsLaterBlocksOthers) {
   Driver driver;
   driver.Connect("a", 2);
   driver.Connect("b", 2);
@@ -137,7 +137,7 @@ TEST(DecideTest, AJobThatOnlyHasToWaitHoldsUpTheOthers) {
   EXPECT_EQ(driver.Job("id-small").reason(), "BehindOthers");
 }
 
-TEST(DecideTest, AJobBeyondCapacityStartsWhenEnoughWorkersJoin) {
+TEST(DecideTest, JobBeyondCapacityStartsOnceWorkersJoin) {
   Driver driver;
   driver.Connect("a", 2);
   driver.Feed(SubmitOf("large", 4));
@@ -147,7 +147,7 @@ TEST(DecideTest, AJobBeyondCapacityStartsWhenEnoughWorkersJoin) {
   EXPECT_EQ(driver.Job("id-large").state(), v1::JOB_STATE_ADMITTED);
 }
 
-TEST(DecideTest, AReportThatRepeatsThePhasesIsNoNews) {
+TEST(DecideTest, RepeatedPhasesAreNoNews) {
   Driver driver;
   driver.Run(v1::JOB_STATE_RUNNING);
   v1::AttemptStatus status = *StatusOf(driver.state, "a", KeyOf(StatusOf("id-job").id()));
@@ -238,7 +238,7 @@ TEST(DecideTest, AFullQueueRefuses) {
   EXPECT_TRUE(absl::IsResourceExhausted(driver.Feed(SubmitOf("two", 1)).status));
 }
 
-TEST(DecideTest, AWorkerReportsAttemptsOfItsSlotsAndAThousandMore) {
+TEST(DecideTest, WorkerMayReportAThousandExtraAttempts) {
   Driver driver;
   driver.Connect("a", 1);
   for (int i = 0; i < 1002; ++i) {

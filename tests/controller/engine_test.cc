@@ -67,7 +67,7 @@ TEST(EngineTest, ADeletedStoreRefusesTheNextSubmit) {
   EXPECT_TRUE(absl::IsFailedPrecondition(fatal)) << "the process is to end: " << fatal;
 }
 
-TEST(EngineTest, WhatTheStoreHasNothingOfIsNotStopped) {
+TEST(EngineTest, AttemptsUnknownToTheStoreAreNotStopped) {
   platform::TemporaryFolder folder;
   platform::SeededRandom random(1);
   const platform::FakeClock clock;
@@ -156,7 +156,7 @@ class ShortJobTest : public ::testing::Test {
   std::unique_ptr<Engine> engine_;
 };
 
-TEST_F(ShortJobTest, NeedsAreKnownOfOneThatEndsAtOnce) {
+TEST_F(ShortJobTest, NeedsOfAShortJobAreKnown) {
   Start();
   engine_->Post(WorkerHello{.session = "s", .hello = HelloOf("w", 1)});
   engine_->Post(SubmitOf("job", 1));
@@ -246,7 +246,7 @@ class NoRoomTest : public ::testing::Test {
   std::unique_ptr<Engine> engine_;
 };
 
-TEST_F(NoRoomTest, ANoticeThatComesAgainReplacesTheOneThatWaitsForRoom) {
+TEST_F(NoRoomTest, RepeatedNoticeReplacesTheWaitingOne) {
   TakeRoom();
   for (int i = 0; i < 3; ++i) {
     Notice(1, 50);
@@ -259,7 +259,7 @@ TEST_F(NoRoomTest, ANoticeThatComesAgainReplacesTheOneThatWaitsForRoom) {
   EXPECT_EQ(num_saved_, 1);
 }
 
-TEST_F(NoRoomTest, OfOneWorkerTheNewestThousandNoticesWaitForRoom) {
+TEST_F(NoRoomTest, NewestThousandNoticesPerWorkerWait) {
   TakeRoom();
   for (int i = 1; i <= 1003; ++i) {
     Notice(i, i);

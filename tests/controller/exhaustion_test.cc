@@ -101,7 +101,7 @@ TEST(DescriptorsTest, StandardOnesThatAreClosedLeadToNothing) {
   EXPECT_EQ(daemon.Stop(), 0);
 }
 
-TEST(DescriptorsTest, WithoutASingleOneItWaitsAndServesAgain) {
+TEST(DescriptorsTest, WithoutDescriptorsItWaitsAndRecovers) {
   platform::TemporaryFolder folder;
   Daemon daemon(folder.path(), "");
   JobClient before(Daemon::Address(folder.path()));
@@ -225,7 +225,7 @@ class FullDiskTest : public ::testing::Test {
   std::unique_ptr<WorkerSession> session_;
 };
 
-TEST_F(FullDiskTest, ThatThereIsRoomForLittleIsNotThatThereIsRoom) {
+TEST_F(FullDiskTest, RoomForLittleIsNotEnoughRoom) {
   Connect();
   SetLimit(daemon_, RLIMIT_FSIZE, 400'000);
   SubmitJobs();
@@ -237,7 +237,7 @@ TEST_F(FullDiskTest, ThatThereIsRoomForLittleIsNotThatThereIsRoom) {
 }
 
 // Or it would be counted in an alert as one that has vanished.
-TEST_F(FullDiskTest, AWorkerThatLeavesOnRequestIsNotListed) {
+TEST_F(FullDiskTest, WorkerLeavingOnRequestIsNotListed) {
   Connect();
   v1::WorkerMessage message;
   message.set_seq(2);
@@ -253,7 +253,7 @@ TEST_F(FullDiskTest, AWorkerThatLeavesOnRequestIsNotListed) {
 }
 
 // They may wait for hours, and the start of another job of that worker must not.
-TEST_F(FullDiskTest, AWorkerIsHeardWhileItsNoticesWaitForRoom) {
+TEST_F(FullDiskTest, WorkerIsHeardWhileItsNoticesWait) {
   Connect(/*slots=*/1);
   v1::Job job;
   ASSERT_TRUE(client_.Submit(JobClient::SpecOf("saves", 1), "", job).ok());
@@ -312,7 +312,7 @@ class StateDirectoryTest : public ::testing::Test {
   v1::Job job_;
 };
 
-TEST_F(StateDirectoryTest, ADeletedOneRefusesTheNextSubmitAndEndsTheDaemon) {
+TEST_F(StateDirectoryTest, DeletedStoreRefusesASubmitAndEndsTheDaemon) {
   ASSERT_TRUE(client_.Submit(JobClient::SpecOf("kept", 1), "", job_).ok());
   std::filesystem::remove_all(state_);
   ExpectRefusalAndEnd(state_ + "/controller.db");
@@ -327,7 +327,7 @@ TEST_F(StateDirectoryTest, AnotherOneInItsPlaceIsNotTouched) {
   EXPECT_TRUE(std::filesystem::exists(state_ + "/controller.db-wal"));
 }
 
-TEST_F(StateDirectoryTest, AFileThatIsDeletedIsNoticedWithoutAnyRequest) {
+TEST_F(StateDirectoryTest, DeletedFileIsNoticedWithoutRequests) {
   ASSERT_TRUE(client_.Submit(JobClient::SpecOf("kept", 1), "", job_).ok());
   std::filesystem::remove(state_ + "/history.db");
   const int end = daemon_.Wait();
@@ -386,7 +386,7 @@ class BigMessageTest : public ::testing::Test {
   JobClient client_{Daemon::Address(folder_.path())};
 };
 
-TEST_F(BigMessageTest, OverTheLimitItIsRefusedAndTheConnectionGoesOn) {
+TEST_F(BigMessageTest, OverTheLimitOnlyTheMessageIsRefused) {
   v1::Job job;
   ASSERT_TRUE(client_.Submit(JobClient::SpecOf("before", 1), "", job).ok());
   const grpc::Status status = Submit(size_t{64} << 20);

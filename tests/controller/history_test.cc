@@ -45,7 +45,7 @@ class HistoryTest : public ::testing::Test {
   platform::TemporaryFolder folder_;
 };
 
-TEST_F(HistoryTest, ReportsAreSeenAtOnceAndAcknowledgedWhenDurable) {
+TEST_F(HistoryTest, ReportsShowAtOnceAndAreAcknowledgedWhenDurable) {
   std::unique_ptr<History> history = Open();
   bool committed = false;
   ASSERT_TRUE(
@@ -57,7 +57,7 @@ TEST_F(HistoryTest, ReportsAreSeenAtOnceAndAcknowledgedWhenDurable) {
   EXPECT_TRUE(committed);
 }
 
-TEST_F(HistoryTest, PointsWithNormsAreSpreadOverTheStepsThatHaveThem) {
+TEST_F(HistoryTest, PointsWithNormsSpreadOverTheirSteps) {
   std::unique_ptr<History> history = Open();
   const auto add = [&](int64_t first, int64_t last, int norms) {
     ASSERT_TRUE(history->Add(BatchOf("j", 1, first, last, norms), kNow, [](const absl::Status&) {}).ok());
@@ -84,7 +84,7 @@ TEST_F(HistoryTest, PointsWithNormsAreSpreadOverTheStepsThatHaveThem) {
 }
 
 // A job that goes on from a checkpoint has no reports of the steps before it.
-TEST_F(HistoryTest, PointsOfAResumedJobSpreadOverItsSteps) {
+TEST_F(HistoryTest, PointsOfAResumedJobSpreadEvenly) {
   std::unique_ptr<History> history = Open();
   ASSERT_TRUE(history->Add(BatchOf("j", 1, 100'001, 100'500), kNow, [](const absl::Status&) {}).ok());
   const auto reports = history->Spread("j", 0, 0, 100);
@@ -118,7 +118,7 @@ TEST_F(HistoryTest, ManyReportsAreCommittedBeforeTheirTime) {
   EXPECT_TRUE(committed);
 }
 
-TEST_F(HistoryTest, WhatWouldGoToADeletedFileIsNotAcknowledged) {
+TEST_F(HistoryTest, WritesToADeletedFileAreNotAcknowledged) {
   std::unique_ptr<History> history = Open();
   absl::Status committed;
   ASSERT_TRUE(history->Add(BatchOf("j", 1, 1, 3), kNow, [&](const absl::Status& s) { committed = s; }).ok());
@@ -145,7 +145,7 @@ TEST_F(HistoryTest, TheLastStepIsADurableOne) {
   EXPECT_EQ(*history->LastStep("j"), 6);
 }
 
-TEST_F(HistoryTest, SentTwiceIsOnceAndTheHigherAttemptWins) {
+TEST_F(HistoryTest, RepeatedStepsKeepTheHigherAttempt) {
   {
     std::unique_ptr<History> history = Open();
     for (const auto& batch :
@@ -214,7 +214,7 @@ TEST_F(HistoryTest, OfOneJobFewTablesAreKept) {
   EXPECT_EQ(history->After("j", {}, 100, false)->size(), 20U) << "the reports are";
 }
 
-TEST_F(HistoryTest, ADamagedPageAnywhereIsNamedWithTheWayOut) {
+TEST_F(HistoryTest, DamagedPageIsNamedWithARemedy) {
   {
     std::unique_ptr<History> history = Open();
     ASSERT_TRUE(history->Add(BatchOf("j", 1, 1, 100, 1000), kNow, [](const absl::Status&) {}).ok());
@@ -238,7 +238,7 @@ TEST_F(HistoryTest, ADamagedPageAnywhereIsNamedWithTheWayOut) {
 }
 
 // Damage in the middle of a file that has more to read than Open waits for.
-TEST_F(HistoryTest, DamageThatIsFoundLateIsReturnedToEveryReaderAndWriter) {
+TEST_F(HistoryTest, LateFoundDamageReachesReadersAndWriters) {
   {
     std::unique_ptr<History> history = Open();
     ASSERT_TRUE(history->Add(BatchOf("j", 1, 1, 100, 1000), kNow, [](const absl::Status&) {}).ok());
@@ -269,7 +269,7 @@ TEST_F(HistoryTest, DamageThatIsFoundLateIsReturnedToEveryReaderAndWriter) {
   EXPECT_EQ(job.last_step(), 90);
 }
 
-TEST_F(HistoryTest, AWholeFileIsWrittenAsBeforeOnceItIsChecked) {
+TEST_F(HistoryTest, CheckedFileIsWrittenAsBefore) {
   const std::string path = folder_.path() + "/history.db";
   std::unique_ptr<History> history = Open({.check_patience = absl::ZeroDuration()});
   const auto add = [&](int64_t first) {
@@ -328,7 +328,7 @@ TEST_F(HistoryDamageTest, ARemovedHistoryIsNoticed) {
   ExpectLost(3, 0);
 }
 
-TEST_F(HistoryDamageTest, AHistoryOfAnOlderBuildHasNoCount) {
+TEST_F(HistoryDamageTest, HistoryOfAnOlderBuildHasNoCount) {
   std::filesystem::remove(killed_ + "/history.commits");
   ExpectLost(0, 3);
 }
@@ -345,13 +345,13 @@ TEST_F(HistoryDamageTest, ADamagedCountIsNoDamageOfReports) {
   }
 }
 
-TEST_F(HistoryDamageTest, TheCountIsItsOwnersToReadAndWrite) {
+TEST_F(HistoryDamageTest, CountIsReadableByItsOwnerOnly) {
   const auto mode = std::filesystem::status(killed_ + "/history.commits").permissions();
   EXPECT_EQ(mode & std::filesystem::perms::owner_all,
             std::filesystem::perms::owner_read | std::filesystem::perms::owner_write);
 }
 
-TEST_F(HistoryTest, ACheckThatGoesOnEndsWithTheHistory) {
+TEST_F(HistoryTest, RunningCheckEndsWithTheHistory) {
   {
     std::unique_ptr<History> history = Open();
     for (int64_t step = 1; step < 5000; step += 100) {
@@ -365,7 +365,7 @@ TEST_F(HistoryTest, ACheckThatGoesOnEndsWithTheHistory) {
   EXPECT_EQ(Open()->CountAfter("j", {}).value(), 5000);
 }
 
-TEST_F(HistoryTest, AFileThatIsNoHistoryIsNamedWithTheWayOut) {
+TEST_F(HistoryTest, ForeignFileIsNamedWithARemedy) {
   std::ofstream(folder_.path() + "/history.db") << std::string(5000, 'x');
   EXPECT_EQ(History::Open(folder_.path(), {}).status().message(),
             folder_.path() +

@@ -26,7 +26,7 @@ JobEntry EntryOf(const std::string& id, v1::JobState state) {
 
 std::string IdOf(const v1::Job* job) { return job == nullptr ? "" : job->id(); }
 
-TEST(JobTableTest, AJobIsFoundByItsRequestNameAndFolder) {
+TEST(JobTableTest, JobIsFoundByRequestNameAndFolder) {
   JobTable table;
   table.Add(EntryOf("a", v1::JOB_STATE_RUNNING));
   EXPECT_EQ(IdOf(table.FindRequest("ada", "request-a")), "a");
@@ -41,7 +41,7 @@ TEST(JobTableTest, AJobIsFoundByItsRequestNameAndFolder) {
   EXPECT_EQ(IdOf(table.FindLiveByFolder("")), "");
 }
 
-TEST(JobTableTest, OfAnEndedJobOnlyTheRequestIsTaken) {
+TEST(JobTableTest, EndedJobReservesOnlyItsRequest) {
   JobTable table;
   table.Add(EntryOf("a", v1::JOB_STATE_RUNNING));
   table.Change("a", [](JobEntry& entry) { entry.job.set_state(v1::JOB_STATE_FAILED); });
@@ -83,7 +83,7 @@ void CheckAgainstEveryJob(const JobTable& table) {
   EXPECT_EQ(table.num_live(), live);
 }
 
-TEST(JobTableTest, AfterAnyChangesItSaysWhatALookAtEveryJobSays) {
+TEST(JobTableTest, MatchesAScanAfterAnyChanges) {
   constexpr unsigned kSeed = 7;
   SCOPED_TRACE(kSeed);
   std::mt19937 random(kSeed);

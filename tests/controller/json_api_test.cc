@@ -166,7 +166,7 @@ class StuckJobs : public v1::Jobs::Service {
   }
 };
 
-TEST(HealthTest, AControllerThatDecidesNothingIsFoundOutInTime) {
+TEST(HealthTest, StuckControllerIsUnhealthyInTime) {
   StuckJobs jobs;
   grpc::ServerBuilder builder;
   builder.RegisterService(&jobs);
@@ -200,7 +200,7 @@ TEST_F(SiteTest, AnotherSitesPageMayNotAsk) {
   EXPECT_THAT(connection.Read(), StartsWith("HTTP/1.1 403 "));
 }
 
-TEST_F(SiteTest, OversizedNormsAreRefusedUnlessOneParameterIsAsked) {
+TEST_F(SiteTest, OversizedNormsNeedAParameterName) {
   Start();
   SimulatedWorker worker("a", server_->addresses().at(0), {});
   JobClient client(server_->addresses().at(0));
@@ -254,7 +254,7 @@ TEST_F(SiteTest, OversizedNormsAreRefusedUnlessOneParameterIsAsked) {
   EXPECT_FALSE(Api("ListReports?job=large&points=4")["reports"][0].contains("norms"));
 }
 
-TEST_F(SiteTest, AScrapeHasTheReportsThatComeAfterTheEnd) {
+TEST_F(SiteTest, ScrapeHasReportsAfterTheEnd) {
   Start();
   SimulatedWorker worker("a", server_->addresses().at(0), {});
   JobClient client(server_->addresses().at(0));
@@ -281,7 +281,7 @@ TEST_F(SiteTest, AScrapeHasTheReportsThatComeAfterTheEnd) {
   EXPECT_THAT(text, HasSubstr("tandem_device_memory_bytes{job_name=\"short\",kind=\"arena\"}"));
 }
 
-TEST_F(SiteTest, BeyondThisMachineThereIsAPageOnlyOnRequest) {
+TEST_F(SiteTest, RemotePageNeedsAFlag) {
   Start(":0");
   EXPECT_THAT(Get("/"), AllOf(StartsWith("HTTP/1.1 404 "), HasSubstr("--page on")));
   EXPECT_THAT(Get("/api/ListJobs"), StartsWith("HTTP/1.1 404 "));

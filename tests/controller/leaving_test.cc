@@ -24,7 +24,7 @@ v1::AttemptStatus Preempted(int rank) {
   return Failed(rank, CauseOf(v1::FAILURE_CLASS_PREEMPTED, "Preempted"));
 }
 
-TEST(LeavingTest, AWorkerThatEndsOnRequestLeavesWithAnEvent) {
+TEST(LeavingTest, WorkerEndingOnRequestLeavesWithAnEvent) {
   Driver driver;
   driver.Connect("a", 2);
   driver.Feed(WorkerDraining{.worker = "a"});
@@ -55,7 +55,7 @@ TEST(LeavingTest, AWorkerThatVanishedStaysListed) {
   EXPECT_EQ(Describe(driver.state, "a").reason(), "NotConnected");
 }
 
-TEST(LeavingTest, OfThoseThatVanishedTheNewestThousandStayListed) {
+TEST(LeavingTest, NewestThousandVanishedWorkersStayListed) {
   Driver driver;
   driver.Run(v1::JOB_STATE_RUNNING);
   driver.Disconnect("a");  // it has a rank
@@ -74,7 +74,7 @@ TEST(LeavingTest, OfThoseThatVanishedTheNewestThousandStayListed) {
 }
 
 // What it said of its ranks decides how the job ends, so it is kept for as long as others run.
-TEST(LeavingTest, WhatItSaidOfItsRanksCountsUntilTheirJobHasEnded) {
+TEST(LeavingTest, LeaversStatusesCountUntilTheJobEnds) {
   Driver driver;
   driver.Run(v1::JOB_STATE_RUNNING);
   driver.Feed(WorkerDraining{.worker = "b"});
@@ -92,7 +92,7 @@ TEST(LeavingTest, WhatItSaidOfItsRanksCountsUntilTheirJobHasEnded) {
   EXPECT_TRUE(driver.state.workers.contains("a"));
 }
 
-TEST(LeavingTest, AWorkerWhoseRanksDidNotEndBeforeItWentStaysListed) {
+TEST(LeavingTest, WorkerLeavingLiveRanksStaysListed) {
   Driver driver;
   driver.Run(v1::JOB_STATE_RUNNING);
   driver.Feed(WorkerDraining{.worker = "b"});
@@ -120,7 +120,7 @@ TEST(LeavingTest, ARestartedWorkerIsListedAgain) {
 }
 
 // It keeps the record of an end until it is told to forget it, which may not have reached it.
-TEST(LeavingTest, AKnownEndThatIsReportedAgainChangesNothing) {
+TEST(LeavingTest, RepeatedEndChangesNothing) {
   Driver driver;
   driver.Run(v1::JOB_STATE_RUNNING);
   for (const char* const worker : {"a", "b"}) {

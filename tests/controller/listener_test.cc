@@ -31,7 +31,7 @@ class ListenerTest : public ::testing::Test {
 };
 
 // Both of two controllers that start at once find no other there when they begin.
-TEST_F(ListenerTest, ASocketIsNotTakenFromOneThatHasBegunToListen) {
+TEST_F(ListenerTest, SocketInUseIsNotTaken) {
   const std::unique_ptr<Listener> first = Open();
   const absl::Status second = Listener::Open("unix:" + path_).status();
   EXPECT_TRUE(absl::IsUnavailable(second)) << second;
@@ -40,7 +40,7 @@ TEST_F(ListenerTest, ASocketIsNotTakenFromOneThatHasBegunToListen) {
 }
 
 // "stop what listens there" would send the reader to look for it.
-TEST_F(ListenerTest, AFolderThatIsNotThereIsAllThatIsSaid) {
+TEST_F(ListenerTest, MissingFolderIsTheOnlyError) {
   const std::string address = "unix:" + folder_.path() + "/none/socket";
   EXPECT_EQ(Listener::Open(address).status().message(),
             "cannot listen on " + address + ": No such file or directory; give another --listen");
@@ -58,7 +58,7 @@ TEST_F(ListenerTest, WhatAnEndedOneLeftIsReplaced) {
   EXPECT_TRUE(platform::IsListening(path_).value());
 }
 
-TEST_F(ListenerTest, ItsOwnSocketAloneIsRemovedWhenItEnds) {
+TEST_F(ListenerTest, OnlyItsOwnSocketIsRemoved) {
   std::unique_ptr<Listener> first = Open();
   std::filesystem::remove(path_);
   std::unique_ptr<Listener> second = Open();

@@ -68,7 +68,7 @@ TEST_F(MetricSeriesTest, AShortJobsReportsCountAfterItsEnd) {
   EXPECT_THAT(Text(), Not(HasSubstr("job_name")));
 }
 
-TEST_F(MetricSeriesTest, AnEndedJobsLateReportLeavesItsNameToTheNext) {
+TEST_F(MetricSeriesTest, LateReportDoesNotTakeTheNameBack) {
   metrics_->JobEnded(JobOf("id-1", "headers"));
   clock_.Advance(absl::Seconds(1));
   driver_.Connect("a", 1);
@@ -80,7 +80,7 @@ TEST_F(MetricSeriesTest, AnEndedJobsLateReportLeavesItsNameToTheNext) {
   EXPECT_THAT(Text(), HasSubstr("tandem_train_step{job_name=\"headers\"} 7\n"));
 }
 
-TEST_F(MetricSeriesTest, ARestartedControllerKeepsALiveJobFromLateReports) {
+TEST_F(MetricSeriesTest, RestartSeparatesLiveJobsFromLateReports) {
   // The controller has not looked yet.
   metrics_->Report("id-2", "headers", ReportOf(7));
   metrics_->Report("id-1", "headers", ReportOf(9), clock_.Now());
@@ -107,7 +107,7 @@ TEST_F(MetricSeriesTest, SeriesOfSentBytesAreBounded) {
   EXPECT_EQ(CountLines(Text(), "tandem_comm_bytes_total{"), 16);
 }
 
-TEST_F(MetricSeriesTest, AScrapeShowsTrainingUntilFiveMinutesAfterTheEnd) {
+TEST_F(MetricSeriesTest, TrainingSeriesLastFiveMinutesLonger) {
   metrics_->Report("id-1", "headers", ReportOf(1));
   metrics_->Report("id-1", "headers", ReportOf(2));
   metrics_->Report("id-1", "headers", ReportOf(2));  // sent twice
@@ -147,7 +147,7 @@ TEST_F(MetricSeriesTest, AScrapeShowsTrainingUntilFiveMinutesAfterTheEnd) {
   EXPECT_THAT(Scrape((*server)->address()), Not(HasSubstr("headers")));
 }
 
-TEST_F(MetricSeriesTest, AReportThatComesAfterTheEndKeepsNothingAlive) {
+TEST_F(MetricSeriesTest, LateReportKeepsNoSeriesAlive) {
   metrics_->Report("id-1", "headers", ReportOf(1));
   metrics_->JobEnded(JobOf("id-1", "headers"));
   metrics_->Report("id-1", "headers", ReportOf(2));
@@ -156,7 +156,7 @@ TEST_F(MetricSeriesTest, AReportThatComesAfterTheEndKeepsNothingAlive) {
   EXPECT_THAT(Text(), Not(HasSubstr("headers")));
 }
 
-TEST_F(MetricSeriesTest, AJobThatTakesTheNameOfAnEndedOneBeginsAnew) {
+TEST_F(MetricSeriesTest, ReusedNameBeginsNewSeries) {
   metrics_->Report("id-1", "headers", ReportOf(7));
   metrics_->JobEnded(JobOf("id-1", "headers"));
   metrics_->Report("id-2", "headers", ReportOf(1));
@@ -179,7 +179,7 @@ TEST_F(MetricSeriesTest, OfEndedJobsTheNewestFiftyStay) {
   EXPECT_THAT(text, HasSubstr("tandem_train_step{job_name=\"live\"} 1"));
 }
 
-TEST_F(MetricSeriesTest, AScrapeShowsCheckpointsUntilFiveMinutesAfterTheEnd) {
+TEST_F(MetricSeriesTest, CheckpointSeriesLastFiveMinutesLonger) {
   State state;
   v1::Job job;
   job.set_id("id");

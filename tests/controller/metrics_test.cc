@@ -54,7 +54,7 @@ TEST_F(MetricsTest, SamplesAreSequencesOfTheJobsLength) {
 }
 
 // What ranks on two devices need, when both have said so.
-TEST_F(MetricsTest, AJobSendsAndHoldsWhatAllItsRanksDo) {
+TEST_F(MetricsTest, JobTotalsCoverAllRanks) {
   driver_.Run(v1::JOB_STATE_STARTING);
   for (int64_t rank : {0, 1}) {
     v1::AttemptStatus status = StatusOf("id-job");
@@ -94,7 +94,7 @@ TEST_F(MetricsTest, EachAttemptCountsWhatItsOwnRanksSend) {
   EXPECT_THAT(Text(), HasSubstr("tandem_comm_bytes_total{job_name=\"job\",op=\"gather\"} 214\n"));
 }
 
-TEST_F(MetricsTest, AWorkersSilenceIsCountedFromItsLastMessage) {
+TEST_F(MetricsTest, SilenceCountsFromTheLastMessage) {
   const absl::Time start = clock_.Now();
   metrics_->SetLastSeen([&](const std::string&) { return start + absl::Seconds(7); });
   State state;
@@ -149,7 +149,7 @@ TEST_F(MetricsTest, AScrapeShowsWhatTheProcessUses) {
   EXPECT_LT(age, 600) << "in seconds since 1970, by the machine's clock";
 }
 
-TEST_F(MetricsTest, AScrapeShowsProgressAgeAndTheRankBehind) {
+TEST_F(MetricsTest, ScrapeShowsProgressAgeAndSlowestRank) {
   driver_.Run(v1::JOB_STATE_RUNNING);
   for (const auto& [worker, rank] : {std::pair("a", 0), std::pair("b", 1)}) {
     v1::AttemptStatus status = StatusOf("id-job");
@@ -193,7 +193,7 @@ TEST_F(MetricsTest, AJobsTimeIsAccountedFor) {
 }
 
 // The look into the history may wait for a disk, and every call and every commit is counted.
-TEST_F(MetricsTest, WhileAScrapeLooksIntoTheHistoryCallsAndCommitsAreCounted) {
+TEST_F(MetricsTest, CallsAreCountedDuringAScrape) {
   metrics_->SetTotals([&](const std::string&) {
     metrics_->RpcStarted("/tandem.v1.Jobs/Submit");
     metrics_->CommitSeconds(0.001);

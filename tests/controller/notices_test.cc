@@ -35,7 +35,7 @@ TEST(NoticesTest, CheckpointsAreReportedOnce) {
   EXPECT_EQ(driver.Job().state(), v1::JOB_STATE_RUNNING);
 }
 
-TEST(NoticesTest, OnlyAWorkerOfTheAttemptReportsItsCheckpoints) {
+TEST(NoticesTest, OnlyTheAttemptsWorkersReportCheckpoints) {
   Driver driver;
   driver.Run(v1::JOB_STATE_RUNNING);
   driver.Connect("stranger", 1);
@@ -65,7 +65,7 @@ CheckpointNoticed Warned(uint64_t number, v1::CheckpointProblem problem, int64_t
   return noticed;
 }
 
-TEST(NoticesTest, AWarningAboutTheTrainingIsAnEventOnce) {
+TEST(NoticesTest, TrainingWarningIsOneEvent) {
   Driver driver;
   driver.Run(v1::JOB_STATE_RUNNING);
   CheckpointNoticed noticed = Noticed(3);
@@ -137,7 +137,7 @@ TEST(NoticesTest, ACheckpointBeyondTheLastStepIsNone) {
   EXPECT_EQ(driver.Feed(noticed).events.size(), 1U);
 }
 
-TEST(NoticesTest, WhatAJobTrainsOnIsKeptAndSaidOnce) {
+TEST(NoticesTest, DataReadIsKeptAndOneEvent) {
   Driver driver;
   driver.Run(v1::JOB_STATE_RUNNING);
   CheckpointNoticed noticed = Noticed(3);
@@ -150,7 +150,7 @@ TEST(NoticesTest, WhatAJobTrainsOnIsKeptAndSaidOnce) {
   EXPECT_EQ(driver.Feed(noticed).events.size(), 0U);
 }
 
-TEST(NoticesTest, EverySaveThatFailsIsAnEventAndCounted) {
+TEST(NoticesTest, FailedSavesAreEventsAndCounted) {
   Driver driver;
   driver.Run(v1::JOB_STATE_RUNNING);
   for (const uint64_t number : {1, 2, 2, 1}) {  // sent again after a lost connection
@@ -195,12 +195,16 @@ TEST(NoticesTest, WarningsOfAResumeStayAndAreBounded) {
   EXPECT_EQ(driver.Job().last_step(), 0);
 }
 
-TEST(NoticesTest, OtherTrainingAtAResumeStaysWithTheJob) {
+TEST(NoticesTest, DifferencesAtAResumeStayWithTheJob) {
   Driver driver;
   driver.Run(v1::JOB_STATE_STARTING);
   driver.Feed(Warned(1, v1::CHECKPOINT_PROBLEM_OTHER_TRAINING, 100));
   EXPECT_EQ(driver.events.back().reason(), "ResumedWithOtherTraining");
-  ASSERT_EQ(driver.Job().checkpoints().resume_size(), 1);
+  driver.Feed(Warned(2, v1::CHECKPOINT_PROBLEM_OTHER_SEED, 100));
+  EXPECT_EQ(driver.events.back().reason(), "ResumedWithOtherSeed");
+  driver.Feed(Warned(3, v1::CHECKPOINT_PROBLEM_OTHER_DATA, 100));
+  EXPECT_EQ(driver.events.back().reason(), "ResumedWithOtherData");
+  EXPECT_EQ(driver.Job().checkpoints().resume_size(), 3);
 }
 
 }  // namespace

@@ -69,7 +69,7 @@ class OpenConnectionsTest : public ::testing::Test {
       {.most_strangers = 5, .most_strangers_of_address = 3, .most_of_one = 2, .most_of_worker = 3}, clock_};
 };
 
-TEST_F(OpenConnectionsTest, StrangersOfOneMachineAreLimitedUntilTheyCallOrEnd) {
+TEST_F(OpenConnectionsTest, StrangersPerMachineAreLimited) {
   const int first = Connect();
   const int second = Connect();
   for (const int fd : {first, second, Connect()}) {
@@ -84,7 +84,7 @@ TEST_F(OpenConnectionsTest, StrangersOfOneMachineAreLimitedUntilTheyCallOrEnd) {
   EXPECT_TRUE(connections_.Add(Connect()).ok()) << "one of them has ended";
 }
 
-TEST_F(OpenConnectionsTest, ADescriptorThatIsUsedAgainIsAnotherConnection) {
+TEST_F(OpenConnectionsTest, ReusedDescriptorIsAnotherConnection) {
   const int first = Connect();
   ASSERT_TRUE(connections_.Add(first).ok());
   ASSERT_TRUE(connections_.Claim(On(first, "alice")).ok());
@@ -93,7 +93,7 @@ TEST_F(OpenConnectionsTest, ADescriptorThatIsUsedAgainIsAnotherConnection) {
   EXPECT_FALSE(HungUp(clients_.back())) << "it is not hers";
 }
 
-TEST_F(OpenConnectionsTest, ACallIsNotOfAnEndedConnectionOfItsAddress) {
+TEST_F(OpenConnectionsTest, CallIsNotOfAnEndedConnection) {
   const int ended = Connect();
   ASSERT_TRUE(connections_.Add(ended).ok());
   const int open = dup(ended);  // the same address, in a descriptor of its own
@@ -106,7 +106,7 @@ TEST_F(OpenConnectionsTest, ACallIsNotOfAnEndedConnectionOfItsAddress) {
   EXPECT_TRUE(HungUp(clients_[0]));
 }
 
-TEST_F(OpenConnectionsTest, OneCallerHasSoManyAndTheNextEndsAfterItsAnswer) {
+TEST_F(OpenConnectionsTest, ExcessConnectionEndsAfterItsAnswer) {
   std::vector<int> own;
   for (int i = 0; i < 3; ++i) {
     own.push_back(Connect());
@@ -129,7 +129,7 @@ TEST_F(OpenConnectionsTest, OneCallerHasSoManyAndTheNextEndsAfterItsAnswer) {
   EXPECT_TRUE(connections_.Claim(On(next, "eve")).ok()) << "one has ended";
 }
 
-TEST_F(OpenConnectionsTest, WhoHasNotCalledForLongIsLetGo) {
+TEST_F(OpenConnectionsTest, IdleCallerIsDropped) {
   const int silent = Connect();
   const int caller = Connect();
   ASSERT_TRUE(connections_.Add(silent).ok());
@@ -153,7 +153,7 @@ TEST_F(OpenConnectionsTest, WhoeverIsInTheListLosesItsConnections) {
   EXPECT_FALSE(HungUp(clients_[1]));
 }
 
-TEST_F(OpenConnectionsTest, AnAddressThatIsUsedAgainIsClaimedAgain) {
+TEST_F(OpenConnectionsTest, ReusedAddressIsClaimedAgain) {
   const int first = Connect();
   ASSERT_TRUE(connections_.Add(first).ok());
   ASSERT_TRUE(connections_.Claim(On(first, "alice")).ok());

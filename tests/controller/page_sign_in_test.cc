@@ -145,7 +145,7 @@ TEST_F(PageSignInTest, OnlyUsersAndAdminsGetACode) {
   EXPECT_EQ(response.code_life().seconds(), 60);
 }
 
-TEST_F(PageSignInTest, TheSessionSaysWhoseItIsAndACodeWorksOnce) {
+TEST_F(PageSignInTest, CodeWorksOnceAndSessionNamesItsUser) {
   Start();
   const std::string code = CodeOf(certificates_.Of({Role::kUser, "alice"}));
   const Answer first = Post("/api/SignIn", code);
@@ -163,7 +163,7 @@ TEST_F(PageSignInTest, TheSessionSaysWhoseItIsAndACodeWorksOnce) {
   EXPECT_EQ(Ask("GET", "/api/GetServerInfo", "Authorization: Bearer " + code + "\r\n").status, 401);
 }
 
-TEST_F(PageSignInTest, WhatChangesSomethingIsNoGetAndWhatReadsIsNoPost) {
+TEST_F(PageSignInTest, ChangesArePostsAndReadsAreGets) {
   Start();
   const std::string session = SessionOf(Role::kUser, "alice");
   const v1::Job job = Submitted("kept");
@@ -216,7 +216,7 @@ TEST_F(PageSignInTest, ASecretOverTheNetworkIsNotTaken) {
 }
 
 // A proxy that asks for passwords hands its header on.
-TEST_F(PageSignInTest, AHeaderOfAnotherSchemeDoesNotShutWhatOnlyReads) {
+TEST_F(PageSignInTest, ForeignAuthorizationStillReads) {
   Start();
   const std::string proxys = "Authorization: Basic YWxpY2U6\r\n";
   EXPECT_EQ(Ask("GET", "/api/ListJobs", proxys).status, 200);
@@ -240,7 +240,7 @@ TEST_F(PageSignInTest, ASessionThatHasCrossedTheNetworkEnds) {
   EXPECT_EQ(sign_ins.Find(session), std::nullopt);
 }
 
-TEST_F(PageSignInTest, WhereNobodyCanSignInTheReasonIsGiven) {
+TEST_F(PageSignInTest, ImpossibleSignInGivesTheReason) {
   const Credential alice = certificates_.Of({Role::kUser, "alice"});
   v1::SignInResponse response;
   for (const auto& [listen, page] :
@@ -256,7 +256,7 @@ TEST_F(PageSignInTest, WhereNobodyCanSignInTheReasonIsGiven) {
   EXPECT_THAT(response.page(), StartsWith("127.0.0.1:"));
 }
 
-TEST_F(PageSignInTest, TheAuditLogNamesCallersOfThePageWithoutSecrets) {
+TEST_F(PageSignInTest, AuditLogNamesPageCallersWithoutSecrets) {
   Start();
   testing::internal::CaptureStderr();
   const std::string code = CodeOf(certificates_.Of({Role::kUser, "alice"}));
@@ -286,7 +286,7 @@ TEST_F(PageSignInTest, TheAuditLogNamesCallersOfThePageWithoutSecrets) {
   EXPECT_THAT(log, AllOf(Not(HasSubstr(code)), Not(HasSubstr(session)), Not(HasSubstr(bobs))));
 }
 
-TEST_F(PageSignInTest, ThoseWhoAreSignedInHaveTheRateOfTheirName) {
+TEST_F(PageSignInTest, SessionsShareTheirUsersRate) {
   Start();
   const std::string session = SessionOf(Role::kUser, "alice");
   int status = 200;

@@ -36,7 +36,7 @@ v1::Hello HelloFrom(const std::string& worker, const std::string& host, const st
   return hello;
 }
 
-TEST(PlacementTest, RanksAreNotPlacedOnWorkersThatCannotReachEachOther) {
+TEST(PlacementTest, RanksNeedWorkersThatReachEachOther) {
   for (const char* const loopback : {"127.0.0.1", "127.8.8.8", "::1", "::ffff:127.0.0.1", "localhost"}) {
     Driver driver;
     driver.Connect(HelloFrom("a", "one", loopback));
@@ -53,7 +53,7 @@ TEST(PlacementTest, RanksAreNotPlacedOnWorkersThatCannotReachEachOther) {
   }
 }
 
-TEST(PlacementTest, LoopbackAddressesOfTwoMachinesAreNotMixedEither) {
+TEST(PlacementTest, LoopbacksOfTwoMachinesAreNotMixed) {
   Driver driver;
   driver.Connect(HelloFrom("a", "one", "127.0.0.1"));
   driver.Connect(HelloFrom("b", "two", "127.0.0.1"));
@@ -84,7 +84,7 @@ v1::Hello HelloOfBuild(const std::string& worker, const std::string& build, int 
   return hello;
 }
 
-TEST(PlacementTest, RanksAreNotPlacedOnWorkersOfTwoBuilds) {
+TEST(PlacementTest, RanksNeedWorkersOfOneBuild) {
   Driver driver;
   driver.Connect(HelloOfBuild("a", "0.1.0+0123456789ab"));
   driver.Connect(HelloOfBuild("b", "0.1.0+ba9876543210"));
@@ -130,7 +130,7 @@ v1::Hello HelloWithGpus(const std::string& worker) {
   return hello;
 }
 
-TEST(PlacementTest, AutoIsCudaWhereTheWholeJobFitsOnFreeGpus) {
+TEST(PlacementTest, AutoIsCudaIfTheJobFitsOnFreeGpus) {
   Driver driver;
   driver.Connect(HelloWithGpus("a"));
   driver.Connect(HelloWithGpus("b"));
@@ -182,7 +182,7 @@ TEST(PlacementTest, AGpuThatTwoWorkersOfferCountsOnce) {
   EXPECT_EQ(driver.Job().message(), "needs 3 slots, 2 free of 2 on 2 workers with cuda");
 }
 
-TEST(PlacementTest, AGpuThatTwoWorkersOfferTakesOneRank) {
+TEST(PlacementTest, GpuOfTwoWorkersTakesOneRank) {
   Driver driver;
   ConnectTwoOfOneMachine(driver);
   Submit submit = SubmitOnGpus("job", 2);
@@ -212,7 +212,7 @@ TEST(PlacementTest, WhatIsAskedForIsNotChanged) {
   EXPECT_EQ(driver.Job().message(), "needs 1 slot, 0 free of 0 on 0 workers with cuda");
 }
 
-TEST(PlacementTest, TheDeviceOfTheFirstAttemptHoldsForAll) {
+TEST(PlacementTest, DeviceStaysThatOfTheFirstAttempt) {
   Driver driver;
   driver.Connect("a", 1);
   driver.Feed(SubmitOf("job", 1));

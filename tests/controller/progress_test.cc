@@ -63,13 +63,13 @@ TEST_F(ProgressTest, StoppedThenEarlierThenOlderRanksAreBehind) {
   EXPECT_EQ(Behind({.age = 0.2}, {.age = 0.1}), 0);
 }
 
-TEST_F(ProgressTest, BeforeTheFirstStepTheRankInTheEarlierPhaseIsBehind) {
+TEST_F(ProgressTest, RankInTheEarlierPhaseIsBehind) {
   EXPECT_EQ(Behind({.phase = v1::RANK_PHASE_READY, .step = 0, .collectives = 0, .age = 20},
                    {.phase = v1::RANK_PHASE_LOADING, .step = 0, .collectives = 0, .age = 1}),
             1);
 }
 
-TEST_F(ProgressTest, NamesTheRankItsSlotAndItsAgeAsOfNow) {
+TEST_F(ProgressTest, NamesRankSlotAndAge) {
   Say(0, {.age = 0.1});
   Say(1, {.age = 0.4});
   driver_.now += absl::Seconds(3);
@@ -112,7 +112,7 @@ INSTANTIATE_TEST_SUITE_P(
         Stall{"JustStopped", {.age = 1, .step_seconds = 30, .stopped = true}, false}),
     [](const auto& info) { return info.param.name; });
 
-TEST_F(ProgressTest, NothingIsReportedOfRanksThatCannotBeHeard) {
+TEST_F(ProgressTest, UnheardRanksAreNotReported) {
   EXPECT_FALSE(Progress().has_value()) << "no rank has been looked at";
   Say(0, {.age = 1});
   Say(1, {.age = 9});
@@ -122,7 +122,7 @@ TEST_F(ProgressTest, NothingIsReportedOfRanksThatCannotBeHeard) {
   EXPECT_FALSE(Progress().has_value());
 }
 
-TEST_F(ProgressTest, TheBoardAgesWhatItSawAndForgetsWhatEnded) {
+TEST_F(ProgressTest, BoardAgesEntriesAndForgetsEndedJobs) {
   platform::FakeClock clock(driver_.now);
   ProgressBoard board(clock);
   Say(0, {.age = 0.1});
@@ -139,7 +139,7 @@ TEST_F(ProgressTest, TheBoardAgesWhatItSawAndForgetsWhatEnded) {
   EXPECT_FALSE(board.Find("id-job").has_value());
 }
 
-TEST(ProgressBoardTest, AJobThatWaitsNamesTheOneThatItWaitsBehind) {
+TEST(ProgressBoardTest, WaitingJobNamesTheOneAhead) {
   Driver driver;
   driver.Connect("a", 2);
   driver.Feed(SubmitOf("runs", 2));

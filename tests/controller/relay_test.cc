@@ -50,7 +50,7 @@ TEST_F(ServiceTest, LogsAreRelayedFromTheWorkers) {
 }
 
 // Or whoever follows a log takes the death of its worker for the end of the job.
-TEST_F(ServiceTest, AFollowedLogEndsWithTheDeathOfItsWorker) {
+TEST_F(ServiceTest, FollowedLogEndsWithItsWorker) {
   grpc::ClientContext session_context;
   const auto workers = v1::Workers::NewStub(client_->channel());
   const std::unique_ptr<WorkerSession> session = Welcomed(*workers, session_context, HelloOf("w", 1));
@@ -121,7 +121,7 @@ class ProfileTest : public ServiceTest {
   }
 };
 
-TEST_F(ProfileTest, TimelinesOfAllRanksAreRelayedWithTheirRanks) {
+TEST_F(ProfileTest, TimelinesAreRelayedWithTheirRanks) {
   const SimulatedWorker a("a", address(), {.hold = true, .timelines = 2});
   const SimulatedWorker b("b", address(), {.hold = true, .timelines = 2});
   StartJob();

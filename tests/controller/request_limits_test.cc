@@ -25,7 +25,7 @@ TEST(RequestLimitsTest, ALongTextIsNamedByItsPath) {
   EXPECT_EQ(Why(request), "spec.data.train: 11 bytes; allowed are at most 10");
 }
 
-TEST(RequestLimitsTest, ALongListOrMapIsNamedByItsPath) {
+TEST(RequestLimitsTest, LongListOrMapIsNamed) {
   v1::ReportBatch batch;
   batch.add_reports();
   for (int i = 0; i < 4; ++i) {
@@ -40,7 +40,7 @@ TEST(RequestLimitsTest, ALongListOrMapIsNamedByItsPath) {
   EXPECT_EQ(Why(message), "hello.inventory.slots.name: 13 bytes; allowed are at most 10");
 }
 
-TEST(RequestLimitsTest, NumbersAndBytesAreBoundedByTheMessageAlone) {
+TEST(RequestLimitsTest, NumbersAreBoundedByMessageSize) {
   v1::ReportBatch batch;
   v1::Norms& norms = *batch.add_reports()->mutable_norms();
   for (int i = 0; i < 100; ++i) {

@@ -23,7 +23,7 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 
 // Its workers have not gone, and they are not looked for.
-TEST(EndTest, AControllerThatIsStoppedSaysOfNoWorkerThatItDisconnected) {
+TEST(EndTest, StoppingControllerReportsNoDisconnections) {
   platform::TemporaryFolder folder;
   Daemon daemon(folder.path(), "");
   const JobClient client(Daemon::Address(folder.path()));
@@ -38,7 +38,7 @@ TEST(EndTest, AControllerThatIsStoppedSaysOfNoWorkerThatItDisconnected) {
 
 class FailpointTest : public ::testing::TestWithParam<const char*> {};
 
-TEST_P(FailpointTest, NoAcknowledgedJobIsLostAndNoneIsStartedTwice) {
+TEST_P(FailpointTest, AcknowledgedJobsStartExactlyOnce) {
   platform::TemporaryFolder folder;
   auto daemon = std::make_unique<Daemon>(folder.path(), std::string(GetParam()) + "=kill");
   SimulatedWorker a("a", Daemon::Address(folder.path()), {});
@@ -126,7 +126,7 @@ TEST(RestartTest, ARunningJobIsAdopted) {
   EXPECT_EQ(a.starts().at(job.id()), 1);
 }
 
-TEST(RestartTest, SigtermEndsItWithinTwoSecondsAlthoughStreamsAreOpen) {
+TEST(RestartTest, SigtermEndsOpenStreamsWithinTwoSeconds) {
   platform::TemporaryFolder folder;
   Daemon daemon(folder.path(), "");
   SimulatedWorker a("a", Daemon::Address(folder.path()), {});

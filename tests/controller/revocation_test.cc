@@ -120,7 +120,7 @@ bool IsKeptOut(const JobClient& client) {
   return code == grpc::StatusCode::UNAUTHENTICATED || code == grpc::StatusCode::UNAVAILABLE;
 }
 
-TEST_F(RevocationTest, RevocationEndsOpenStreamsButNotTheOwnersNewCertificate) {
+TEST_F(RevocationTest, RevocationEndsStreamsButNotTheNewCertificate) {
   const Credential lost = certificates_->Of({Role::kUser, "bob"});
   JobClient thief(address(), CredentialsOf(lost));
   JobClient bob(address(), CredentialsOf(certificates_->Of({Role::kUser, "bob"})));
@@ -138,7 +138,7 @@ TEST_F(RevocationTest, RevocationEndsOpenStreamsButNotTheOwnersNewCertificate) {
   EXPECT_EQ(kept.End().error_code(), grpc::StatusCode::CANCELLED) << "it was open until now";
 }
 
-TEST_F(RevocationTest, ATwinOfARevokedCertificateIsKeptOutToo) {
+TEST_F(RevocationTest, TwinOfARevokedCertificateIsRefused) {
   const Credential lost = certificates_->Of({Role::kUser, "bob"});
   Credential twin = lost;
   twin.certificate = tls::TwinOf(lost.certificate, certificates_->authority().certificate);
@@ -157,7 +157,7 @@ TEST_F(RevocationTest, ATwinOfARevokedCertificateIsKeptOutToo) {
   EXPECT_TRUE(bob.Get("queued", job).ok());
 }
 
-TEST_F(RevocationTest, ARevocationDoesNotWaitForTheStoresDisk) {
+TEST_F(RevocationTest, RevocationDoesNotWaitForTheDisk) {
   JobClient bob(address(), CredentialsOf(certificates_->Of({Role::kUser, "bob"})));
   JobClient ada(address(), CredentialsOf(certificates_->Of({Role::kUser, "ada"})));
   v1::Job job;
@@ -191,7 +191,7 @@ TEST_F(RevocationTest, RevocationsWaitForNoNewCertificate) {
 
 // That it takes less than three seconds on an idle machine is what docs/security.md says; the time is
 // recorded.
-TEST_F(RevocationTest, AnIdleConnectionIsServedNoCallAfterARevocation) {
+TEST_F(RevocationTest, RevocationReachesIdleConnections) {
   const JobClient bob(address(), CredentialsOf(certificates_->Of({Role::kUser, "bob"})));
   EXPECT_EQ(CallOnce(bob).error_code(), grpc::StatusCode::NOT_FOUND);
   certificates_->Write("revoked", "user/bob\n", 0644);
@@ -216,7 +216,7 @@ TEST_F(RevocationTest, RevocationsAreTakenDespiteABadCertificate) {
   EXPECT_TRUE(IsKeptOut(bob));
 }
 
-TEST_F(RevocationTest, ARevokedWorkerIsGoneWithAllOfItsCertificates) {
+TEST_F(RevocationTest, RevokedWorkerLosesAllCertificates) {
   SimulatedWorker worker("w", address(),
                          {.credentials = CredentialsOf(certificates_->Of({Role::kWorker, "w"}))});
   JobClient admin(address(), CredentialsOf(certificates_->Of({Role::kAdmin, "root"})));
@@ -234,7 +234,7 @@ TEST_F(RevocationTest, ARevokedWorkerIsGoneWithAllOfItsCertificates) {
   EXPECT_TRUE(IsKeptOut(JobClient(address(), CredentialsOf(certificates_->Of({Role::kWorker, "w"})))));
 }
 
-TEST_F(RevocationTest, OneUserCannotTakeTheConnectionsOfAllOthers) {
+TEST_F(RevocationTest, OneUserCannotTakeAllConnections) {
   const auto credentials = CredentialsOf(certificates_->Of({Role::kUser, "eve"}));
   std::vector<std::unique_ptr<JobClient>> clients;
   v1::Job job;
@@ -254,7 +254,7 @@ TEST_F(RevocationTest, OneUserCannotTakeTheConnectionsOfAllOthers) {
   });
 }
 
-TEST_F(RevocationTest, RefusalsOfOneCallerDoNotFillTheLog) {
+TEST_F(RevocationTest, RefusalsDoNotFillTheLog) {
   JobClient eve(address(), CredentialsOf(certificates_->Of({Role::kUser, "eve"})));
   const auto workers = v1::Workers::NewStub(eve.channel());
   ::testing::internal::CaptureStderr();

@@ -194,7 +194,7 @@ TEST_F(SecurityTest, ARefusedCallerLearnsWhy) {
               HasSubstr("worker/w may not call Jobs.GetJob; allowed: users, admins"));
 }
 
-TEST_F(SecurityTest, AUserMayNotEndAnothersJobAndLearnsWhoMay) {
+TEST_F(SecurityTest, UserMayNotEndAnothersJob) {
   JobClient alice(address(), Credentials(kOwner));
   JobClient bob(address(), Credentials(kOtherUser));
   v1::Job job;
@@ -232,7 +232,7 @@ TEST_F(SecurityTest, CertificatesDecideWhichIdsAWorkerMayHave) {
   EXPECT_EQ(job.state(), v1::JOB_STATE_SUCCEEDED) << job.message();
 }
 
-TEST_F(SecurityTest, AWorkerMayNotReportForJobsOfOthers) {
+TEST_F(SecurityTest, WorkerReportsOnlyItsOwnJobs) {
   SimulatedWorker worker("w", address(), {.credentials = Credentials(kWorker)});
   JobClient alice(address(), Credentials(kOwner));
   v1::Job job;
@@ -282,7 +282,7 @@ TEST_F(SecurityTest, AWorkerMayNotReportForJobsOfOthers) {
   EXPECT_THAT(report_as("w").error_message(), HasSubstr("at most 64 bytes, and this one 65"));
 }
 
-TEST_F(SecurityTest, AClientThatExpectsAnotherControllerDoesNotTalkToThisOne) {
+TEST_F(SecurityTest, ClientRefusesAnUnexpectedController) {
   // One of another authority, and one by another name.
   const tls::Credential alice = certificates_->Of({Role::kUser, "alice"});
   JobClient wrong_ca(

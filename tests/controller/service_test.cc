@@ -64,7 +64,7 @@ TEST_F(ServiceTest, AJobRunsToSucceeded) {
             grpc::StatusCode::ALREADY_EXISTS);
 }
 
-TEST_F(ServiceTest, APrefetchDistanceThatIsLeftOpenIsChosenOnce) {
+TEST_F(ServiceTest, AutoPrefetchIsChosenOnce) {
   v1::JobSpec spec = JobClient::SpecOf("far", 2);
   spec.mutable_parallelism()->mutable_fsdp()->set_prefetch(-1);  // auto
   v1::Job job;
@@ -83,7 +83,7 @@ TEST_F(ServiceTest, APrefetchDistanceThatIsLeftOpenIsChosenOnce) {
   EXPECT_EQ(again.id(), job.id());
 }
 
-TEST_F(ServiceTest, AJobMayBeTheTextOfItsFile) {
+TEST_F(ServiceTest, JobMayBeText) {
   std::string sources;
   for (int i = 0; i < 1000; ++i) {
     sources += "  - {path: /usr/include/" + std::string(100, 'a') + ", name: s" + std::to_string(i) + "}\n";
@@ -138,7 +138,7 @@ training:
   EXPECT_EQ(client_->stub().Submit(&submit, request, &job).error_code(), grpc::StatusCode::INVALID_ARGUMENT);
 }
 
-TEST_F(ServiceTest, ACallerThatLeavesWhileItsPrefetchIsChosenHasNoJob) {
+TEST_F(ServiceTest, CallerLeavingDuringPlanningHasNoJob) {
   v1::JobSpec spec = JobClient::SpecOf("left", 2);
   const int64_t batch = spec.training().global_batch_size();
   spec.mutable_training()->set_global_batch_size(32 * batch);    // so that it takes long enough to be left
@@ -165,7 +165,7 @@ TEST_F(ServiceTest, ACallerThatLeavesWhileItsPrefetchIsChosenHasNoJob) {
   EXPECT_EQ(jobs.jobs(0).id(), job.id());
 }
 
-TEST_F(ServiceTest, AKilledRankFailsTheJobWithItsCause) {
+TEST_F(ServiceTest, KilledRankFailsTheJobWithItsCause) {
   SimulatedWorker a("a", address(), {.slots = 2, .fail = true});
   v1::Job job;
   ASSERT_TRUE(client_->Submit(JobClient::SpecOf("bad", 2), "", job).ok());
@@ -290,7 +290,7 @@ TEST_F(ServiceTest, UnknownStatesAreRefused) {
   }
 }
 
-TEST_F(ServiceTest, AnIdMayBeCutToABeginningThatNoOtherHas) {
+TEST_F(ServiceTest, UniqueIdPrefixIsEnough) {
   v1::Job job;
   ASSERT_TRUE(client_->Submit(JobClient::SpecOf("one", 1), "", job).ok());
   const std::string id = job.id();
@@ -319,7 +319,7 @@ TEST_F(ServiceTest, AnIdMayBeCutToABeginningThatNoOtherHas) {
 }
 
 // Nothing else happens on this controller that could wake the stream.
-TEST_F(ServiceTest, AWatchThatBeginsInAStandstillReportsIt) {
+TEST_F(ServiceTest, WatchBegunInAStandstillReportsIt) {
   const SimulatedWorker a("a", address(), {.hold = true, .stopped_for = 60});
   v1::Job job;
   ASSERT_TRUE(client_->Submit(JobClient::SpecOf("held", 1), "", job).ok());

@@ -29,7 +29,7 @@ class SignInsTest : public ::testing::Test {
       .identity = {Role::kUser, "bob"}, .address = "10.0.0.4:1", .fingerprints = FingerprintOf("b1")};
 };
 
-TEST_F(SignInsTest, ACodeGivesOneSessionOfItsCallerAndIsThenUsedUp) {
+TEST_F(SignInsTest, CodeGivesOneSession) {
   const std::string code = CodeOf(alice_);
   EXPECT_FALSE(sign_ins_.Find(code).has_value()) << "a code is not a session";
   const auto session = sign_ins_.Redeem(code);
@@ -43,7 +43,7 @@ TEST_F(SignInsTest, ACodeGivesOneSessionOfItsCallerAndIsThenUsedUp) {
   EXPECT_TRUE(sign_ins_.Find(session->secret).has_value()) << "nor does it end by that";
 }
 
-TEST_F(SignInsTest, ACodeIsGoodForAMinuteAndASessionForEightHours) {
+TEST_F(SignInsTest, CodesLastAMinuteSessionsEightHours) {
   const std::string late = CodeOf(alice_);
   clock_.Advance(SignIns::kCodeLife);
   EXPECT_FALSE(sign_ins_.Redeem(late).has_value());
@@ -55,7 +55,7 @@ TEST_F(SignInsTest, ACodeIsGoodForAMinuteAndASessionForEightHours) {
   EXPECT_FALSE(sign_ins_.End(session).has_value());
 }
 
-TEST_F(SignInsTest, ASessionEndsWithTheCertificateOfItsCaller) {
+TEST_F(SignInsTest, SessionEndsWithItsCallersCertificate) {
   Caller soon = alice_;
   soon.not_after = clock_.Now() + absl::Minutes(10);
   const auto session = sign_ins_.Redeem(CodeOf(soon));
@@ -77,7 +77,7 @@ TEST_F(SignInsTest, SigningOutEndsOneSession) {
   EXPECT_TRUE(sign_ins_.Find(second).has_value());
 }
 
-TEST_F(SignInsTest, OfOneCallerTheOldestGivesWayAndOthersKeepTheirs) {
+TEST_F(SignInsTest, OldestSessionOfACallerGivesWay) {
   const std::string bobs = SessionOf(bob_);
   const std::string oldest = SessionOf(alice_);
   std::string newest;
@@ -89,7 +89,7 @@ TEST_F(SignInsTest, OfOneCallerTheOldestGivesWayAndOthersKeepTheirs) {
   EXPECT_TRUE(sign_ins_.Find(bobs).has_value());
 }
 
-TEST_F(SignInsTest, RevokingACertificateEndsWhatItBeganAndNothingElse) {
+TEST_F(SignInsTest, RevocationEndsOnlyItsOwnSessions) {
   Caller other = alice_;
   other.fingerprints = FingerprintOf(std::string(64, 'c'));
   const std::string lost_code = CodeOf(other);
@@ -105,7 +105,7 @@ TEST_F(SignInsTest, RevokingACertificateEndsWhatItBeganAndNothingElse) {
   EXPECT_TRUE(sign_ins_.Issue(alice_).ok());
 }
 
-TEST_F(SignInsTest, WhereThereIsNoPageNobodyGetsACode) {
+TEST_F(SignInsTest, NoPageGivesNoCodes) {
   sign_ins_.SetPage(absl::FailedPreconditionError("there is none"));
   EXPECT_EQ(sign_ins_.Issue(alice_).status(), absl::FailedPreconditionError("there is none"));
 }

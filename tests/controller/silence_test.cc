@@ -62,7 +62,7 @@ class TimeoutTest : public ClockedServiceTest {
 };
 
 // A frozen machine, or a connection that is half open: nothing comes, and nothing says that nothing will.
-TEST_F(TimeoutTest, ASilentWorkerIsLostWithinFiveQuartersOfTheTimeout) {
+TEST_F(TimeoutTest, SilentWorkerIsLostWithinFiveQuarterTimeouts) {
   const SimulatedWorker a("a", address(), {.hold = true, .mute = true});
   v1::Job job;
   ASSERT_TRUE(client_->Submit(JobClient::SpecOf("held", 1), "", job).ok());
@@ -164,7 +164,7 @@ class HeldIdTest : public ClockedServiceTest {
 };
 
 // A worker that was killed and started again is early; two workers of one id are a mistake that lasts.
-TEST_F(HeldIdTest, AProcessWhoseIdStaysTakenIsTurnedAwayForGood) {
+TEST_F(HeldIdTest, ProcessWithATakenIdIsRefusedForGood) {
   const Holder holder(client_->channel(), /*draining=*/false);
   const v1::ControllerMessage first = AnswerTo(2);
   EXPECT_EQ(first.refused().reason(), "WorkerIdInUse");
@@ -177,7 +177,7 @@ TEST_F(HeldIdTest, AProcessWhoseIdStaysTakenIsTurnedAwayForGood) {
 }
 
 // A service manager starts the process whose id is taken again and again.
-TEST_F(HeldIdTest, AnIdHeldThroughManyAttemptsIsRefusedForGood) {
+TEST_F(HeldIdTest, IdHeldThroughManyAttemptsIsRefused) {
   const Holder holder(client_->channel(), /*draining=*/false);
   constexpr uint64_t kMany = 20;
   for (uint64_t incarnation = 2; incarnation < 2 + kMany; ++incarnation) {
@@ -189,7 +189,7 @@ TEST_F(HeldIdTest, AnIdHeldThroughManyAttemptsIsRefusedForGood) {
   });
 }
 
-TEST_F(HeldIdTest, ASilentHolderKeepsNoProcessOutForGood) {
+TEST_F(HeldIdTest, SilentHolderLosesItsId) {
   Holder holder(client_->channel(), /*draining=*/false);
   EXPECT_FALSE(AnswerTo(2).refused().final());
   for (int i = 0; i < 8; ++i) {
@@ -222,7 +222,7 @@ TEST_F(HeldIdTest, ASuccessorRetriesUntilTheDrainingProcessEnds) {
   JobClient::Until([&] { return AnswerTo(2).has_welcome(); });
 }
 
-TEST_F(HeldIdTest, AWorkerThatLeftOnRequestIsNotListed) {
+TEST_F(HeldIdTest, WorkerThatLeftIsNotListed) {
   const auto listed = [&] {
     grpc::ClientContext context;
     v1::ListWorkersResponse response;
@@ -242,7 +242,7 @@ TEST_F(HeldIdTest, AWorkerThatLeftOnRequestIsNotListed) {
 }
 
 // Somebody is to look for its ranks.
-TEST_F(HeldIdTest, AWorkerThatGoesBeforeItsRanksHasNotLeft) {
+TEST_F(HeldIdTest, WorkerGoneBeforeItsRanksHasNotLeft) {
   testing::internal::CaptureStderr();
   {
     grpc::ClientContext context;

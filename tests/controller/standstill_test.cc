@@ -81,7 +81,7 @@ class StandstillTest : public ::testing::Test {
   std::unique_ptr<Engine> engine_;
 };
 
-TEST_F(StandstillTest, AWorkerThatReturnedDuringACommitWasNeverAwayLong) {
+TEST_F(StandstillTest, WorkerReturningDuringACommitIsNotLost) {
   CommitWhile([this] {
     clock_.Advance(absl::Seconds(17));
     engine_->Post(
@@ -103,7 +103,7 @@ TEST_F(StandstillTest, AWorkerMayReturnAfterALongCommit) {
   EXPECT_EQ(StateAfter(absl::Seconds(10)), v1::JOB_STATE_RUNNING);
 }
 
-TEST_F(StandstillTest, AWorkerThatStaysAwayIsLostAllTheSame) {
+TEST_F(StandstillTest, WorkerStayingAwayIsLost) {
   CommitWhile([this] {
     engine_->Post(WorkerDisconnected{.worker = "w", .session = "s1", .last_seen = clock_.Now()});
     clock_.Advance(absl::Minutes(2));

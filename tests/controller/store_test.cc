@@ -57,7 +57,7 @@ class StoreTest : public ::testing::Test {
   ptrdiff_t saved_ = 0;
 };
 
-TEST_F(StoreTest, ADatabaseThatIsFullSaysSoByItsCode) {
+TEST_F(StoreTest, FullDatabaseHasItsOwnCode) {
   absl::StatusOr<std::unique_ptr<Database>> database =
       Database::Open(folder_.path() + "/small.db", Database::Sync::kNormal);
   ASSERT_TRUE(database.ok()) << database.status();
@@ -67,7 +67,7 @@ TEST_F(StoreTest, ADatabaseThatIsFullSaysSoByItsCode) {
             absl::StatusCode::kResourceExhausted);
 }
 
-TEST_F(StoreTest, ADatabaseThatIsNoRegularFileIsNamed) {
+TEST_F(StoreTest, IrregularDatabaseFileIsNamed) {
   const std::string path = folder_.path() + "/controller.db";
   for (const std::string kind : platform::kIrregularKinds) {
     std::filesystem::remove_all(path);
@@ -77,7 +77,7 @@ TEST_F(StoreTest, ADatabaseThatIsNoRegularFileIsNamed) {
   }
 }
 
-TEST_F(StoreTest, ReopeningLoadsLiveJobsAndBeginsTheNextTerm) {
+TEST_F(StoreTest, ReopeningLoadsLiveJobsInTheNextTerm) {
   Driver driver;
   std::string id;
   {
@@ -127,7 +127,7 @@ TEST_F(StoreTest, TheLogFoldsToTheRows) {
   EXPECT_EQ(folded.jobs.at("id-job").job.SerializeAsString(), (*store->Find("job"))->SerializeAsString());
 }
 
-TEST_F(StoreTest, NamesFindTheLiveJobThenTheNewestEnded) {
+TEST_F(StoreTest, NamesFindLiveThenNewestEndedJobs) {
   Driver driver;
   std::unique_ptr<Store> store = Open();
   for (const char* id : {"one", "two", "three"}) {
@@ -191,7 +191,7 @@ TEST_F(StoreTest, AnUnknownKindOfEventRefusesToStart) {
   EXPECT_THAT(std::string(store.status().message()), ::testing::HasSubstr("teleported"));
 }
 
-TEST_F(StoreTest, ABeginningThatSeveralIdsShareIsRefusedWithTheIds) {
+TEST_F(StoreTest, AmbiguousIdPrefixListsTheIds) {
   Driver driver;
   std::unique_ptr<Store> store = Open();
   for (const char* id : {"abcd00000001", "abcd00000002", "abcdef000003", "0bcd00000004"}) {
@@ -236,7 +236,7 @@ TEST_F(StoreTest, AForeignFileIsNamedAndKept) {
   EXPECT_EQ(std::string(std::istreambuf_iterator<char>(file), {}), text);
 }
 
-TEST_F(StoreTest, AFileThatCannotBeOpenedIsNamedWithTheReason) {
+TEST_F(StoreTest, UnopenableFileIsNamed) {
   std::filesystem::create_directories(folder_.path());
   std::filesystem::create_symlink("/no/such/folder/file", folder_.path() + "/controller.db");
   EXPECT_EQ(
@@ -307,7 +307,7 @@ TEST_F(StoreTest, ADamagedPageAnywhereRefusesToStart) {
   }
 }
 
-TEST_F(StoreTest, AFolderThatCannotBeWrittenIsNamedAsSuch) {
+TEST_F(StoreTest, UnwritableFolderIsNamed) {
   const std::string folder = folder_.path() + "/state";
   Open().reset();
   std::filesystem::create_directories(folder);
@@ -325,7 +325,7 @@ TEST_F(StoreTest, AFolderThatCannotBeWrittenIsNamedAsSuch) {
   });
 }
 
-TEST_F(StoreTest, AFolderThatCannotBeMadeIsNamedWithTheReason) {
+TEST_F(StoreTest, UncreatableFolderIsNamed) {
   std::ofstream(folder_.path() + "/file") << "x";
   EXPECT_THAT(
       std::string(Store::Open(folder_.path() + "/file", random_).status().message()),

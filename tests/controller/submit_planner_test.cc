@@ -18,7 +18,7 @@ v1::JobSpec Named(int number) {
   return spec;
 }
 
-TEST(SubmitPlannerTest, ASpecIsDoneWhenItIsChosenAndNotBefore) {
+TEST(SubmitPlannerTest, SpecIsDoneOnceChosen) {
   absl::Notification chosen;
   absl::Notification done;
   v1::JobSpec result;
@@ -43,7 +43,7 @@ TEST(SubmitPlannerTest, ASpecIsDoneWhenItIsChosenAndNotBefore) {
   EXPECT_EQ(result.parallelism().fsdp().prefetch(), 2);
 }
 
-TEST(SubmitPlannerTest, ACallerForWhomNothingCanBeChosenGetsTheReason) {
+TEST(SubmitPlannerTest, FailedChoiceReturnsTheReason) {
   absl::Notification done;
   SubmitPlanner planner([](v1::JobSpec&) { return absl::InternalError("no plan"); });
   ASSERT_TRUE(planner
@@ -58,7 +58,7 @@ TEST(SubmitPlannerTest, ACallerForWhomNothingCanBeChosenGetsTheReason) {
 
 // Those that wait are answered while the first is still planned, so that a controller that stops does not
 // wait.
-TEST(SubmitPlannerTest, TooManyAreRefusedAndThoseThatWaitAnsweredWhenItCloses) {
+TEST(SubmitPlannerTest, ClosingAnswersWaitingCallers) {
   absl::Notification begun;
   absl::Notification go_on;
   std::atomic<int> chosen = 0;

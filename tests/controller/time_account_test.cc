@@ -26,7 +26,7 @@ double Sum(const v1::TimeAccount& time) {
   return time.waiting() + time.starting() + time.stepping() + time.checkpoints() + time.lost() + time.other();
 }
 
-TEST(TimeAccountTest, EveryPartIsWhatItSaysAndTheySumToTheTotal) {
+TEST(TimeAccountTest, PartsSumToTheTotal) {
   const v1::TimeAccount time =
       AccountTime(Running(), {.steps = 50, .seconds = 60}, kStart + absl::Seconds(100));
   EXPECT_DOUBLE_EQ(time.total(), 100);
@@ -55,7 +55,7 @@ TEST(TimeAccountTest, AJobThatWaitsHasOnlyWaited) {
   EXPECT_DOUBLE_EQ(Sum(time), 7);
 }
 
-TEST(TimeAccountTest, StepsAfterTheNewestCheckpointOfAFailedJobAreLost) {
+TEST(TimeAccountTest, StepsAfterTheNewestCheckpointAreLost) {
   v1::Job job = Running();
   job.set_state(v1::JOB_STATE_FAILED);
   job.set_last_step(50);
@@ -71,7 +71,7 @@ TEST(TimeAccountTest, StepsAfterTheNewestCheckpointOfAFailedJobAreLost) {
   EXPECT_DOUBLE_EQ(AccountTime(job, {.steps = 50, .seconds = 60}, kStart).lost(), 0);
 }
 
-TEST(TimeAccountTest, AJobThatSavedBeforeItWasPreemptedHasLostNothing) {
+TEST(TimeAccountTest, PreemptedJobThatSavedLostNothing) {
   v1::Job job = Running();
   job.set_state(v1::JOB_STATE_FAILED);
   job.set_reason("Preempted");
@@ -83,7 +83,7 @@ TEST(TimeAccountTest, AJobThatSavedBeforeItWasPreemptedHasLostNothing) {
   EXPECT_DOUBLE_EQ(AccountTime(job, {.steps = 50, .seconds = 60}, kStart).stepping(), 60);
 }
 
-TEST(TimeAccountTest, AJobThatResumedLosesOnlyTheStepsOfItsOwn) {
+TEST(TimeAccountTest, ResumedJobLosesOnlyItsOwnSteps) {
   v1::Job job = Running();
   job.set_state(v1::JOB_STATE_FAILED);
   job.set_last_step(50);
@@ -96,7 +96,7 @@ TEST(TimeAccountTest, AJobThatResumedLosesOnlyTheStepsOfItsOwn) {
   EXPECT_DOUBLE_EQ(Sum(time), 100);
 }
 
-TEST(TimeAccountTest, NoPartIsNegativeWhateverTheClocksOfTheRanksSaid) {
+TEST(TimeAccountTest, NoPartIsNegativeWhateverTheClocks) {
   const v1::TimeAccount time =
       AccountTime(Running(), {.steps = 50, .seconds = 600}, kStart + absl::Seconds(100));
   EXPECT_DOUBLE_EQ(time.stepping(), 70);

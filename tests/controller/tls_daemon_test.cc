@@ -107,7 +107,7 @@ TEST(ListenTest, WithoutTlsOtherMachinesAreNotListenedTo) {
   expect_refused("--worker-listen 0.0.0.0:0");
 }
 
-TEST(ListenTest, AnAddressWithoutAPortIsRefusedWithAnExample) {
+TEST(ListenTest, AddressWithoutAPortIsRefused) {
   platform::TemporaryFolder folder;
   ServerOptions options;
   options.state_directory = folder.path();

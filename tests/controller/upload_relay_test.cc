@@ -72,7 +72,7 @@ class UploadRelayTest : public ::testing::Test {
           .bytes_of_reader = 4 * kChunk, .bytes = 10 * kChunk, .readers_of_caller = 3, .readers = 5}};
 };
 
-TEST_F(UploadRelayTest, AReaderThatDoesNotReadHoldsFewBytes) {
+TEST_F(UploadRelayTest, StalledReaderHoldsFewBytes) {
   const uint64_t reader = Open("user/a", 100);
   for (const std::string& upload : asked_) {
     Fill(upload);
@@ -89,7 +89,7 @@ TEST_F(UploadRelayTest, AReaderThatDoesNotReadHoldsFewBytes) {
   EXPECT_EQ(Deliver(first), UploadRelay::Taken::kGone);
 }
 
-TEST_F(UploadRelayTest, ReadersThatDoNotReadLeaveRoomForOthers) {
+TEST_F(UploadRelayTest, StalledReadersLeaveRoomForOthers) {
   std::vector<uint64_t> idle;
   for (int i = 0; i < 3; ++i) {
     idle.push_back(Open("user/a", 1));
@@ -126,7 +126,7 @@ TEST_F(UploadRelayTest, OneCallerCannotOpenAllReaders) {
   EXPECT_TRUE(relay_.Open("user/c", {}, [] {}).ok());
 }
 
-TEST_F(UploadRelayTest, APieceOfALogThatIsTooLongIsRefused) {
+TEST_F(UploadRelayTest, OverlongLogPieceIsRefused) {
   Open("user/a", 1);
   v1::UploadChunk chunk;
   chunk.set_upload(asked_[0]);

@@ -247,7 +247,7 @@ TEST_F(WatchTest, MinIntervalConflatesAndCountsWhatItSkips) {
   EXPECT_EQ(skipped_, 6);
 }
 
-TEST_F(WatchTest, AStandstillIsSentEachSecondAndItsEndOnce) {
+TEST_F(WatchTest, StandstillIsSentEachSecond) {
   driver_.Run(v1::JOB_STATE_RUNNING);
   Save();
   std::unique_ptr<WatchReader> reader = Open(OfTheJob());
@@ -309,7 +309,7 @@ TEST_F(WatchTest, JobsTakeTurnsWithReportsThatHaveNorms) {
               ElementsAre("report 2 norms", "report 12 norms", "report 3 norms", "report 13 norms"));
 }
 
-TEST_F(WatchTest, AJobThatHasEndedIsFollowedUntilItsReportsAreRead) {
+TEST_F(WatchTest, EndedJobIsFollowedUntilItsLastReport) {
   v1::WatchRequest request;
   request.set_reports(true);
   driver_.Run(v1::JOB_STATE_RUNNING);

@@ -26,7 +26,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-TEST_F(ServiceTest, ASecondProcessOfAWorkersIdIsRefused) {
+TEST_F(ServiceTest, SecondProcessOfAnIdIsRefused) {
   SimulatedWorker first("a", address(), {});
   v1::Job job;
   ASSERT_TRUE(client_->Submit(JobClient::SpecOf("one", 1), "", job).ok());
@@ -38,7 +38,7 @@ TEST_F(ServiceTest, ASecondProcessOfAWorkersIdIsRefused) {
 
 // A daemon that opens another session before its last one was seen to be broken. The engine would send the
 // worker's assignments to a session that is over, and would never hear that the worker has gone.
-TEST_F(ServiceTest, OfSessionsThatComeAtOnceTheEngineKnowsTheLast) {
+TEST_F(ServiceTest, LatestOfConcurrentSessionsWins) {
   constexpr int kRounds = 50;
   constexpr int kSessions = 8;
   const auto workers = v1::Workers::NewStub(client_->channel());
@@ -82,7 +82,7 @@ TEST_F(ServiceTest, OfSessionsThatComeAtOnceTheEngineKnowsTheLast) {
 }
 
 // An empty list of what it should run, which is all that there is to send, would stop its jobs.
-TEST(FailedStoreTest, AWorkerThatConnectsThenHearsOfItAndGetsNoAssignments) {
+TEST(FailedStoreTest, WorkerConnectingThenGetsNoAssignments) {
   const platform::TemporaryFolder folder;
   absl::Notification failed;
   ServerOptions options{.state_directory = folder.path(), .listen = {"127.0.0.1:0"}, .metrics_listen = "off"};
@@ -210,7 +210,7 @@ TEST_F(ServiceTest, AWorkerThatListsTooMuchIsRefused) {
 }
 
 // As one that runs on an old copy of its state must not take workers back to the past.
-TEST_F(ServiceTest, AWorkerOfALaterTermIsTurnedAway) {
+TEST_F(ServiceTest, WorkerOfALaterTermIsRefused) {
   grpc::ClientContext info_context;
   v1::ServerInfo info;
   ASSERT_TRUE(client_->stub().GetServerInfo(&info_context, {}, &info).ok());
@@ -253,7 +253,7 @@ TEST_F(ServiceTest, WorkersAreListed) {
   EXPECT_EQ(response.workers(0).device(), v1::DEVICE_CPU);
 }
 
-TEST_F(ServiceTest, ReportsOfWhatIsNotHereAreNotAcknowledged) {
+TEST_F(ServiceTest, ReportsOfUnknownJobsAreNotAcknowledged) {
   const SimulatedWorker a("a", address(), {.hold = true});
   v1::Job job;
   ASSERT_TRUE(client_->Submit(JobClient::SpecOf("held", 1), "", job).ok());

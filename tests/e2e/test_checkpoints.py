@@ -78,32 +78,6 @@ def test_a_fifo_in_the_newest_checkpoint_is_passed_over_and_everybody_is_shown_t
     assert "it is a FIFO" in cluster.cli("watch", "again").stdout
 
 
-def test_a_resume_with_another_seed_or_other_text_says_so_and_one_with_the_same_does_not(start, tmp_path):
-    directory = tmp_path / "run"
-    text = tmp_path / "text.txt"
-    text.write_text("the quick brown fox " * 5000)
-    cluster = start()
-
-    def resumed(name, steps, **training):
-        spec = directory_job(name, directory, steps=steps, resume="newest" if steps > 10 else None, **training)
-        spec["data"]["train"] = str(text)
-        cluster.submit(spec)
-        job = cluster.wait_state(name, "SUCCEEDED")
-        return [warning["message"] for warning in job.get("checkpoints", {}).get("resume", [])]
-
-    assert resumed("first", 10) == []
-    assert resumed("same", 20) == []
-    seed, skipped = resumed("other-seed", 30, seed=8)
-    assert "training.seed is 8, and was 7 up to step 20" in seed
-    assert "the text begins epoch 2, and " in skipped and " of epoch 1 of " in skipped, skipped
-    assert "ResumedWithOtherSeed" in reasons(cluster, "other-seed") and seed in cluster.cli("describe", "other-seed").stdout
-    text.write_text("a lazy dog sleeps on " * 5000)
-    (data,) = resumed("other-text", 40, seed=8)
-    assert "the text is not what it was up to step 30" in data
-    assert "ResumedWithOtherData" in reasons(cluster, "other-text")
-    assert reasons(cluster, "other-text").count("DataRead") == 1 and cluster.job("other-text")["data"]
-
-
 def test_a_fifo_in_place_of_metrics_or_text_ends_the_job_with_its_name(start, tmp_path):
     cluster = start()
     (tmp_path / "run").mkdir()
@@ -287,42 +261,3 @@ def test_a_checkpoint_on_request_is_saved_while_the_job_goes_on_and_one_more_end
     cluster.wait_state("again", "SUCCEEDED")
     wait_for("every step is reported", lambda: cluster.step("again") >= last + 2)
     assert [report["step"] for report in cluster.reports("again")] == [last + 1, last + 2]
-
-
-def test_saved_steps_are_listed_checked_compared_and_deleted(start, tmp_path):
-    cluster = start()
-    saved = tmp_path / "saved"
-    cluster.submit(tiny_job("kept", steps=4, directory=str(saved), every_steps=2))
-    cluster.wait_state("kept", "SUCCEEDED")
-    assert [line.split()[0] for line in cluster.cli("checkpoint", "list", "kept").stdout.splitlines()[1:]] == ["4", "2"]
-    shown = cluster.cli("checkpoint", "show", saved, "--step", "2").stdout
-    assert "step               2\n" in shown and "attempt 1" in shown
-    assert cluster.cli("checkpoint", "verify", saved).stdout == "step-4: whole\nstep-2: whole\n"
-    assert cluster.cli("checkpoint", "diff", saved / "step-4", saved).stdout == "every array has the same bits\n"
-    differs = cluster.cli("checkpoint", "diff", saved / "step-2", saved / "step-4", check=False)
-    assert differs.returncode == 1 and "model.norm.weight" in differs.stdout
-
-    damaged = next(path for path in (saved / "step-4").iterdir() if path.suffix == ".safetensors")
-    content = bytearray(damaged.read_bytes())
-    content[-1] ^= 1
-    damaged.write_bytes(content)
-    verified = cluster.cli("checkpoint", "verify", saved, check=False)
-    assert verified.returncode == 1 and "step-2: whole" in verified.stdout and damaged.name in verified.stdout
-    last = cluster.cli("checkpoint", "delete", saved / "step-2", check=False)
-    assert last.returncode == 1 and "last one that verifies" in last.stderr
-    assert cluster.cli("checkpoint", "delete", "kept", "--step", "4").stdout == "deleted step-4\n"
-    assert sorted(path.name for path in saved.iterdir() if path.name.startswith("step-")) == ["step-2"]
-    cluster.cli("checkpoint", "delete", saved, "--step", "2", "--all")
-
-
-def test_no_step_of_a_running_job_is_deleted(start, tmp_path):
-    cluster = start()
-    saved = tmp_path / "saved"
-    spec = directory_job("running", saved)
-    spec["checkpoint"]["keep"] = 1000
-    cluster.submit(spec)
-    wait_for("a checkpoint", lambda: saved_steps(saved))
-    refused = cluster.cli("checkpoint", "delete", "running", "--step", "10", check=False)
-    assert refused.returncode == 1 and "which is alive" in refused.stderr
-    assert 10 in saved_steps(saved)
-    cluster.cli("cancel", "running")

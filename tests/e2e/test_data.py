@@ -66,14 +66,6 @@ def test_losses_on_tokens_do_not_depend_on_ranks(start, tmp_path):
         assert run(cluster, resumed) == {step: one[step] for step in range(7, 13)}
 
 
-def test_tokens_of_others_train_like_a_prepared_folder(start, tmp_path):
-    cluster = start(workers=2, slots=1)
-    folder = write_dataset(tmp_path / "tokens", random_documents())
-    prepared = run(cluster, job("prepared", folder, tmp_path / "prepared", 2, documents="packed"))
-    (folder / "dataset.json").unlink()
-    assert run(cluster, job("pair", folder / "a.idx", tmp_path / "pair", 2, documents="packed")) == prepared
-
-
 def test_a_mixture_has_its_shares_losses_and_place(start, tmp_path):
     cluster = start(workers=2, slots=1)
     documents = random_documents()
@@ -96,51 +88,3 @@ def test_a_mixture_has_its_shares_losses_and_place(start, tmp_path):
     run(cluster, resumed)
     assert "none is read again or skipped" in cluster.cli("events", "other").stdout
     assert "from step 7 in batches of 8: a up to sequence 60" in cluster.cli("checkpoint", "show", tmp_path / "other" / "step-12").stdout
-
-
-def test_too_small_a_vocabulary_is_refused(start, tmp_path):
-    cluster = start(workers=1, slots=1)
-    folder = write_dataset(tmp_path / "tokens", random_documents(), vocabulary=VOCABULARY + 1)
-    spec = tmp_path / "large.json"
-    spec.write_text(json.dumps(job("large", folder, tmp_path / "large", 1)))
-    refused = cluster.cli("submit", "-f", spec, check=False)
-    assert refused.returncode != 0 and "at least 301 with the tokenizer of data.train" in refused.stderr
-
-
-def test_tokens_outside_the_vocabulary_are_named(start, tmp_path):
-    cluster = start(workers=1, slots=1)
-    folder = write_dataset(tmp_path / "tokens", [[1, 2, 3] * 400 + [VOCABULARY] + [1, 2, 3] * 400])
-    spec = job("outside", folder, tmp_path / "outside", 1, validation_fraction=0)
-    spec["training"]["validate_every_steps"] = 0
-    cluster.submit(spec)
-    cluster.wait_state("outside", "FAILED")
-    assert f"{folder}/a.bin has token id 300 at byte 2400; a model with model.vocab_size 300 takes ids" in json.dumps(
-        cluster.job("outside"))
-
-
-def test_copies_that_editors_leave_do_not_bring_held_out_text_into_training(start, tmp_path):
-    """Of random text nothing can be learned but by heart: a model that has seen what is held out is far better at it."""
-    generator = random.Random(SEED)
-    texts = ["".join(chr(generator.randrange(33, 127)) for _ in range(257)) for _ in range(8)]
-    cluster = start(workers=1, slots=1)
-
-    def validation_loss(name, copies, more=""):
-        folder = tmp_path / f"{name}-text"
-        for place, pattern in (("", "f{}.txt"), *copies):
-            (folder / place).mkdir(parents=True, exist_ok=True)
-            for number, text in enumerate(texts):
-                (folder / place / pattern.format(number)).write_text(text + (more if pattern != "f{}.txt" else ""))
-        spec = tiny_job(name, ranks=1, steps=250, directory=tmp_path / name, validate_every_steps=250, validation_batches=16,
-                        sequence_length=32, global_batch_size=16)
-        spec["training"]["optimizer"]["learning_rate"] = 3e-3
-        spec["data"] = {"train": str(folder), "tokenizer": "bytes", "validation_fraction": 0.15}
-        return run(cluster, spec)[250][1]
-
-    plain = validation_loss("plain", [])
-    assert plain > 8, "the text that is held out is not guessed"
-    assert validation_loss("notebook", [(".ipynb_checkpoints", "f{}-checkpoint.txt")]) == plain
-    assert validation_loss("editor", [("", "f{}.txt~")]) == plain
-    assert validation_loss("copies", [("", "copy of f{}.txt")]) > 8, "equal files never stand on both sides"
-    seen = validation_loss("seen", [("", "like f{}.txt")], "x")
-    print(f"validation loss {plain:.2f}, and {seen:.2f} where the text was trained on")
-    assert seen < 0.7 * plain, "this would be seen"

@@ -37,23 +37,6 @@ def test_restarted_controller_adopts_the_running_job_and_its_reports_have_no_gap
     cluster.wait_state("survivor", "CANCELLED")
 
 
-def test_a_worker_that_is_asked_to_end_leaves_the_list_and_one_that_is_killed_stays_there(start):
-    cluster = start(workers=2)
-
-    def listed():
-        workers = json.loads(cluster.cli("get", "workers", "-o", "json").stdout)
-        return {worker["id"]: worker.get("reason", "") for worker in workers}
-
-    wait_for("both are connected", lambda: listed() == {"w0": "", "w1": ""})
-    cluster.workers["w0"].send_signal(signal.SIGTERM)
-    cluster.workers["w1"].kill()
-    for worker in cluster.workers.values():
-        worker.wait(timeout=30)
-    wait_for("one is listed", lambda: listed() == {"w1": "NotConnected"})
-    cluster.start_worker("w0")
-    wait_for("it is back", lambda: listed() == {"w0": "", "w1": "NotConnected"})
-
-
 def test_resume_after_a_kill_continues_with_the_same_bits(start, tmp_path):
     cluster = start()
     whole = cluster.submit(tiny_job("whole", steps=STEPS, directory=tmp_path / "whole", every_steps=10))

@@ -13,7 +13,7 @@
 namespace tandem::trainer {
 namespace {
 
-TEST(BatchReaderTest, ReadsTheNextRunWhileOneIsNotOver) {
+TEST(BatchReaderTest, ReadsTheNextRunAhead) {
   BatchReader reader;
   std::vector<int64_t> memory(4);
   const auto load = [](int64_t run) {
@@ -26,7 +26,7 @@ TEST(BatchReaderTest, ReadsTheNextRunWhileOneIsNotOver) {
   reader.Await(0, 1);
 }
 
-TEST(BatchReaderTest, AMicrobatchIsThereBeforeTheOnesBehindIt) {
+TEST(BatchReaderTest, MicrobatchesArriveOneByOne) {
   BatchReader reader;
   std::promise<void> go_on;
   std::vector<int64_t> memory(2);
@@ -44,7 +44,7 @@ TEST(BatchReaderTest, AMicrobatchIsThereBeforeTheOnesBehindIt) {
   EXPECT_EQ(memory[1], 7);
 }
 
-TEST(BatchReaderTest, CancelEndsTheWaitForDataThatAreSlow) {
+TEST(BatchReaderTest, CancelEndsASlowWait) {
   std::promise<void> go_on;
   std::promise<void> waiting;
   std::vector<int64_t> memory(1);
@@ -61,7 +61,7 @@ TEST(BatchReaderTest, CancelEndsTheWaitForDataThatAreSlow) {
   go_on.set_value();
 }
 
-TEST(BatchReaderTest, AnErrorIsThrownToThoseWhoWaitForThatMicrobatchAndLaterOnes) {
+TEST(BatchReaderTest, ErrorReachesThatAndLaterWaits) {
   BatchReader reader;
   std::vector<int64_t> memory(3);
   int calls = 0;
@@ -77,7 +77,7 @@ TEST(BatchReaderTest, AnErrorIsThrownToThoseWhoWaitForThatMicrobatchAndLaterOnes
   EXPECT_EQ(calls, 2);
 }
 
-TEST(BatchReaderTest, EndsWhileNobodyHasTakenWhatWasAskedFor) {
+TEST(BatchReaderTest, EndsWithUntakenRequests) {
   std::vector<int64_t> memory(100);
   BatchReader reader;
   std::vector<int64_t*> destinations;
@@ -88,7 +88,7 @@ TEST(BatchReaderTest, EndsWhileNobodyHasTakenWhatWasAskedFor) {
 }
 
 // On the host, so that it is the same on every device, and without waiting for one.
-TEST(CheckTokensTest, ATokenOutsideTheVocabularyIsTheUsersErrorInOneLine) {
+TEST(CheckTokensTest, TokenOutsideTheVocabularyIsNamed) {
   for (const int64_t id : {int64_t{256}, int64_t{-1}}) {
     std::vector<int64_t> tokens(2 * 17, 7);
     tokens[17 + 3] = id;

@@ -48,7 +48,7 @@ class ChannelStoreTest : public testing::Test {
   std::unique_ptr<ChannelStore> store_;
 };
 
-TEST_F(ChannelStoreTest, WhatIsSetGoesToTheDaemonWithAttemptAndRank) {
+TEST_F(ChannelStoreTest, SetsCarryAttemptAndRank) {
   store_->Set("group/0/0", std::string("\0bytes", 6));
   const v1::FromTrainer message = Receive();
   EXPECT_EQ(message.set().id().job_id(), "job");
@@ -58,7 +58,7 @@ TEST_F(ChannelStoreTest, WhatIsSetGoesToTheDaemonWithAttemptAndRank) {
   EXPECT_EQ(message.set().rank(), 1);
 }
 
-TEST_F(ChannelStoreTest, AKeyIsAskedForOnceAndItsReaderWaitsForTheValue) {
+TEST_F(ChannelStoreTest, KeyIsRequestedOnce) {
   std::string first;
   std::thread reader([&] { first = store_->Get("key", absl::InfiniteDuration()); });
   const v1::FromTrainer asked = Receive();
@@ -77,7 +77,7 @@ TEST_F(ChannelStoreTest, AKeyIsAskedForOnceAndItsReaderWaitsForTheValue) {
   EXPECT_EQ(Receive().set().key(), "next") << "nothing was asked for in between";
 }
 
-TEST_F(ChannelStoreTest, AKeyThatNobodySetsIsNamedAtTheDeadline) {
+TEST_F(ChannelStoreTest, MissingKeyIsNamedAtTheDeadline) {
   Deliver("other", "value");
   try {
     store_->Get("key", absl::Milliseconds(1));
@@ -87,7 +87,7 @@ TEST_F(ChannelStoreTest, AKeyThatNobodySetsIsNamedAtTheDeadline) {
   }
 }
 
-TEST_F(ChannelStoreTest, ADaemonThatIsGoneIsACommunicationError) {
+TEST_F(ChannelStoreTest, LostDaemonIsACommunicationError) {
   daemon_.reset();
   EXPECT_THROW(store_->Set("key", "value"), comm::CommError);
   EXPECT_THROW(store_->Get("key", absl::InfiniteDuration()), comm::CommError);

@@ -117,7 +117,7 @@ TEST(DataPositionTest, OtherWeightsGoOnWhereEachTextWas) {
                                          "it goes on at sequence 31, and none is read again or skipped"));
 }
 
-TEST(DataPositionTest, ATextThatReturnsGoesOnWhereItWas) {
+TEST(DataPositionTest, ReturningTextContinues) {
   const DataStart first = ContinueData(After(ContinueData(Info(), Reading(kTwo)), 3), Reading({kTwo[0]}));
   EXPECT_THAT(first.changes, testing::Contains("b is read no more, after 9 sequences"));
   const DataStart second =
@@ -146,7 +146,7 @@ TEST(DataPositionTest, AnotherLengthCountsItsOwnSequences) {
   EXPECT_THAT(FirstWindows(start.segments.back()), ElementsAre(2 * 61, 2 * 23));
 }
 
-TEST(DataPositionTest, ACheckpointOfAnOlderBuildHasReadItsText) {
+TEST(DataPositionTest, OlderCheckpointHasReadItsText) {
   const std::vector<TextPosition> one = {{.weight = 1'000'000, .windows = 30}};
   const Info there{.step = 4, .seed = 1, .global_batch_size = 10, .sequence_length = 16};
   const DataStart same = ContinueData(there, Reading(one));
@@ -158,7 +158,7 @@ TEST(DataPositionTest, ACheckpointOfAnOlderBuildHasReadItsText) {
   EXPECT_THAT(FirstWindows(blend.segments.back()), ElementsAre(0, 0));
 }
 
-TEST(DataPositionTest, ATextThatEntersAListBeginsItsNextEpoch) {
+TEST(DataPositionTest, TextEnteringAListBeginsAnEpoch) {
   const std::vector<TextPosition> alone = {{.digest = "da", .weight = 1, .windows = 30}};
   const std::vector<TextPosition> list = {{.name = "a", .digest = "da", .weight = 7, .windows = 30},
                                           {.name = "b", .digest = "db", .weight = 3, .windows = 11}};
@@ -191,7 +191,7 @@ TEST(DataPositionTest, ATextThatWasReplacedIsNamed) {
 }
 
 // Three changes in one run, against windows that are counted one by one.
-TEST(DataPositionTest, NoSequenceIsReadTwiceWithinAnEpochAcrossChanges) {
+TEST(DataPositionTest, ChangesRepeatNoSequenceWithinAnEpoch) {
   const auto seed = std::random_device()();
   std::cout << "seed " << seed << "\n";
   std::mt19937 random(seed);

@@ -29,7 +29,7 @@ TEST(DirectoryErrorTest, WhatIsNoErrorThrowsNothing) {
   EXPECT_NO_THROW(ThrowIfUnwritable("cannot keep notes there", absl::OkStatus()));
 }
 
-TEST(DirectoryErrorTest, ADiskThatIsFullOrFailsIsNotTheJobsFault) {
+TEST(DirectoryErrorTest, FullOrFailingDiskIsNotTheJobsFault) {
   for (const int error : {ENOSPC, EDQUOT, EIO, ESTALE, ETIMEDOUT, EMFILE, ENFILE}) {
     EXPECT_EQ(CauseOf(error).class_(), v1::FAILURE_CLASS_INFRASTRUCTURE) << error;
   }
@@ -41,13 +41,13 @@ TEST(DirectoryErrorTest, ADiskThatIsFullOrFailsIsNotTheJobsFault) {
             "system fails: start again when it works, or use another folder");
 }
 
-TEST(DirectoryErrorTest, WhereTooManyFilesAreOpenTheRemedyIsNoRoomOnTheDisk) {
+TEST(DirectoryErrorTest, TooManyOpenFilesHaveTheirOwnRemedy) {
   EXPECT_EQ(CauseOf(EMFILE).message(),
             "checkpoint.directory: cannot keep notes there: write /run/notes: Too many open files; raise the "
             "limit of open files (ulimit -n)");
 }
 
-TEST(DirectoryErrorTest, WhatTheUserCanCorrectIsTheUsersError) {
+TEST(DirectoryErrorTest, CorrectableErrorIsTheUsers) {
   for (const int error : {EACCES, EPERM, EROFS, ENOENT, ENOTDIR, ENAMETOOLONG}) {
     EXPECT_EQ(CauseOf(error).class_(), v1::FAILURE_CLASS_USER) << error;
   }

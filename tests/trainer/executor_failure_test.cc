@@ -32,7 +32,7 @@ InstructionError ErrorOf(const Call& call) {
 }
 
 // A failed GPU reports its error to the next call, not to the instruction that caused it.
-TEST_F(ExecutorFailureTest, AFailedDeviceIsReportedWithTheStepAndWhatHadFinished) {
+TEST_F(ExecutorFailureTest, FailedDeviceNamesStepAndLastInstruction) {
   IssuingBackend backend;
   Executor executor(plan_, nodes_, units_, memory_, *communicators_, page_, backend);
   executor.Issue(Begin(1), Load());
@@ -45,7 +45,7 @@ TEST_F(ExecutorFailureTest, AFailedDeviceIsReportedWithTheStepAndWhatHadFinished
   EXPECT_EQ(std::string(error.what()).find("an illegal address; after "), 0u) << error.what();
 }
 
-TEST_F(ExecutorFailureTest, TheFirstErrorIsReportedOnceWithItsInstruction) {
+TEST_F(ExecutorFailureTest, FirstErrorIsReportedWithItsInstruction) {
   std::atomic<int> loads{0};
   executor_->Issue(Begin(3), [&](int microbatch, int64_t*) {
     ++loads;
@@ -60,7 +60,7 @@ TEST_F(ExecutorFailureTest, TheFirstErrorIsReportedOnceWithItsInstruction) {
   EXPECT_EQ(loads, 1);
 }
 
-TEST_F(ExecutorFailureTest, AnErrorOfADeviceThatSaysItAgainKeepsItsInstruction) {
+TEST_F(ExecutorFailureTest, RepeatedDeviceErrorKeepsItsInstruction) {
   IssuingThreadStreams streams;
   const std::unique_ptr<Backend> backend = MakeCpuBackend(streams);
   Executor executor(plan_, nodes_, units_, memory_, *communicators_, page_, *backend);
@@ -75,7 +75,7 @@ TEST_F(ExecutorFailureTest, AnErrorOfADeviceThatSaysItAgainKeepsItsInstruction) 
   EXPECT_EQ(error.group, "dp_cp_ag");
 }
 
-TEST_F(ExecutorFailureTest, AnErrorBehindTheRunThatIsAwaitedNamesItsOwnStep) {
+TEST_F(ExecutorFailureTest, LaterRunsErrorNamesItsOwnStep) {
   executor_->Issue(Begin(1), Load());
   executor_->Issue(Train(2), [](int, int64_t*) { throw std::runtime_error("no text"); });
   const InstructionError error = ErrorOf([&] {
@@ -85,7 +85,7 @@ TEST_F(ExecutorFailureTest, AnErrorBehindTheRunThatIsAwaitedNamesItsOwnStep) {
   EXPECT_EQ(error.step, 2);
 }
 
-TEST_F(ExecutorFailureTest, AnErrorOfAValidationNamesTheStepWhoseWeightsItUses) {
+TEST_F(ExecutorFailureTest, ValidationErrorNamesItsWeightsStep) {
   executor_->Issue(
       {.run = {.kind = RunKind::kValidate}}, [](int, int64_t*) { throw std::runtime_error("no text"); }, 7);
   const InstructionError error = ErrorOf([&] { executor_->Await(); });
@@ -105,7 +105,7 @@ TEST_F(ExecutorFailureTest, AnErrorFromOutsideEndsTheRun) {
 }
 
 // What a watchdog does with a collective that hangs, while the run behind it is issued already.
-TEST_F(ExecutorFailureTest, ALossIsReportedWithTheOldestCollectiveThatHasNotEnded) {
+TEST_F(ExecutorFailureTest, LostPeerNamesTheOldestPendingCollective) {
   IssueAndAwait(Begin(1));
   HangingCommunicator& gather = *factory_.made.at("dp_cp_ag");
   const uint64_t before = gather.num_collectives();
@@ -138,7 +138,7 @@ TEST_F(ExecutorFailureTest, ALossIsReportedWithTheOldestCollectiveThatHasNotEnde
       << "who noticed it, and nothing of the group that hangs";
 }
 
-TEST_F(ExecutorFailureTest, ACollectiveThatIsNotItsInstructionsFirstIsFoundToo) {
+TEST_F(ExecutorFailureTest, LaterCollectiveOfAnInstructionIsFound) {
   IssueAndAwait(Begin(1));
   HangingCommunicator& gather = *factory_.made.at("dp_cp_ag");
   gather.two_at_once = true;
@@ -154,7 +154,7 @@ TEST_F(ExecutorFailureTest, ACollectiveThatIsNotItsInstructionsFirstIsFoundToo) 
 }
 
 // On a GPU the issuing thread itself waits for the batches.
-TEST_F(ExecutorFailureTest, AnErrorFromOutsideEndsTheWaitForSlowData) {
+TEST_F(ExecutorFailureTest, OutsideErrorEndsASlowWait) {
   IssuingThreadStreams streams;
   const std::unique_ptr<Backend> backend = MakeCpuBackend(streams);
   std::promise<void> asked;

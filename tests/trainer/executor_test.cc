@@ -66,7 +66,7 @@ TEST_F(ExecutorTest, TrainMeansUpdateThenBegin) {
             end.norms.front().weight.squares.value());
 }
 
-TEST_F(ExecutorTest, TwoRunsInFlightGiveWhatOneAfterTheOtherGives) {
+TEST_F(ExecutorTest, TwoRunsInFlightChangeNothing) {
   std::vector<double> apart;
   apart.push_back(IssueAndAwait(Begin(1)).losses[0]);
   for (int64_t step = 2; step <= 5; ++step) {
@@ -118,7 +118,7 @@ TEST_F(ExecutorTest, ThePageSaysWhatFinished) {
   }
 }
 
-TEST_F(ExecutorOfTwoRanksTest, OnADeviceThatOnlyIssuesThePageSaysWhatFinished) {
+TEST_F(ExecutorOfTwoRanksTest, PageShowsWhatAnIssuingDeviceFinished) {
   IssuingBackend backend;
   Executor executor(plan_, nodes_, units_, memory_, *communicators_, page_, backend);
   SetFinished(backend, false);
@@ -140,7 +140,7 @@ TEST_F(ExecutorOfTwoRanksTest, OnADeviceThatOnlyIssuesThePageSaysWhatFinished) {
             schedules::Opcode::kGradientNorm);
 }
 
-TEST_F(ExecutorTest, BeforeAnythingHasFinishedThePageSaysWhichStepHasBegun) {
+TEST_F(ExecutorTest, PageShowsTheStepBegun) {
   IssuingBackend backend;
   Executor executor(plan_, nodes_, units_, memory_, *communicators_, page_, backend);
   SetFinished(backend, false);
@@ -204,7 +204,7 @@ TEST_F(ExecutorTest, ThePagesStepNeverGoesBack) {
   EXPECT_EQ(page_.step, 20);
 }
 
-TEST_F(ExecutorTest, RequestsOfThisRankComeBackWithTheNorm) {
+TEST_F(ExecutorTest, RequestsReturnWithTheNorm) {
   RunRequest request = Begin(1);
   request.requests = kRequestCheckpoint;
   EXPECT_EQ(IssueAndAwait(request).outcome.requests, uint32_t{kRequestCheckpoint});
@@ -216,7 +216,7 @@ TEST_F(ExecutorTest, NothingIsRecordedUnlessItIsWanted) {
   EXPECT_FALSE(executor_->TakeRecorded().has_value());
 }
 
-TEST_F(ExecutorTest, ARecordingKeepsTheOrderOfStreamsAndWaits) {
+TEST_F(ExecutorTest, RecordingKeepsStreamsAndWaits) {
   IssueAndAwait(Begin(1));
   int64_t step = 1;
   for (const Recording recording : {Recording::kOverlapped, Recording::kSerialized}) {
@@ -259,7 +259,7 @@ TEST_F(ExecutorTest, ARecordingKeepsTheOrderOfStreamsAndWaits) {
 
 // Nothing in a segment waits but its first instruction, and only its last is waited for; otherwise merging
 // would reorder what the program orders.
-TEST_F(ExecutorTest, SegmentsKeepTheOrderOfEveryStreamAndEveryWait) {
+TEST_F(ExecutorTest, SegmentsKeepStreamsAndWaits) {
   const schedules::Program& program = plan_.stage.train;
   const BoundProgram bound(program,
                            [](const schedules::Instruction&, int) { return std::make_shared<const Call>(); });

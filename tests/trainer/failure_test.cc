@@ -40,7 +40,7 @@ TEST(FailureTest, EveryKindHasItsClassAndExitCode) {
   EXPECT_EQ(Of(std::runtime_error("a bug")).cause.reason(), "InternalError");
 }
 
-TEST(FailureTest, AnInstructionsErrorSaysWhereAndKeepsItsKind) {
+TEST(FailureTest, InstructionErrorKeepsItsKind) {
   const Failure failure = Of(InstructionError(std::make_exception_ptr(comm::CommError("rank 1 is\ngone")), 7,
                                               "unshard layers.0", "dp_cp_ag"));
   EXPECT_EQ(failure.cause.class_(), v1::FAILURE_CLASS_PEER_LOST);

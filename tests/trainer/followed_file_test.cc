@@ -84,7 +84,7 @@ class FollowedFileTest : public testing::Test {
 };
 
 // As what lies beneath a file system that was unmounted, and as another job's.
-TEST_F(FollowedFileTest, NothingIsMadeInAFolderOfSomebodyElseAndTheFirstFileGoesOn) {
+TEST_F(FollowedFileTest, ForeignFolderGetsNoFile) {
   FollowedFile file = FileAt(path_);
   ASSERT_TRUE(file.Open().ok());
   file.Append("one ");
@@ -105,7 +105,7 @@ TEST_F(FollowedFileTest, NothingIsMadeInAFolderOfSomebodyElseAndTheFirstFileGoes
   EXPECT_EQ(Content(path_), "one two three three four ");
 }
 
-TEST_F(FollowedFileTest, OneThatIsRemovedOrRenamedAloneIsBegunAgainAndOneInItsPlaceGoesOn) {
+TEST_F(FollowedFileTest, RemovedFileIsBegunAgain) {
   FollowedFile file = FileAt(path_);
   ASSERT_TRUE(file.Open().ok());
   file.Append("one ");
@@ -120,7 +120,7 @@ TEST_F(FollowedFileTest, OneThatIsRemovedOrRenamedAloneIsBegunAgainAndOneInItsPl
   EXPECT_EQ(Content(path_), "four ");
 }
 
-TEST_F(FollowedFileTest, EveryFileHasAPlaceOfItsOwnAndBeginsWithItsHeader) {
+TEST_F(FollowedFileTest, EveryFileBeginsWithItsHeader) {
   int64_t opened = 0;
   FollowedFile file(files_, directory_, self_, "words", [this, &opened] {
     ++opened;
@@ -137,7 +137,7 @@ TEST_F(FollowedFileTest, EveryFileHasAPlaceOfItsOwnAndBeginsWithItsHeader) {
   EXPECT_THAT(*files_.List(directory_), ElementsAre(".owner", "words2"));
 }
 
-TEST_F(FollowedFileTest, TextIsLostWhileItCannotBeOpenedAgainAndThatIsLoggedOnce) {
+TEST_F(FollowedFileTest, UnopenableFileIsLoggedOnce) {
   FollowedFile file = FileAt(path_);
   ASSERT_TRUE(file.Open().ok());
   std::filesystem::remove(path_);
@@ -168,7 +168,7 @@ TEST_F(FollowedFileTest, AFileThatCannotBeOpenedIsNamed) {
   EXPECT_THAT(opened.message(), HasSubstr(directory_ + "/missing/words"));
 }
 
-TEST_F(FollowedFileTest, TextsOfAFullDiskAreWrittenWhenThereIsRoom) {
+TEST_F(FollowedFileTest, TextsWaitForRoomOnTheDisk) {
   FollowedFile file = FileAt(path_);
   ASSERT_TRUE(file.Open().ok());
   file.Append("one ");
@@ -213,7 +213,7 @@ TEST_F(FollowedFileTest, AnEndlesslyFullDiskLosesTheOldestTexts) {
   EXPECT_EQ(Content(path_).size(), FollowedFile::kMostWaiting);
 }
 
-TEST_F(FollowedFileTest, AFileThatIsBegunOnAFullDiskHasItsHeaderWithTheFirstTextForWhichThereIsRoom) {
+TEST_F(FollowedFileTest, HeaderWaitsWithTheFirstText) {
   FollowedFile file(files_, directory_, self_, "words",
                     [this] { return FollowedFile::Place{.path = path_, .header = "words: "}; });
   ASSERT_TRUE(file.Open().ok());
@@ -228,7 +228,7 @@ TEST_F(FollowedFileTest, AFileThatIsBegunOnAFullDiskHasItsHeaderWithTheFirstText
   EXPECT_EQ(Content(path_), "words: two three four ");
 }
 
-TEST_F(FollowedFileTest, APartThatStayedIsCutOffBeforeTheNextText) {
+TEST_F(FollowedFileTest, TornTextIsCutOff) {
   const std::string path = temporary_.Write("torn", "one tw");
   const absl::StatusOr<platform::Descriptor> file = platform::OpenRegularFile(path, O_WRONLY | O_APPEND);
   ASSERT_TRUE(file.ok()) << file.status();
@@ -238,7 +238,7 @@ TEST_F(FollowedFileTest, APartThatStayedIsCutOffBeforeTheNextText) {
   EXPECT_EQ(Content(path), "one three four ");
 }
 
-TEST_F(FollowedFileTest, AFileThatWasEmptiedSinceAPartStayedIsNotMadeLonger) {
+TEST_F(FollowedFileTest, EmptiedFileIsNotExtended) {
   const std::string path = temporary_.Write("torn", "");
   const absl::StatusOr<platform::Descriptor> file = platform::OpenRegularFile(path, O_WRONLY | O_APPEND);
   ASSERT_TRUE(file.ok()) << file.status();
@@ -248,7 +248,7 @@ TEST_F(FollowedFileTest, AFileThatWasEmptiedSinceAPartStayedIsNotMadeLonger) {
 }
 
 // What comes behind a part of a record or of a line could not be read.
-TEST_F(FollowedFileTest, NothingGoesBehindAPartThatCannotBeCutOff) {
+TEST_F(FollowedFileTest, NothingFollowsAnUncuttableTornText) {
   const platform::Descriptor uncut(memfd_create("words", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   ASSERT_GE(uncut.get(), 0);
   ASSERT_EQ(fcntl(uncut.get(), F_ADD_SEALS, F_SEAL_SHRINK), 0);

@@ -70,7 +70,7 @@ TEST_F(NamedStartTest, EveryRankGoesOnFromIt) {
 }
 
 // The next attempt may find it; a user's error ends the job.
-TEST_F(NamedStartTest, WhatARankCannotReadForAMomentIsNoErrorOfTheUsers) {
+TEST_F(NamedStartTest, MomentaryReadErrorIsNotTheUsers) {
   for (const int error : {ESTALE, EIO, EMFILE, ETIMEDOUT}) {
     checkpoint::UnreadableFiles unreadable("/manifest.json", error);
     EXPECT_THAT(Starts(2, {{1, &unreadable}}),
@@ -89,7 +89,7 @@ TEST_F(NamedStartTest, WhatARankCannotReadForAMomentIsNoErrorOfTheUsers) {
 }
 
 // Rank 0 reads it twice, and has told the others that it is there.
-TEST_F(NamedStartTest, WhatRankZeroCannotReadASecondTimeIsNoErrorOfTheUsers) {
+TEST_F(NamedStartTest, RankZerosSecondReadErrorIsNotTheUsers) {
   class Once final : public platform::ForwardingFiles {
    public:
     absl::StatusOr<std::string> Read(const std::string& path) override {
@@ -110,7 +110,7 @@ TEST_F(NamedStartTest, WhatRankZeroCannotReadASecondTimeIsNoErrorOfTheUsers) {
   }
 }
 
-TEST_F(NamedStartTest, OneThatARankDoesNotFindOrMayNotReadIsTheUsersErrorOnEveryRank) {
+TEST_F(NamedStartTest, MissingOrForbiddenCheckpointIsTheUsersError) {
   for (const int error : {ENOENT, EACCES}) {
     checkpoint::UnreadableFiles unreadable("/manifest.json", error);
     EXPECT_THAT(Starts(2, {{1, &unreadable}}),
@@ -121,7 +121,7 @@ TEST_F(NamedStartTest, OneThatARankDoesNotFindOrMayNotReadIsTheUsersErrorOnEvery
 }
 
 // A folder of each machine's own.
-TEST_F(NamedStartTest, OneThatIsAnotherOnARankIsTheUsersErrorOnEveryRank) {
+TEST_F(NamedStartTest, DifferingCheckpointIsTheUsersError) {
   const std::string other = root_ + "/other";
   checkpoint::SaveOn(files_, other, 1, 10);
   class Elsewhere final : public platform::ForwardingFiles {
@@ -143,7 +143,7 @@ TEST_F(NamedStartTest, OneThatIsAnotherOnARankIsTheUsersErrorOnEveryRank) {
 }
 
 // It reads none of them, and there may be thousands.
-TEST_F(NamedStartTest, AStartMovesWithEveryCheckpointOfItsDirectoryThatTheRanksLookAt) {
+TEST_F(NamedStartTest, ExaminingCheckpointsIsProgress) {
   checkpoint::SaveOn(files_, directory_, 2, 20);
   checkpoint::SaveOn(files_, directory_, 2, 30);
   const ResumeOptions options{.self = checkpoint::OwnerOf(checkpoint::InfoOf(0, /*attempt=*/2)),
@@ -162,7 +162,7 @@ TEST_F(NamedStartTest, AStartMovesWithEveryCheckpointOfItsDirectoryThatTheRanksL
 }
 
 // They take up space, and whoever looks for them asks why they are neither removed nor gone on from.
-TEST_F(NamedStartTest, CheckpointsThatAreNotWholeAreNamedWithTheReasonWhenAJobStarts) {
+TEST_F(NamedStartTest, PartialCheckpointsAreNamedAtTheStart) {
   for (const int64_t step : {20, 30, 40, 50, 60}) {
     checkpoint::SaveOn(files_, directory_, 2, step);
   }
@@ -191,7 +191,7 @@ TEST_F(NamedStartTest, CheckpointsThatAreNotWholeAreNamedWithTheReasonWhenAJobSt
 }
 
 // A job that goes on from one that it names looks whether later ones are another job's.
-TEST_F(NamedStartTest, LaterOnesThatAreDamagedAreNamedWhenAJobGoesOnFromAnEarlierOne) {
+TEST_F(NamedStartTest, LaterDamagedCheckpointsAreNamed) {
   checkpoint::SaveOn(files_, directory_, 2, 20);
   const std::string file = Path(20) + "/rank-00000.safetensors";
   std::string content = checkpoint::ReadAll(file);
@@ -219,7 +219,7 @@ TEST_F(NamedStartTest, LaterOnesThatAreDamagedAreNamedWhenAJobGoesOnFromAnEarlie
 }
 
 // A resume that reads it has said so already.
-TEST_F(NamedStartTest, ACheckpointThatIsPassedOverIsNamedOnce) {
+TEST_F(NamedStartTest, SkippedCheckpointIsNamedOnce) {
   checkpoint::SaveOn(files_, directory_, 2, 20);
   checkpoint::WriteAll(Path(20) + "/manifest.json", "damage");
   ResumeOptions options{.self = checkpoint::OwnerOf(checkpoint::InfoOf(0, /*attempt=*/2)),
@@ -242,7 +242,7 @@ TEST_F(NamedStartTest, ACheckpointThatIsPassedOverIsNamedOnce) {
 }
 
 // It may take minutes: the ranks are not to look as if they hung.
-TEST_F(NamedStartTest, AStartMovesWhileTheRanksRemoveWhatADeadJobHasLeft) {
+TEST_F(NamedStartTest, RemovingLeftoversIsProgress) {
   const std::string left = Path(20) + ".tmp.1.dead";
   std::filesystem::create_directories(left);
   for (int i = 0; i < 3 * checkpoint::kMeetingFiles; ++i) {
@@ -265,7 +265,7 @@ TEST_F(NamedStartTest, AStartMovesWhileTheRanksRemoveWhatADeadJobHasLeft) {
 }
 
 // Those that ranks have left which were killed; a young one may be of a job that starts now.
-TEST_F(NamedStartTest, AStartRemovesItsOwnTokenAndWhatIsOldOfStartsThatWereKilled) {
+TEST_F(NamedStartTest, StartRemovesOldTokens) {
   for (const std::string name : {".same-folder.", ".owner."}) {
     for (const std::string age : {"old", "young"}) {
       const std::string path = absl::StrCat(directory_, "/", name, age);
@@ -289,7 +289,7 @@ TEST_F(NamedStartTest, AStartRemovesItsOwnTokenAndWhatIsOldOfStartsThatWereKille
   }
 }
 
-TEST_F(NamedStartTest, AFullDiskIsTheMachinesFaultAndEveryRankNamesTheFileAndTheRemedy) {
+TEST_F(NamedStartTest, FullDiskIsTheMachinesFault) {
   const ResumeOptions options{.self = {.job = "second", .name = "", .attempt = 2, .host = ""},
                               .directory = directory_,
                               .resume = "newest"};
@@ -313,7 +313,7 @@ TEST_F(NamedStartTest, AFullDiskIsTheMachinesFaultAndEveryRankNamesTheFileAndThe
 }
 
 // Where the file system of the checkpoints is not mounted, their directory is made beneath.
-TEST_F(NamedStartTest, NewestThatFindsNoCheckpointSaysSoWhereTheDirectoryWasNotThereEither) {
+TEST_F(NamedStartTest, NewestWithoutADirectoryWarns) {
   const auto warnings = [&](const std::string& directory) {
     const ResumeOptions options{
         .self = {.job = "second", .name = "", .host = ""}, .directory = directory, .resume = "newest"};

@@ -17,7 +17,7 @@ LossWindow WindowOf(int losses) {
   return window;
 }
 
-TEST(LossWindowTest, ALossOfMoreThanSixDeviationsAboveTheMeanIsASpike) {
+TEST(LossWindowTest, LossSixDeviationsAboveTheMeanIsASpike) {
   EXPECT_FALSE(WindowOf(16).Add(5.5).has_value());
   LossWindow window = WindowOf(16);
   const std::optional<Spread> before = window.Add(5.6);
@@ -29,7 +29,7 @@ TEST(LossWindowTest, ALossOfMoreThanSixDeviationsAboveTheMeanIsASpike) {
   EXPECT_FALSE(window.Add(-100).has_value()) << "a loss that falls is none";
 }
 
-TEST(LossWindowTest, FewLossesSayNothingAndOldOnesNothingAnyMore) {
+TEST(LossWindowTest, FewOrOldLossesSayNothing) {
   EXPECT_FALSE(WindowOf(15).Add(100).has_value());
   LossWindow window;
   EXPECT_FALSE(window.Add(1000).has_value());
@@ -48,7 +48,7 @@ TEST(LossWindowTest, LossesThatHardlyDifferMakeNoSpikes) {
   EXPECT_TRUE(window.Add(2.2).has_value());
 }
 
-TEST(LossWindowTest, ALossThatIsNotFiniteIsNoneAndDoesNotCount) {
+TEST(LossWindowTest, NonfiniteLossDoesNotCount) {
   LossWindow window = WindowOf(15);
   EXPECT_FALSE(window.Add(std::numeric_limits<double>::quiet_NaN()).has_value());
   EXPECT_FALSE(window.Add(std::numeric_limits<double>::infinity()).has_value());

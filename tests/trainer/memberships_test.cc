@@ -33,7 +33,7 @@ std::string Refusal(const RankGroups& listed) {
   return "";
 }
 
-TEST(MembershipsTest, ARankHasItsPlaceInEachGroupThatItIsIn) {
+TEST(MembershipsTest, RankHasItsPlaceInEachGroup) {
   const std::vector<comm::Membership> memberships =
       MembershipsOf(GroupsOfRank(Planned(), 2), 2, {{"gather", {.max_ctas = 16}}});
   ASSERT_EQ(memberships.size(), 3u);
@@ -52,7 +52,7 @@ TEST(MembershipsTest, ARankHasItsPlaceInEachGroupThatItIsIn) {
   EXPECT_EQ(memberships[2].rank, 1);
 }
 
-TEST(MembershipsTest, GroupsThatAreNotThePlansAreRefusedWithTheFirstDifference) {
+TEST(MembershipsTest, DifferingGroupsAreRefused) {
   const RankGroups planned = GroupsOfRank(Planned(), 2);
   EXPECT_EQ(Refusal(planned), "");
 

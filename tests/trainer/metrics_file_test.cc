@@ -77,7 +77,7 @@ TEST_F(MetricsFileTest, OneObjectAStepWithItsScalars) {
   EXPECT_FALSE(std::getline(lines, line));
 }
 
-TEST_F(MetricsFileTest, TheValidationBeforeTheFirstStepHasNothingElse) {
+TEST_F(MetricsFileTest, FirstValidationHasNothingElse) {
   MetricsFile file(files_, folder_, self_, 0);
   file.Append(ReportOf("step: 0 scalars { key: 'validation_loss' value: 3 }"));
   EXPECT_EQ(Content(), "{\"step\":0,\"validation_loss\":3.0}\n");
@@ -89,7 +89,7 @@ TEST_F(MetricsFileTest, ResumeCutsLaterStepsAndATornLine) {
   EXPECT_EQ(Content(), "{\"step\":1}\n{\"step\":2}\n");
 }
 
-TEST_F(MetricsFileTest, WhatIsNoRegularFileIsTheUsersErrorAndNotWaitedFor) {
+TEST_F(MetricsFileTest, IrregularFileIsTheUsersError) {
   for (const std::string kind : platform::kIrregularKinds) {
     const std::string path = folder_ + "/metrics.jsonl";
     std::filesystem::remove_all(path);
@@ -110,7 +110,7 @@ TEST_F(MetricsFileTest, AFreshStartCutsEverything) {
   EXPECT_EQ(Content(), "") << "the validation before step 1 comes again too";
 }
 
-TEST_F(MetricsFileTest, AJobThatGoesOnHasTheLossesOfTheNewestStepsBeforeIt) {
+TEST_F(MetricsFileTest, ResumedJobKnowsTheNewestLosses) {
   {
     std::ofstream file(folder_ + "/metrics.jsonl");
     file << R"({"step": 0, "validation_loss": 9})" << '\n'
@@ -127,7 +127,7 @@ TEST_F(MetricsFileTest, AJobThatGoesOnHasTheLossesOfTheNewestStepsBeforeIt) {
   EXPECT_TRUE(MetricsFile(files_, folder_, self_, 0).losses_before().empty());
 }
 
-TEST_F(MetricsFileTest, LinesGoToADirectoryThatWasMadeAgainOnceTheJobOwnsIt) {
+TEST_F(MetricsFileTest, LinesFollowARemadeDirectory) {
   const std::string directory = folder_ + "/run";
   std::filesystem::create_directories(directory);
   ASSERT_TRUE(checkpoint::PublishOwner(files_, directory, self_).ok());

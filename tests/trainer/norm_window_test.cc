@@ -17,12 +17,12 @@ NormWindow WindowUpTo(int64_t last) {
   return window;
 }
 
-TEST(NormWindowTest, TheLimitIsSixDeviationsOfLogarithmsAboveTheirMean) {
+TEST(NormWindowTest, LimitIsSixDeviationsOfLogarithms) {
   // Of 16 norms the mean is 0.5 and the deviation too.
   EXPECT_NEAR(WindowUpTo(17).LimitOf(18).value(), std::exp(0.5 + 6 * 0.5), 1e-9);
 }
 
-TEST(NormWindowTest, FewNormsSayNothingAndThatOfTheStepBeforeDoesNotCount) {
+TEST(NormWindowTest, FewNormsSayNothing) {
   EXPECT_FALSE(WindowUpTo(16).LimitOf(17).has_value());
   EXPECT_FALSE(WindowUpTo(17).LimitOf(17).has_value());
   NormWindow window = WindowUpTo(200);
@@ -61,7 +61,7 @@ TEST(NormWindowTest, OnlyTheNewestCount) {
   EXPECT_LT(window.LimitOf(131).value(), 2) << "of those from 2 to 129";
 }
 
-TEST(NormWindowTest, OneThatGoesOnFromACheckpointHasTheSameLimits) {
+TEST(NormWindowTest, ResumedWindowHasTheSameLimits) {
   NormWindow window = WindowUpTo(150);
   NormWindow again(window.norms());
   for (int64_t step = 151; step <= 400; ++step) {
@@ -71,7 +71,7 @@ TEST(NormWindowTest, OneThatGoesOnFromACheckpointHasTheSameLimits) {
   }
 }
 
-TEST(NormWindowTest, TheWarmUpAndTheFirstStepsAreApplied) {
+TEST(NormWindowTest, WarmUpAndFirstStepsAreApplied) {
   EXPECT_FALSE(NormWindow::MaySkip(128, /*warmup_steps=*/0));
   EXPECT_TRUE(NormWindow::MaySkip(129, /*warmup_steps=*/0));
   EXPECT_FALSE(NormWindow::MaySkip(300, /*warmup_steps=*/300));

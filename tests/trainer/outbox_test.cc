@@ -52,7 +52,7 @@ TEST_F(OutboxTest, SendsInOrder) {
 }
 
 // The daemon reads nothing: what its socket does not take waits here, and loses its norms beyond the limit.
-TEST_F(OutboxTest, ADaemonThatDoesNotReadCostsNormsAndNothingElse) {
+TEST_F(OutboxTest, StalledDaemonCostsOnlyNorms) {
   constexpr int kNorms = 100'000;  // 800 kB: more than a socket buffer takes
   Outbox outbox(*trainer_, /*max_bytes=*/2'000'000);
   outbox.Push(Report(1, 10));

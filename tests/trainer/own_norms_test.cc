@@ -31,7 +31,7 @@ TEST(OwnNormsTest, EveryParametersNormsHaveAnOwner) {
   }
 }
 
-TEST(OwnNormsTest, AShardsNormsAreOfTheParametersInIt) {
+TEST(OwnNormsTest, ShardHasItsParametersNorms) {
   const plan::JobPlan plan = PlanOf("zero3", 4);
   const size_t parameters = TrainedParameters(plan).size();
   size_t sent = 0;

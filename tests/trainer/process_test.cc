@@ -64,7 +64,7 @@ class ProcessTest : public TrainerProcesses {
   static constexpr int kAttempt = 3;
 };
 
-TEST_F(ProcessTest, AJobRunsToItsEndAndReportsEverything) {
+TEST_F(ProcessTest, JobRunsAndReportsEverything) {
   spec_.mutable_training()->set_steps(6);
   spec_.mutable_checkpoint()->set_directory(folder_ + "/checkpoints");
   Start();
@@ -133,7 +133,7 @@ TEST_F(ProcessTest, AJobRunsToItsEndAndReportsEverything) {
   EXPECT_TRUE(std::filesystem::exists(folder_ + "/checkpoints/metrics.jsonl"));
 }
 
-TEST_F(ProcessTest, JobsThatFreezeOtherUnitsHaveTablesOfOtherDigests) {
+TEST_F(ProcessTest, OtherFrozenUnitsChangeTheTablesDigest) {
   const plan::JobPlan all = plan::MakeJobPlan(jobspec::Resolve(spec_));
   spec_.mutable_training()->set_frozen("embedding");
   const plan::JobPlan rest = plan::MakeJobPlan(jobspec::Resolve(spec_));
@@ -147,7 +147,7 @@ TEST_F(ProcessTest, JobsThatFreezeOtherUnitsHaveTablesOfOtherDigests) {
 }
 
 // Only of a rank that is stepping can the controller say that it does not move.
-TEST_F(ProcessTest, ARankIsSteppingInTheValidationBeforeTheFirstStep) {
+TEST_F(ProcessTest, FirstValidationCountsAsStepping) {
   ValidateForHours();
   Start();
   const absl::Time deadline = absl::Now() + kPatience;
@@ -159,7 +159,7 @@ TEST_F(ProcessTest, ARankIsSteppingInTheValidationBeforeTheFirstStep) {
   EXPECT_EQ(page.phase, v1::RANK_PHASE_STEPPING);
 }
 
-TEST_F(ProcessTest, AStopInALongValidationBeforeTheFirstStepEndsItSoon) {
+TEST_F(ProcessTest, StopEndsALongFirstValidation) {
   ValidateForHours();
   spec_.mutable_checkpoint()->set_directory(folder_ + "/checkpoints");
   Start();
@@ -172,7 +172,7 @@ TEST_F(ProcessTest, AStopInALongValidationBeforeTheFirstStepEndsItSoon) {
   ExpectExit(1, ExitCode::kPreempted, kSoon);
 }
 
-TEST_F(ProcessTest, ARankThatIsKilledInAValidationEndsTheOthers) {
+TEST_F(ProcessTest, RankKilledInAValidationEndsTheOthers) {
   ValidateForHours();
   Start();
   const absl::Time deadline = absl::Now() + kPatience;
@@ -188,7 +188,7 @@ TEST_F(ProcessTest, ARankThatIsKilledInAValidationEndsTheOthers) {
   EXPECT_NE(failed->failed().group(), "");
 }
 
-TEST_F(ProcessTest, TheSurvivorOfAKilledRankSaysWhereItStood) {
+TEST_F(ProcessTest, SurvivorReportsWhereItStood) {
   Start();
   ASSERT_TRUE(WaitForReport(5).has_value());
   kill(daemon_->pid(1), SIGKILL);
@@ -225,7 +225,7 @@ TEST_F(ProcessTest, StopNowGivesTheCheckpointDirectoryBack) {
   EXPECT_TRUE(absl::IsNotFound(checkpoint::ReadOwner(platform::SystemFiles(), directory).status()));
 }
 
-TEST_F(ProcessTest, ARankThatFailsGivesTheCheckpointDirectoryBack) {
+TEST_F(ProcessTest, FailingRankReleasesTheDirectory) {
   const std::string directory = folder_ + "/checkpoints";
   spec_.mutable_checkpoint()->set_directory(directory);
   Start();
@@ -235,7 +235,7 @@ TEST_F(ProcessTest, ARankThatFailsGivesTheCheckpointDirectoryBack) {
   EXPECT_TRUE(absl::IsNotFound(checkpoint::ReadOwner(platform::SystemFiles(), directory).status()));
 }
 
-TEST_F(ProcessTest, StopAfterCheckpointSentToOneRankStopsAll) {
+TEST_F(ProcessTest, StopSentToOneRankStopsAll) {
   spec_.mutable_checkpoint()->set_directory(folder_ + "/checkpoints");
   spec_.mutable_training()->set_validate_every_steps(0);  // in one, both requests may come at the same step
   Start();
@@ -271,7 +271,7 @@ TEST_F(ProcessTest, StopAfterCheckpointSentToOneRankStopsAll) {
 
 // It was stopped, or its machine swaps, while the job is drained. The checkpoint that the job has just saved
 // is the one that it goes on from.
-TEST_F(ProcessTest, AFrozenDaemonGetsTheLastReportsOfAJobThatStopsWhenItWakesUp) {
+TEST_F(ProcessTest, WakingDaemonGetsTheLastReports) {
   spec_.mutable_checkpoint()->set_directory(folder_ + "/checkpoints");
   Start();
   ASSERT_TRUE(WaitForReport(2).has_value());
@@ -300,7 +300,7 @@ TEST_F(ProcessTest, AFrozenDaemonGetsTheLastReportsOfAJobThatStopsWhenItWakesUp)
   EXPECT_EQ(checkpoint, last_step);
 }
 
-TEST_F(ProcessTest, ASaveThatFailsIsReportedAndAnswersTheRequest) {
+TEST_F(ProcessTest, FailedSaveAnswersTheRequest) {
   const std::string directory = folder_ + "/checkpoints";
   spec_.mutable_checkpoint()->set_directory(directory);
   Start();
@@ -333,7 +333,7 @@ TEST_F(ProcessTest, ASaveThatFailsIsReportedAndAnswersTheRequest) {
 }
 
 // As when the file system of checkpoint.directory is unmounted: what lies beneath is another disk.
-TEST_F(ProcessTest, NothingIsWrittenWhereTheCheckpointDirectoryWasWhileItIsAway) {
+TEST_F(ProcessTest, NothingIsWrittenBelowAnAbsentMount) {
   const std::string directory = folder_ + "/mount/checkpoints";
   spec_.mutable_checkpoint()->set_directory(directory);
   spec_.mutable_training()->set_validate_every_steps(0);  // the line of a step comes behind its validation
@@ -383,7 +383,7 @@ TEST_F(ProcessTest, NothingIsWrittenWhereTheCheckpointDirectoryWasWhileItIsAway)
   EXPECT_TRUE(std::filesystem::exists(directory + "/tensorboard"));
 }
 
-TEST_F(ProcessTest, AStolenDirectoryEndsTheJobAtOnceWithBothNames) {
+TEST_F(ProcessTest, StolenDirectoryEndsTheJob) {
   const std::string directory = folder_ + "/checkpoints";
   spec_.mutable_checkpoint()->set_directory(directory);
   Start();
@@ -414,7 +414,7 @@ TEST_F(ProcessTest, AClosedChannelEndsTheTrainer) {
   ExpectExit(0, ExitCode::kPeerLost, kSoon);
 }
 
-TEST_F(ProcessTest, ATrainerThatHearsOfNoControllerFencesItselfAndGivesTheDirectoryBack) {
+TEST_F(ProcessTest, OrphanedTrainerReleasesTheDirectory) {
   const std::string directory = folder_ + "/checkpoints";
   spec_.mutable_checkpoint()->set_directory(directory);
   Start();
@@ -437,7 +437,7 @@ TEST_F(ProcessTest, AnotherBuildIsRefused) {
 }
 
 // Of the two axes of HSDP: members in another order, and the lists of one axis under the name of the other.
-TEST_F(ProcessTest, GroupsOfAControllerThatLaysThemOutOtherwiseAreRefusedByEveryRank) {
+TEST_F(ProcessTest, OtherGroupsAreRefusedByEveryRank) {
   spec_.mutable_parallelism()->set_ranks(4);
   spec_.mutable_parallelism()->set_replicas(2);
   spec_.mutable_parallelism()->mutable_fsdp()->set_strategy(v1::STRATEGY_HSDP);
@@ -472,7 +472,7 @@ TEST_F(ProcessTest, GroupsOfAControllerThatLaysThemOutOtherwiseAreRefusedByEvery
   }
 }
 
-TEST_F(ProcessTest, DataThatIsTooShortIsTheUsersError) {
+TEST_F(ProcessTest, TooShortDataIsTheUsersError) {
   spec_.mutable_training()->set_sequence_length(1 << 20);
   spec_.mutable_training()->set_validate_every_steps(0);
   Start();

@@ -41,7 +41,7 @@ class ProgressTest : public testing::Test {
   const std::unique_ptr<device::Stream> b_ = device::MakeCpuStream("b", device::StreamError());
 };
 
-TEST_F(ProgressTest, WhatIsIssuedIsOnThePageOnceItHasFinished) {
+TEST_F(ProgressTest, PageShowsIssuedWorkOnceFinished) {
   progress_.Issued(a_.get(), {.run = 0, .step = 1, .instruction = 4}, NewEvent());
   progress_.Issued(a_.get(), {.run = 0, .step = 1, .instruction = 7}, NewEvent());
   progress_.Look();
@@ -66,7 +66,7 @@ TEST_F(ProgressTest, ItLooksByItself) {
   EXPECT_EQ(page_.step, 3);
 }
 
-TEST_F(ProgressTest, OfTwoStreamsItIsTheOneThatMoved) {
+TEST_F(ProgressTest, PageShowsTheStreamThatMoved) {
   progress_.Issued(a_.get(), {.run = 0, .step = 1, .instruction = 9}, NewEvent());
   progress_.Issued(b_.get(), {.run = 0, .step = 1, .instruction = 5}, NewEvent());
   events_[0].reached = true;
@@ -77,7 +77,7 @@ TEST_F(ProgressTest, OfTwoStreamsItIsTheOneThatMoved) {
   EXPECT_EQ(page_.instruction, 5) << "it finished later";
 }
 
-TEST_F(ProgressTest, AStepIsNeverFollowedByTheOneBefore) {
+TEST_F(ProgressTest, StepsNeverGoBack) {
   progress_.Issued(a_.get(), {.run = 0, .step = 1, .instruction = 90}, NewEvent());
   progress_.Issued(b_.get(), {.run = 1, .step = 2, .instruction = 2}, NewEvent());
   events_[1].reached = true;  // run 0 has ended before; a look may see that later
@@ -89,7 +89,7 @@ TEST_F(ProgressTest, AStepIsNeverFollowedByTheOneBefore) {
   EXPECT_EQ(page_.instruction, 2);
 }
 
-TEST_F(ProgressTest, AFailedDeviceLeavesThePageAsItWas) {
+TEST_F(ProgressTest, FailedDeviceLeavesThePage) {
   progress_.Issued(a_.get(), {.run = 0, .step = 1, .instruction = 1}, NewEvent());
   progress_.Issued(a_.get(), {.run = 0, .step = 1, .instruction = 2}, NewEvent());
   events_[0].reached = true;
@@ -98,7 +98,7 @@ TEST_F(ProgressTest, AFailedDeviceLeavesThePageAsItWas) {
   EXPECT_EQ(page_.instruction, 1);
 }
 
-TEST(ProgressOfCallsTest, WhatHasReturnedIsOnThePageAtOnce) {
+TEST(ProgressOfCallsTest, PageShowsReturnedWorkAtOnce) {
   link::SharedPage page;
   Progress progress(page, /*looks=*/false);
   progress.Finished({.run = 0, .step = 2, .instruction = 3});

@@ -99,7 +99,7 @@ TEST(ReporterTest, RankZeroReportsTheFoldOfAllRanks) {
   EXPECT_EQ(ListOf(summary.norms().rms()), (std::vector<double>{std::sqrt(18.0 / 4), 2}));
 }
 
-TEST(ReporterTest, TextsHaveLossesOfTheirOwnAndAMeanByTargets) {
+TEST(ReporterTest, TextsHaveLossesAndAWeightedMean) {
   v1::StepReport summary;
   comm::RunThreadRanks(2, [&](Communicator& comm) {
     Reporter reporter(
@@ -230,7 +230,7 @@ TEST(ReporterTest, MoreThanThePeakIsNoUtilization) {
 }
 
 // A rank whose gradients are not numbers says so by its sum of squares.
-TEST(ReporterTest, TheLargestMagnitudeIsThatOfAllRanksAndNanWhereAnElementIs) {
+TEST(ReporterTest, LargestMagnitudeCoversAllRanks) {
   std::vector<v1::StepReport> reported;
   std::vector<NonfiniteGradient> broken_at;
   comm::RunThreadRanks(2, [&](Communicator& comm) {
@@ -260,7 +260,7 @@ TEST(ReporterTest, TheLargestMagnitudeIsThatOfAllRanksAndNanWhereAnElementIs) {
 }
 
 // The load of 2 experts in each of 2 layers, 2 microbatches a rank.
-TEST(ReporterTest, LoadsOfExpertsAreAddedUpOverRanksAndTheirLossesAveragedOverMicrobatches) {
+TEST(ReporterTest, ExpertLoadsAddUpOverRanks) {
   v1::StepReport summary;
   comm::RunThreadRanks(2, [&](Communicator& comm) {
     Reporter reporter(
@@ -297,7 +297,7 @@ TEST(ReporterTest, LoadsOfExpertsAreAddedUpOverRanksAndTheirLossesAveragedOverMi
 }
 
 // Four ranks, of which 0 and 2, and 1 and 3, share the experts; a rank computes ten rows at a time.
-TEST(ReporterTest, PassesAreCountedOfTheRowsThatAWholeExpertGroupSendsARankInAMicrobatch) {
+TEST(ReporterTest, PassesCountAGroupsRows) {
   v1::StepReport summary;
   comm::RunThreadRanks(4, [&](Communicator& comm) {
     Reporter reporter(
@@ -323,7 +323,7 @@ TEST(ReporterTest, PassesAreCountedOfTheRowsThatAWholeExpertGroupSendsARankInAMi
 }
 
 // Exact and in one order, as the loss is: 1e16 + 1 + 1 - 1e16 depends on the order.
-TEST(ReporterTest, LossesOfRoutersAreAddedInTheOrderOfTheGlobalMicrobatch) {
+TEST(ReporterTest, RouterLossesAddInMicrobatchOrder) {
   const std::vector<double> global = {1e16, 1, 1, -1e16};
   std::vector<double> means;
   for (const int ranks : {1, 2, 4}) {
@@ -348,7 +348,7 @@ TEST(ReporterTest, LossesOfRoutersAreAddedInTheOrderOfTheGlobalMicrobatch) {
 }
 
 // Addition is not associative: 1e16 + 1 + 1 - 1e16 depends on the order.
-TEST(ReporterTest, LossesAreAddedInTheOrderOfTheGlobalMicrobatch) {
+TEST(ReporterTest, LossesAddInMicrobatchOrder) {
   const std::vector<double> global = {1e16, 1, 1, -1e16};
   double expected = 0;
   for (const double loss : global) {
@@ -374,7 +374,7 @@ TEST(ReporterTest, LossesAreAddedInTheOrderOfTheGlobalMicrobatch) {
   }
 }
 
-TEST(ReporterTest, SubmitWaitsWhileTheStepBeforeIsStillBeingReported) {
+TEST(ReporterTest, SubmitWaitsForThePreviousReport) {
   comm::RunThreadRanks(1, [](Communicator& comm) {
     std::mutex mu;
     std::condition_variable changed;
@@ -404,7 +404,7 @@ TEST(ReporterTest, SubmitWaitsWhileTheStepBeforeIsStillBeingReported) {
   });
 }
 
-TEST(ReporterTest, ALostPeerIsReportedOnceBlocksNothingAndNoFlushSucceeds) {
+TEST(ReporterTest, LostPeerFailsTheFlush) {
   int64_t failed_step = 0;
   int failures = 0;
   comm::RunThreadRanks(2, [&](Communicator& comm) {
@@ -431,7 +431,7 @@ TEST(ReporterTest, ALostPeerIsReportedOnceBlocksNothingAndNoFlushSucceeds) {
 }
 
 // Otherwise a job whose last report is lost would look finished.
-TEST(ReporterTest, AReportThatCannotBeSentFailsTheFlush) {
+TEST(ReporterTest, UnsentReportFailsTheFlush) {
   comm::RunThreadRanks(1, [&](Communicator& comm) {
     Reporter reporter(
         comm, {}, {}, EachAlone(comm.size()), 0,

@@ -24,7 +24,7 @@ TEST(RequestBoxTest, AnswersOnlyWhatWasTaken) {
   EXPECT_EQ(box.Take(), 0u);
 }
 
-TEST(RequestBoxTest, ARequestThatIsRepeatedIsActedOnOnce) {
+TEST(RequestBoxTest, RepeatedRequestActsOnce) {
   RequestBox box;
   box.Add(kRequestCheckpoint, 1);
   EXPECT_EQ(box.Take(), uint32_t{kRequestCheckpoint});
@@ -41,7 +41,7 @@ TEST(RequestBoxTest, EndAnswersWhatCameTooLate) {
   EXPECT_EQ(box.FinishAll(), (Ids{1, 2}));
 }
 
-TEST(RequestBoxTest, AProfileIsWantedUntilTheRanksHaveAgreedOnIt) {
+TEST(RequestBoxTest, ProfileIsWantedUntilAgreed) {
   RequestBox box;
   EXPECT_EQ(box.WantedProfile(), ProfileSteps{});
   box.AddProfile({.id = 5, .steps = 2});

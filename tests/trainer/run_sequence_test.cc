@@ -104,13 +104,13 @@ std::string Drive(
   return absl::StrJoin(log, " ") + " ...";
 }
 
-TEST(RunSequenceTest, EveryStepIsAppliedByTheRunThatComputesTheNext) {
+TEST(RunSequenceTest, NextStepsRunAppliesAStep) {
   EXPECT_EQ(Drive({.last_step = 4}), "begin1 train1>2 train2>3 train3>4 update4 | finish");
   EXPECT_EQ(Drive({.last_step = 1}), "begin1 update1 | finish");
   EXPECT_EQ(Drive({.first_step = 3, .last_step = 3}), "finish");
 }
 
-TEST(RunSequenceTest, NothingIsIssuedOrSavedPastTheLastStep) {
+TEST(RunSequenceTest, NothingFollowsTheLastStep) {
   EXPECT_EQ(Drive({.first_step = 6,
                    .last_step = 4,
                    .validate_every = 3,
@@ -119,24 +119,24 @@ TEST(RunSequenceTest, NothingIsIssuedOrSavedPastTheLastStep) {
             "finish");
 }
 
-TEST(RunSequenceTest, WhatNeedsTheWeightsOfAStepComesAfterAnUpdateOfItsOwn) {
+TEST(RunSequenceTest, WeightsAreReadAfterAnUpdate) {
   EXPECT_EQ(Drive({.last_step = 5, .checkpoint_every = 2, .has_directory = true}),
             "begin1 train1>2 update2 | save2 begin3 train3>4 update4 | save4 begin5 update5 | save5! finish");
 }
 
-TEST(RunSequenceTest, ValidatesBeforeTheFirstUpdateAtItsCadenceAndAtTheEnd) {
+TEST(RunSequenceTest, ValidatesFirstPeriodicallyAndLast) {
   EXPECT_EQ(
       Drive({.last_step = 5, .validate_every = 2}),
       "validate0 begin1 train1>2 update2 | validate2 begin3 train3>4 update4 | validate4 begin5 update5 | "
       "validate5 finish");
 }
 
-TEST(RunSequenceTest, AResumedJobDoesNotValidateAgainWhereItStarts) {
+TEST(RunSequenceTest, ResumedJobSkipsTheFirstValidation) {
   EXPECT_EQ(Drive({.first_step = 2, .last_step = 3, .validate_every = 2}),
             "begin3 update3 | validate3 finish");
 }
 
-TEST(RunSequenceTest, ARequestActsAfterTheRunBehindTheOneThatAgreedOnIt) {
+TEST(RunSequenceTest, RequestActsOneRunLater) {
   const auto at_two = [](bool stop) {
     return
         [stop](int64_t step) { return Agreed{.checkpoint = step == 2 && !stop, .stop = step == 2 && stop}; };
@@ -147,13 +147,13 @@ TEST(RunSequenceTest, ARequestActsAfterTheRunBehindTheOneThatAgreedOnIt) {
             "begin1 train1>2 train2>3 update3 | save3! stop");
 }
 
-TEST(RunSequenceTest, ARequestThatIsAgreedOnBeforeABoundaryActsThere) {
+TEST(RunSequenceTest, RequestBeforeABoundaryActsThere) {
   EXPECT_EQ(Drive({.last_step = 5, .checkpoint_every = 2, .has_directory = true},
                   [](int64_t step) { return Agreed{.stop = step == 2}; }),
             "begin1 train1>2 update2 | save2! stop");
 }
 
-TEST(RunSequenceTest, AStopThatIsKnownDoesNotWaitForAValidation) {
+TEST(RunSequenceTest, KnownStopSkipsAValidation) {
   EXPECT_EQ(Drive({.first_step = 1, .last_step = 9, .validate_every = 3, .has_directory = true},
                   [](int64_t step) { return Agreed{.stop = step == 3}; }),
             "begin2 train2>3 update3 | save3?! stop");
@@ -166,7 +166,7 @@ std::function<Agreed(int64_t, int)> InPiece(int64_t at_step, int at_piece, const
 
 const auto kNothing = [](int64_t) { return Agreed{}; };
 
-TEST(RunSequenceTest, AStopInAValidationLeavesItsRestToTheResume) {
+TEST(RunSequenceTest, StopLeavesAValidationToTheResume) {
   EXPECT_EQ(Drive({.first_step = 1, .last_step = 9, .validate_every = 3, .has_directory = true}, kNothing,
                   InPiece(3, 2, {.stop = true})),
             "begin2 train2>3 update3 | validate3 - save3?! stop");
@@ -178,19 +178,19 @@ TEST(RunSequenceTest, AStopInAValidationLeavesItsRestToTheResume) {
             "validate3 begin4 update4 | validate4 save4! finish");
 }
 
-TEST(RunSequenceTest, AStopInTheLastPieceOfAValidationLosesNothing) {
+TEST(RunSequenceTest, StopInTheLastPieceLosesNothing) {
   EXPECT_EQ(Drive({.first_step = 1, .last_step = 9, .validate_every = 3, .has_directory = true}, kNothing,
                   InPiece(3, 3, {.stop = true})),
             "begin2 train2>3 update3 | validate3 save3! stop");
 }
 
-TEST(RunSequenceTest, AStopBeforeTheFirstStepHasNothingToSave) {
+TEST(RunSequenceTest, StopBeforeTheFirstStepSavesNothing) {
   EXPECT_EQ(Drive({.last_step = 9, .validate_every = 3, .has_directory = true}, kNothing,
                   InPiece(0, 1, {.stop = true})),
             "validate0 - stop");
 }
 
-TEST(RunSequenceTest, AStopInTheLastValidationIsNoEnd) {
+TEST(RunSequenceTest, StopInTheLastValidationIsNoFinish) {
   EXPECT_EQ(Drive({.first_step = 1, .last_step = 2, .validate_every = 3, .has_directory = true}, kNothing,
                   InPiece(2, 1, {.stop = true})),
             "begin2 update2 | validate2 - save2?! stop");
@@ -216,7 +216,7 @@ TEST(RunSequenceTest, AJobThatNeverValidatesDoesNotFirst) {
   EXPECT_EQ(Drive({.first_step = 2, .validates_first = true, .last_step = 3}), "begin3 update3 | finish");
 }
 
-TEST(RunSequenceTest, ACheckpointIsSavedInTheMiddleOfAValidation) {
+TEST(RunSequenceTest, CheckpointInterruptsAValidation) {
   EXPECT_EQ(Drive({.first_step = 1, .last_step = 4, .validate_every = 3, .has_directory = true}, kNothing,
                   InPiece(3, 1, {.checkpoint = true})),
             "begin2 train2>3 update3 | validate3 - save3? answer validate3 begin4 update4 | validate4 save4! "
@@ -226,25 +226,25 @@ TEST(RunSequenceTest, ACheckpointIsSavedInTheMiddleOfAValidation) {
             "begin2 update2 | validate2 - save2?! answer validate2 finish");
 }
 
-TEST(RunSequenceTest, ACheckpointThatIsKnownDoesNotWaitForAValidation) {
+TEST(RunSequenceTest, KnownCheckpointPrecedesAValidation) {
   EXPECT_EQ(Drive({.first_step = 1, .last_step = 4, .validate_every = 3, .has_directory = true},
                   [](int64_t step) { return Agreed{.checkpoint = step == 3}; }),
             "begin2 train2>3 update3 | save3? answer validate3 begin4 update4 | validate4 save4! finish");
 }
 
-TEST(RunSequenceTest, ACheckpointBeforeTheFirstStepIsThatOfTheFirst) {
+TEST(RunSequenceTest, CheckpointBeforeStepOneIsStepOnes) {
   EXPECT_EQ(Drive({.last_step = 2, .validate_every = 3, .has_directory = true}, kNothing,
                   InPiece(0, 1, {.checkpoint = true})),
             "validate0 begin1 update1 | save1 answer begin2 update2 | validate2 save2! finish");
 }
 
-TEST(RunSequenceTest, AProfileThatIsAgreedOnInAValidationBeginsBehindIt) {
+TEST(RunSequenceTest, ProfileAgreedInAValidationFollowsIt) {
   EXPECT_EQ(Drive({.first_step = 1, .last_step = 4, .validate_every = 3}, kNothing,
                   InPiece(3, 1, {.profile = {.id = 7, .steps = 1}})),
             "begin2 train2>3 update3 | validate3 begin4* | update4 | validate4 finish");
 }
 
-TEST(RunSequenceTest, AStopBehindASaveThatFailedSavesAgain) {
+TEST(RunSequenceTest, StopRetriesAFailedSave) {
   EXPECT_EQ(Drive(
                 {.first_step = 1, .last_step = 9, .validate_every = 3, .has_directory = true}, kNothing,
                 [](int64_t step, int piece) {
@@ -255,7 +255,7 @@ TEST(RunSequenceTest, AStopBehindASaveThatFailedSavesAgain) {
 }
 
 // One that was written beside training.
-TEST(RunSequenceTest, AStepWhoseSaveHasFailedIsSavedAgainOnlyAtItself) {
+TEST(RunSequenceTest, FailedSaveIsRetriedOnlyAtItsStep) {
   RunSequence sequence({.first_step = 1, .last_step = 9, .checkpoint_every = 2, .has_directory = true});
   sequence.Issued({.kind = RunKind::kBegin, .computed = 2});
   sequence.Issued({.kind = RunKind::kUpdate, .applied = 2});
@@ -272,7 +272,7 @@ TEST(RunSequenceTest, AStepWhoseSaveHasFailedIsSavedAgainOnlyAtItself) {
   EXPECT_EQ(sequence.Decide(0).action, Action::kSave);
 }
 
-TEST(RunSequenceTest, ASaveDoesNotEndARunWhereTheNextCanCopyTheState) {
+TEST(RunSequenceTest, SaveBesideTrainingNeedsNoUpdate) {
   SequenceOptions options{.last_step = 6, .checkpoint_every = 2, .has_directory = true, .saves_beside = true};
   EXPECT_EQ(Drive(options),
             "begin1 train1>2 save2&train2>3 train3>4 save4&train4>5 train5>6 update6 | save6! finish");
@@ -283,12 +283,12 @@ TEST(RunSequenceTest, ASaveDoesNotEndARunWhereTheNextCanCopyTheState) {
             "update6 | validate6 save6! finish");
 }
 
-TEST(RunSequenceTest, ACopyWaitsUntilTheSaveOfTheOneBeforeItHasBegun) {
+TEST(RunSequenceTest, CopyWaitsForThePreviousSave) {
   EXPECT_EQ(Drive({.last_step = 4, .checkpoint_every = 1, .has_directory = true, .saves_beside = true}),
             "begin1 save1&train1>2 | save2&train2>3 | save3&train3>4 update4 | save4! finish");
 }
 
-TEST(RunSequenceTest, WhatIsAskedForIsSavedByTheRunBehindAllThatAgreed) {
+TEST(RunSequenceTest, NextRunSavesOnRequest) {
   EXPECT_EQ(Drive({.last_step = 5, .has_directory = true, .saves_beside = true},
                   [](int64_t step) { return Agreed{.checkpoint = step == 1 || step == 2}; }),
             "begin1 train1>2 | save2&train2>3 train3>4 train4>5 update5 | save5! finish");
@@ -300,19 +300,19 @@ TEST(RunSequenceTest, AStopSavesWhereNothingIsInFlight) {
             "begin1 train1>2 train2>3 update3 | save3! stop");
 }
 
-TEST(RunSequenceTest, WithoutADirectoryNothingIsSavedAndRequestsAreAnswered) {
+TEST(RunSequenceTest, WithoutADirectoryNothingIsSaved) {
   EXPECT_EQ(Drive({.last_step = 4, .checkpoint_every = 1},
                   [](int64_t step) { return Agreed{.checkpoint = step == 1}; }),
             "begin1 train1>2 update2 | answer begin3 train3>4 update4 | finish");
 }
 
-TEST(RunSequenceTest, AStopInTheLastStepIsTheEnd) {
+TEST(RunSequenceTest, StopInTheLastStepFinishes) {
   EXPECT_EQ(
       Drive({.last_step = 2, .has_directory = true}, [](int64_t step) { return Agreed{.stop = step == 2}; }),
       "begin1 train1>2 update2 | save2! finish");
 }
 
-TEST(RunSequenceTest, ARecordedRunSharesTheDeviceWithNoOther) {
+TEST(RunSequenceTest, RecordedRunIsAlone) {
   EXPECT_EQ(
       Drive({.last_step = 8},
             [](int64_t step) {
@@ -321,21 +321,21 @@ TEST(RunSequenceTest, ARecordedRunSharesTheDeviceWithNoOther) {
       "begin1 train1>2 | train2>3* | train3>4** | train4>5 train5>6 train6>7 train7>8 update8 | finish");
 }
 
-TEST(RunSequenceTest, AnUpdateBehindARecordedRunWaitsForItsEnd) {
+TEST(RunSequenceTest, UpdateWaitsForARecordedRun) {
   EXPECT_EQ(
       Drive({.last_step = 3},
             [](int64_t step) { return step == 1 ? Agreed{.profile = {.id = 7, .steps = 1}} : Agreed{}; }),
       "begin1 train1>2 | train2>3* | update3 | finish");
 }
 
-TEST(RunSequenceTest, AProfileThatIsAgreedOnAgainIsRecordedOnce) {
+TEST(RunSequenceTest, RepeatedProfileIsRecordedOnce) {
   EXPECT_EQ(
       Drive({.last_step = 5},
             [](int64_t step) { return step <= 2 ? Agreed{.profile = {.id = 7, .steps = 1}} : Agreed{}; }),
       "begin1 train1>2 | train2>3* | train3>4 train4>5 update5 | finish");
 }
 
-TEST(RunSequenceTest, AProfileEndsAlsoWhereEveryStepIsABoundary) {
+TEST(RunSequenceTest, ProfileEndsDespiteBoundaries) {
   EXPECT_EQ(
       Drive({.last_step = 4, .checkpoint_every = 1, .has_directory = true},
             [](int64_t step) { return step == 1 ? Agreed{.profile = {.id = 7, .steps = 2}} : Agreed{}; }),

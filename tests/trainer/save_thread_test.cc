@@ -20,7 +20,7 @@ constexpr absl::Duration kSavePatience = absl::Seconds(120);
 
 void NoFailure(const std::exception_ptr& /*error*/) { ADD_FAILURE() << "a save threw"; }
 
-TEST(SaveThreadTest, WhatWaitsIsCalledBeforeTheSaveCountsAsEnded) {
+TEST(SaveThreadTest, CallbacksPrecedeTheEnd) {
   SaveThread thread(NoFailure);
   absl::Notification goes_on;
   thread.Begin(3, [&] {
@@ -72,7 +72,7 @@ TEST(SaveThreadTest, WhatASaveThrowsIsReportedAndThrown) {
   thread.WhenSaved([](const std::string&) { ADD_FAILURE() << "nothing was saved"; });
 }
 
-TEST(SaveThreadTest, ASaveThatHasBegunEndsBeforeItsThread) {
+TEST(SaveThreadTest, RunningSaveEndsBeforeItsThread) {
   bool ended = false;
   {
     SaveThread thread(NoFailure);
@@ -84,7 +84,7 @@ TEST(SaveThreadTest, ASaveThatHasBegunEndsBeforeItsThread) {
   EXPECT_TRUE(ended);
 }
 
-TEST(HostRoomTest, ATenthOfWhatEachMachineHasLeftIsSpared) {
+TEST(HostRoomTest, TenthOfEachMachineIsSpared) {
   const auto room = [](const std::string& host, int64_t wanted, int64_t available) {
     return ToText({.host = host, .wanted = wanted << 30, .available = available << 30});
   };

@@ -67,7 +67,7 @@ class BoundJob {
   std::unique_ptr<BoundProgram> bound_;
 };
 
-TEST(SharedCallsTest, OnlyInstructionsThatDoTheSameToTheSameMemoryShareACall) {
+TEST(SharedCallsTest, SameWorkOnSameMemorySharesACall) {
   const BoundJob job(8);
   for (const BoundInstruction& a : job.instructions()) {
     for (const BoundInstruction& b : job.instructions()) {
@@ -84,7 +84,7 @@ TEST(SharedCallsTest, OnlyInstructionsThatDoTheSameToTheSameMemoryShareACall) {
   }
 }
 
-TEST(SharedCallsTest, BothParitiesShareTheCallsOfWhatTouchesNoRing) {
+TEST(SharedCallsTest, ParitiesShareCallsOutsideRings) {
   const BoundJob job(2);
   int shared = 0;
   for (const BoundInstruction& bound : job.instructions()) {

@@ -43,7 +43,7 @@ class ShownProgressTest : public testing::Test {
   ShownProgress shown_{/*logs=*/true, "the ranks read", "bytes", [this] { ++moves_; }};
 };
 
-TEST_F(ShownProgressTest, EveryTenthOfAPathIsALineAndEveryMeetingAMove) {
+TEST_F(ShownProgressTest, EveryTenthIsALine) {
   EXPECT_THAT(LoggedOf(shown_, "a", {0, 50, 100, 150, 199, 200, 990, 1000}, 1000),
               ElementsAre(10, 20, 90, 100));
   EXPECT_EQ(moves_, 8);
@@ -57,7 +57,7 @@ TEST_F(ShownProgressTest, WhatIsDoneAtOnceIsNoLine) {
   EXPECT_EQ(moves_, 2);
 }
 
-TEST_F(ShownProgressTest, ARankThatDoesNotLogMovesAllTheSame) {
+TEST_F(ShownProgressTest, SilentRankStillMoves) {
   ShownProgress silent(/*logs=*/false, "the ranks read", "bytes", [this] { ++moves_; });
   EXPECT_THAT(LoggedOf(silent, "a", {100, 500, 1000}, 1000), ElementsAre());
   EXPECT_EQ(moves_, 3);

@@ -103,7 +103,7 @@ TEST_F(TensorBoardTest, AStepIsOneEventWithItsScalars) {
                                   Value("validation_metrics/global_avg_loss/en", 4.F)));
 }
 
-TEST_F(TensorBoardTest, TheValidationBeforeTheFirstStepHasNothingElse) {
+TEST_F(TensorBoardTest, FirstValidationHasNothingElse) {
   TensorBoardFile file(files_, clock_, folder_, self_, 0);
   file.Append(ReportOf("step: 0 scalars { key: 'validation_loss' value: 3 }"));
   const std::vector<TensorBoardEvent> events = Events();
@@ -123,7 +123,7 @@ TEST_F(TensorBoardTest, AResumedJobMarksWhichStepsComeAgain) {
   EXPECT_EQ(events[4].step(), 11);
 }
 
-TEST_F(TensorBoardTest, AClockThatIsBehindMakesNoEarlierFile) {
+TEST_F(TensorBoardTest, SlowClockMakesNoEarlierFile) {
   TensorBoardFile(files_, clock_, folder_, self_, 0).Append(ReportOf("step: 12"));
   clock_.Advance(-absl::Hours(1));
   TensorBoardFile(files_, clock_, folder_, self_, 11).Append(ReportOf("step: 11"));
@@ -135,7 +135,7 @@ TEST_F(TensorBoardTest, AClockThatIsBehindMakesNoEarlierFile) {
   }
 }
 
-TEST_F(TensorBoardTest, EventsOfAFullDiskAreWrittenWhenThereIsRoom) {
+TEST_F(TensorBoardTest, EventsWaitForRoomOnTheDisk) {
   TensorBoardFile file(files_, clock_, folder_, self_, 0);
   file.Append(ReportOf("step: 1"));
   const std::string path = folder_ + "/tensorboard/" + (*files_.List(folder_ + "/tensorboard"))[0];
@@ -166,7 +166,7 @@ TEST_F(TensorBoardTest, EventsOfAFullDiskAreWrittenWhenThereIsRoom) {
 }
 
 // TensorBoard goes on with the next name, and never returns to a file that it has read to the end.
-TEST_F(TensorBoardTest, EventsGoToAFileOfANewNameWhereTheirFolderWasRemoved) {
+TEST_F(TensorBoardTest, RemovedFolderGetsANewFile) {
   TensorBoardFile file(files_, clock_, folder_, self_, 0);
   file.Append(ReportOf("step: 1"));
   const std::string first = (*files_.List(folder_ + "/tensorboard"))[0];
@@ -186,7 +186,7 @@ TEST_F(TensorBoardTest, EventsGoToAFileOfANewNameWhereTheirFolderWasRemoved) {
   EXPECT_GT((*files_.List(folder_ + "/tensorboard"))[0], first);
 }
 
-TEST_F(TensorBoardTest, AFolderThatCannotBeWrittenIsTheUsersError) {
+TEST_F(TensorBoardTest, UnwritableFolderIsTheUsersError) {
   std::ofstream(folder_ + "/tensorboard") << "a file";
   EXPECT_THROW(TensorBoardFile(files_, clock_, folder_, self_, 0), UserError);
 }

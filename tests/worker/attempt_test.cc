@@ -73,7 +73,7 @@ TEST(AttemptTest, TheSameAssignmentAgainChangesNothing) {
   EXPECT_THAT(core.Take<SendToRank>(), IsEmpty());
 }
 
-TEST(AttemptTest, EndsWithoutCauseWhenAllFinishAndExitWith0) {
+TEST(AttemptTest, EndsWithoutCauseIfAllRanksSucceed) {
   CoreHarness core;
   core.StartJob(CoreHarness::Job("j", 2));
   for (const int rank : {0, 1}) {
@@ -92,7 +92,7 @@ TEST(AttemptTest, EndsWithoutCauseWhenAllFinishAndExitWith0) {
   }
 }
 
-TEST(AttemptTest, ReportsWhenItsRanksWereReadyFinishedAndGone) {
+TEST(AttemptTest, ReportsTimesOfItsRanks) {
   CoreHarness core;
   core.StartJob(CoreHarness::Job("j", 1));
   const absl::Time start = core.now();
@@ -115,7 +115,7 @@ TEST(AttemptTest, ReportsWhenItsRanksWereReadyFinishedAndGone) {
   EXPECT_EQ(since_start(rank.exited_at()), absl::Seconds(3));
 }
 
-TEST(AttemptTest, OneDeadRankStopsTheOthersWithoutAskingAnyone) {
+TEST(AttemptTest, OneDeadRankStopsTheOthers) {
   CoreHarness core;
   core.StartJob(CoreHarness::Job("j", 3));
   core.Exits(kJob, 1, {.signal = SIGKILL});
@@ -146,7 +146,7 @@ TEST(AttemptTest, OneDeadRankStopsTheOthersWithoutAskingAnyone) {
   EXPECT_EQ(status.ranks(1).cause().reason(), "RankKilled");
 }
 
-TEST(AttemptTest, TheDeathOfALocalPeerIsNotTakenForOurStop) {
+TEST(AttemptTest, LocalPeersDeathIsNotOurStop) {
   CoreHarness core;
   core.StartJob(CoreHarness::Job("j", 2));
   // Rank 1 is dead; rank 0 feels it before the daemon sees it.
@@ -159,7 +159,7 @@ TEST(AttemptTest, TheDeathOfALocalPeerIsNotTakenForOurStop) {
 }
 
 // Its peers on other workers feel a crash before it is reaped here, and the controller's stop is as quick.
-TEST(AttemptTest, ACrashIsNotTakenForTheStopThatCameOfIt) {
+TEST(AttemptTest, CrashIsNotBlamedOnTheStop) {
   CoreHarness core;
   core.StartJob(CoreHarness::Job("j", 1));
   core.Assign({});
@@ -172,7 +172,7 @@ TEST(AttemptTest, ACrashIsNotTakenForTheStopThatCameOfIt) {
   EXPECT_TRUE(cause.after_stop());
 }
 
-TEST(AttemptTest, APeerLostElsewhereStopsTheLocalRanksSoon) {
+TEST(AttemptTest, PeerLostElsewhereStopsLocalRanks) {
   CoreHarness core;
   core.StartJob(CoreHarness::Job("j", 2));
   core.Say(kJob, 0, Failed(v1::FAILURE_CLASS_PEER_LOST, "rank 0 lost rank 7"));
@@ -192,7 +192,7 @@ TEST(AttemptTest, ARankThatFailedAndStaysIsKilled) {
   EXPECT_EQ(core.TakeStatus().ranks(0).cause().message(), "bad data");
 }
 
-TEST(AttemptTest, ARankThatCannotBeStartedFailsTheAttempt) {
+TEST(AttemptTest, UnstartableRankFailsTheAttempt) {
   CoreHarness core;
   core.Connect({CoreHarness::Job("j", 2)});
   core.Feed(Checked{.attempt = kJob});
@@ -219,7 +219,7 @@ TEST(AttemptTest, UnfitFilesAreTheUsersError) {
   EXPECT_EQ(status.refused().worker(), "w1");
 }
 
-TEST(AttemptTest, ADiskThatCannotRecordItRefusesItAsTheMachinesFault) {
+TEST(AttemptTest, UnwritableRecordIsTheMachinesFault) {
   CoreHarness core;
   core.Connect({CoreHarness::Job("j", 2)});
   core.Feed(Checked{.attempt = kJob});
@@ -287,7 +287,7 @@ TEST(AttemptTest, WhatTheControllerHasLostGoesOn) {
   EXPECT_THAT(core.Take<SendToRank>(), SizeIs(2)) << "it is known again, and is not wanted";
 }
 
-TEST(AttemptTest, StopNowUsesTheGraceAndReasonOfTheAssignment) {
+TEST(AttemptTest, StopNowUsesTheAssignmentsGrace) {
   CoreHarness core;
   core.StartJob(CoreHarness::Job("j", 1));
   v1::Assignment stop = CoreHarness::Job("j", 1);
@@ -304,7 +304,7 @@ TEST(AttemptTest, StopNowUsesTheGraceAndReasonOfTheAssignment) {
   EXPECT_TRUE(status.ranks(0).stop_requested());
 }
 
-TEST(AttemptTest, AStopDuringChecksDoesNotWaitForThem) {
+TEST(AttemptTest, StopDoesNotWaitForChecks) {
   CoreHarness core;
   core.Connect({CoreHarness::Job("j", 2)});
   core.Assign({});
@@ -358,7 +358,7 @@ TEST(AttemptTest, AHangingPathRefusesTheAttemptByName) {
   EXPECT_THAT(core.Take<Spawn>(), SizeIs(2)) << "on the same slots";
 }
 
-TEST(AttemptTest, AWorkerThatChecksAJobAndRunsNoOtherStillSendsHeartbeats) {
+TEST(AttemptTest, CheckingWorkerStillSendsHeartbeats) {
   CoreHarness core;
   core.Connect({CoreHarness::Job("j", 1)});
   core.TakeMessages(v1::WorkerMessage::kHeartbeat);
@@ -374,7 +374,7 @@ TEST(AttemptTest, ACheckThatCannotBeginRefusesItToo) {
               testing::StartsWith("no look at the job's paths could begin within 2m: "));
 }
 
-TEST(AttemptTest, NamingALargeProgramTakesTheTimeThatItTakes) {
+TEST(AttemptTest, NamingALargeProgramMayTakeLong) {
   CoreHarness core;
   core.Connect({CoreHarness::Job("j", 1)});
   core.Feed(LookingAt{kJob, "data.train /there"});
@@ -384,7 +384,7 @@ TEST(AttemptTest, NamingALargeProgramTakesTheTimeThatItTakes) {
   EXPECT_THAT(core.Take<RecordRanks>(), SizeIs(1));
 }
 
-TEST(AttemptTest, APathThatIsKnownToHangRefusesItAsTheMachinesFault) {
+TEST(AttemptTest, HangingPathIsTheMachinesFault) {
   CoreHarness core;
   core.Connect({CoreHarness::Job("j", 1)});
   core.Feed(Checked{
@@ -395,7 +395,7 @@ TEST(AttemptTest, APathThatIsKnownToHangRefusesItAsTheMachinesFault) {
   EXPECT_EQ(refused.message(), "data.train /dead is not looked at");
 }
 
-TEST(AttemptTest, AStopOfAnAttemptThatNeverCameHereIsAnsweredAsEnded) {
+TEST(AttemptTest, StopOfAnUnknownAttemptIsAnsweredAsEnded) {
   CoreHarness core;
   v1::Assignment stop = CoreHarness::Job("j", 2);
   stop.set_desired(v1::DESIRED_STOP_NOW);
@@ -406,7 +406,7 @@ TEST(AttemptTest, AStopOfAnAttemptThatNeverCameHereIsAnsweredAsEnded) {
   EXPECT_TRUE(core.TakeStatus().ended());
 }
 
-TEST(AttemptTest, AnEndIsKeptAndReportedUntilItIsForgotten) {
+TEST(AttemptTest, EndIsReportedUntilForgotten) {
   CoreHarness core;
   core.StartJob(CoreHarness::Job("j", 1));
   core.Exits(kJob, 0, {.exit_code = 3});
@@ -436,7 +436,7 @@ TEST(AttemptTest, AForgetOfARunningAttemptChangesNothing) {
   EXPECT_EQ(core.state().live.size(), 1u);
 }
 
-TEST(AttemptTest, AStopAfterACheckpointGoesToOneRank) {
+TEST(AttemptTest, StopAfterCheckpointGoesToOneRank) {
   CoreHarness core;
   core.StartJob(CoreHarness::Job("j", 2));
   v1::Assignment stop = CoreHarness::Job("j", 2);
@@ -455,7 +455,7 @@ TEST(AttemptTest, AStopAfterACheckpointGoesToOneRank) {
   }
 }
 
-TEST(AttemptTest, AOneShotRequestGoesToOneRankOnce) {
+TEST(AttemptTest, OneShotRequestGoesToOneRank) {
   CoreHarness core;
   core.StartJob(CoreHarness::Job("j", 2));
   v1::Assignment snapshot = CoreHarness::Job("j", 2);

@@ -261,7 +261,7 @@ INSTANTIATE_TEST_SUITE_P(
               "rank 1 was stopped in step 37, after forward of microbatch 2"}),
     [](const auto& info) { return info.param.name; });
 
-TEST(CauseTest, ARanksOwnWordsOutrankTheSignalThatFollows) {
+TEST(CauseTest, RanksOwnErrorOutranksItsSignal) {
   AttemptState attempt;
   RankState rank;
   rank.start.set_rank(2);

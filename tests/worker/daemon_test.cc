@@ -28,7 +28,7 @@ using testing::StartsWith;
 // Also where the machine stands still for some seconds.
 constexpr absl::Duration kSoon = absl::Seconds(12);
 
-TEST_F(DaemonTest, RunsAJobToItsEndAndLosesNoReport) {
+TEST_F(DaemonTest, RunsAJobWithoutLosingReports) {
   controller_->Want({Job("steps-50", 2)});
   StartWorker();
   ASSERT_TRUE(controller_->WaitFor(Ended));
@@ -53,7 +53,7 @@ TEST_F(DaemonTest, RunsAJobToItsEndAndLosesNoReport) {
   }
 }
 
-TEST_F(DaemonTest, AKilledRankIsReportedAtOnceAndTheOthersAreGone) {
+TEST_F(DaemonTest, KilledRankEndsTheOthersAtOnce) {
   controller_->Want({Job("endless", 3)});
   StartWorker();
   ASSERT_TRUE(WaitForStep(5));
@@ -77,7 +77,7 @@ TEST_F(DaemonTest, AKilledRankIsReportedAtOnceAndTheOthersAreGone) {
 }
 
 // A process group has one for each of its uses, so there may be more of them than groups.
-TEST_F(DaemonTest, TheCollectivesOfEveryCommunicatorThatThePageCountsAreReported) {
+TEST_F(DaemonTest, CollectivesOfEveryCommunicatorAreReported) {
   controller_->Want({Job("endless", 2)});
   StartWorker();
   ASSERT_TRUE(WaitForStep(5));
@@ -88,7 +88,7 @@ TEST_F(DaemonTest, TheCollectivesOfEveryCommunicatorThatThePageCountsAreReported
   }));
 }
 
-TEST_F(DaemonTest, AStoppedRankIsReportedWithTheAgeOfItsLastProgress) {
+TEST_F(DaemonTest, StoppedRankIsReportedWithItsAge) {
   controller_->Want({Job("endless", 2)});
   StartWorker();
   ASSERT_TRUE(WaitForStep(5));
@@ -117,7 +117,7 @@ struct ScriptedEnd {
 
 class ScriptedEndTest : public DaemonTest, public testing::WithParamInterface<ScriptedEnd> {};
 
-TEST_P(ScriptedEndTest, IsTheCauseOfTheRankThatItBeganWith) {
+TEST_P(ScriptedEndTest, CauseIsTheFirstRanks) {
   controller_->Want({Job(GetParam().script, 2)});
   StartWorker();
   ASSERT_TRUE(controller_->WaitFor(Ended));
@@ -146,7 +146,7 @@ INSTANTIATE_TEST_SUITE_P(
       return name;
     });
 
-TEST_F(DaemonTest, ATrainerThatIgnoresStopIsKilledInBoundedTime) {
+TEST_F(DaemonTest, TrainerIgnoringStopIsKilledInTime) {
   controller_->Want({Job("deaf", 2)});
   StartWorker();
   ASSERT_TRUE(WaitForStep(3));
@@ -162,7 +162,7 @@ TEST_F(DaemonTest, ATrainerThatIgnoresStopIsKilledInBoundedTime) {
   EXPECT_EQ(Status().ranks(0).cause().reason(), "CancelledByUser");
 }
 
-TEST_F(DaemonTest, ARankThatLeavesItsSocketIsNotWaitedForForEver) {
+TEST_F(DaemonTest, RankLeavingItsSocketIsNotAwaitedForever) {
   controller_->Want({Job("silent", 1)});
   StartWorker();
   ASSERT_TRUE(controller_->WaitFor(Ended));
@@ -177,7 +177,7 @@ TEST_F(DaemonTest, ARankWhoseEndTakesLongHasFinished) {
   EXPECT_TRUE(rank.finished() && rank.exited() && !rank.has_cause()) << rank.DebugString();
 }
 
-TEST_F(DaemonTest, TrainersDieWithTheDaemonAndTheNextOneReportsThem) {
+TEST_F(DaemonTest, NextDaemonReportsTrainersThatDied) {
   controller_->Want({Job("deaf", 3)});
   StartWorker();
   ASSERT_TRUE(WaitForStep(3));
@@ -198,7 +198,7 @@ TEST_F(DaemonTest, TrainersDieWithTheDaemonAndTheNextOneReportsThem) {
   }
 }
 
-TEST_F(DaemonTest, AControllerThatDiesAndReturnsFindsEverythingAsItWas) {
+TEST_F(DaemonTest, ReturningControllerFindsEverythingUnchanged) {
   controller_->Want({Job("endless", 2)});
   StartWorker();
   ASSERT_TRUE(WaitForStep(3));
@@ -223,7 +223,7 @@ TEST_F(DaemonTest, AControllerThatDiesAndReturnsFindsEverythingAsItWas) {
   EXPECT_GE(seen.tables, 2) << "once per stream";
 }
 
-TEST_F(DaemonTest, TheEndOfAnAttemptSurvivesTheDaemonUntilItIsForgotten) {
+TEST_F(DaemonTest, AttemptsEndSurvivesTheDaemon) {
   controller_->Want({Job("exit-3-at-step-5", 1)});
   StartWorker();
   ASSERT_TRUE(controller_->WaitFor(Ended));
@@ -271,7 +271,7 @@ TEST_F(DaemonTest, ASecondDaemonOnTheSameStateRefuses) {
   EXPECT_EQ(WEXITSTATUS(*status), 1);
 }
 
-TEST_F(DaemonTest, AStateFolderWithoutRoomEndsTheStartWithTheRemedy) {
+TEST_F(DaemonTest, FullStateFolderIsRefusedWithARemedy) {
   // No file may have a byte, as on a full disk; the pipe may.
   const std::string command =
       absl::StrCat("ulimit -f 0; exec ", TANDEM_WORKER, " --controller unix:", folder_, "/socket --state ",
@@ -306,7 +306,7 @@ TEST_F(DaemonTest, AControllerThatCannotBeReachedIsNamed) {
   EXPECT_THAT(ReadAll(folder_ + "/log"), HasSubstr("unix:" + folder_ + "/nobody"));
 }
 
-TEST_F(DaemonTest, MissingDataIsRefusedAsAUsersErrorBeforeAnythingRuns) {
+TEST_F(DaemonTest, MissingDataIsTheUsersError) {
   v1::Assignment job = Job("steps-50", 1);
   job.mutable_resolved()->mutable_data()->set_train(folder_ + "/none.txt");
   controller_->Want({job});
@@ -317,7 +317,7 @@ TEST_F(DaemonTest, MissingDataIsRefusedAsAUsersErrorBeforeAnythingRuns) {
   EXPECT_THAT(Status().refused().message(), HasSubstr("none.txt"));
 }
 
-TEST_F(DaemonTest, WithoutDescriptorsAnAttemptIsRefusedAndTheNextOneRuns) {
+TEST_F(DaemonTest, WithoutDescriptorsOnlyThatAttemptIsRefused) {
   StartWorker();
   ASSERT_TRUE(controller_->WaitFor([](const Seen& seen) { return seen.hellos.size() == 1; }));
   worker_->LimitDescriptors(3);
@@ -355,7 +355,7 @@ TEST_F(DaemonTest, ACheckpointIsReported) {
   EXPECT_EQ(controller_->seen().checkpoints[0].committed().path(), "step-5");
 }
 
-TEST_F(DaemonTest, LogsAreUploadedFromTheTailAndFollowedToTheEnd) {
+TEST_F(DaemonTest, LogsAreFollowedFromTheTail) {
   controller_->Want({Job("endless", 2)});
   StartWorker();
   ASSERT_TRUE(WaitForStep(10));
@@ -400,7 +400,7 @@ TEST_F(DaemonTest, StandardDescriptorsThatAreClosedLeadToNothing) {
   }
 }
 
-TEST_F(DaemonTest, ATrainerThatIsNotThereIsNamedAtOnce) {
+TEST_F(DaemonTest, MissingTrainerIsNamed) {
   WorkerProcess worker({.controller = controller_->address(),
                         .state_folder = folder_ + "/state",
                         .trainer = "/nowhere/tandem-trainer",

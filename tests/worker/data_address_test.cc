@@ -34,7 +34,7 @@ std::string OutsideAddress() {
   return found;
 }
 
-TEST(LocalAddressTowardTest, IsLoopbackWhereTheControllerIsOnThisMachine) {
+TEST(LocalAddressTowardTest, IsLoopbackBesideTheController) {
   for (const char* const target : {"unix:/run/tandem", "unix:relative", "unix-abstract:x", "127.0.0.1:7070",
                                    "ipv4:127.0.0.1:7070", "dns:///127.0.0.1:7070", "dns:127.0.0.1:7070"}) {
     EXPECT_EQ(LocalAddressToward(target).value_or("nothing"), "127.0.0.1") << target;
@@ -43,7 +43,7 @@ TEST(LocalAddressTowardTest, IsLoopbackWhereTheControllerIsOnThisMachine) {
   EXPECT_EQ(LocalAddressToward("ipv6:[::1]:7070").value_or("nothing"), "::1");
 }
 
-TEST(LocalAddressTowardTest, IsTheAddressOfTheInterfaceThatLeadsToTheController) {
+TEST(LocalAddressTowardTest, IsTheInterfaceTowardsTheController) {
   const std::string address = OutsideAddress();
   if (address.empty()) {
     GTEST_SKIP() << "this machine has no address but loopback";
@@ -97,7 +97,7 @@ TEST_F(DaemonTest, AnUnusableDataAddressIsRefusedAtOnce) {
   EXPECT_THAT(ReadAll(folder_ + "/log"), HasSubstr("--data-address: \"192.0.2.1\" is not an address"));
 }
 
-TEST_F(DaemonTest, AControllerAddressOfUnknownFormIsRefusedAtOnce) {
+TEST_F(DaemonTest, UnknownAddressFormIsRefused) {
   WorkerProcess worker(
       {.controller = "xds:///controller", .state_folder = folder_ + "/state", .log = folder_ + "/log"});
   const std::optional<int> status = worker.Wait();

@@ -48,7 +48,7 @@ class GpuDaemonTest : public DaemonTest {
   }
 };
 
-TEST_F(GpuDaemonTest, OnlyVisibleGpusAreOfferedAndRanksCountThemTheSameWay) {
+TEST_F(GpuDaemonTest, RanksNumberVisibleGpusAsOffered) {
   v1::Assignment job = Job("steps-50", 2);
   job.mutable_resolved()->mutable_resources()->set_device(v1::DEVICE_CUDA);
   controller_->Want({job});

@@ -43,7 +43,7 @@ TEST(GpusTest, UnknownMemoryHidesNoGpu) {
   }
 }
 
-TEST(GpusTest, PartsOfAGpuHaveNamesOfTheirOwn) {
+TEST(GpusTest, PartsOfAGpuHaveNames) {
   const auto slots = ReadMigs(
       "GPU 0: NVIDIA H200 (UUID: GPU-aa11)\n"
       "  MIG 1g.18gb     Device  0: (UUID: MIG-5c1d)\n"
@@ -82,7 +82,7 @@ TEST_F(VisibleGpusTest, AllWhereNothingIsSaid) {
   EXPECT_EQ(Offered(nullptr), "0:GPU-aa11,1:GPU-ab22,2:GPU-cc33");
 }
 
-TEST_F(VisibleGpusTest, OnePartOfAGpuMayBeNamedAndNothingBesideIt) {
+TEST_F(VisibleGpusTest, PartOfAGpuMustBeAlone) {
   EXPECT_EQ(Offered("MIG-6e2f"), "0:MIG-6e2f");
   EXPECT_EQ(Offered("-1"), "");
   for (const char* const several : {"MIG-5c1d,MIG-6e2f", "0,MIG-5c1d"}) {
@@ -91,7 +91,7 @@ TEST_F(VisibleGpusTest, OnePartOfAGpuMayBeNamedAndNothingBesideIt) {
   }
 }
 
-TEST_F(VisibleGpusTest, OnlyWhatIsNamedInItsOrderAndNumberedAsCudaDoes) {
+TEST_F(VisibleGpusTest, NamedGpusAreNumberedAsCudaDoes) {
   EXPECT_EQ(Offered("2"), "0:GPU-cc33");
   EXPECT_EQ(Offered("2,0"), "0:GPU-cc33,1:GPU-aa11");
   EXPECT_EQ(Offered("GPU-ab22, GPU-c"), "0:GPU-ab22,1:GPU-cc33");
@@ -103,7 +103,7 @@ TEST_F(VisibleGpusTest, NoneWhereNoneIsGiven) {
   }
 }
 
-TEST_F(VisibleGpusTest, WhatIsNoGpuOfThisMachineIsOneLine) {
+TEST_F(VisibleGpusTest, UnknownGpuIsOneLine) {
   EXPECT_EQ(
       Offered("0,3"),
       "CUDA_VISIBLE_DEVICES is '0,3', and '3' is none of the 3 GPUs of this machine; name GPUs by number "

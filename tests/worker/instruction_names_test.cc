@@ -6,7 +6,7 @@
 namespace tandem::worker {
 namespace {
 
-TEST(InstructionNamesTest, AnInstructionIsNamedByWhatItDoesAndItsMicrobatch) {
+TEST(InstructionNamesTest, NamesHaveOpcodeAndMicrobatch) {
   InstructionNames names;
   names.Add("forward layers.0.mlp", "forward", 0);
   names.Add("unshard layers.0", "unshard", -1);

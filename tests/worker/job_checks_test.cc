@@ -103,7 +103,7 @@ TEST_F(CheckThreadsTest, OneThatHangsHoldsUpNoOther) {
   EXPECT_EQ(Next(), "b checked");
 }
 
-TEST_F(CheckThreadsTest, HangingChecksAreBoundedAndDroppedOnesNotRun) {
+TEST_F(CheckThreadsTest, HangingChecksAreBounded) {
   for (int i = 0; i < CheckThreads::kMost; ++i) {
     Start("a", "/dead/" + std::to_string(i));
     EXPECT_THAT(Next(), StartsWith("a looks at data.train /dead/"));
@@ -122,7 +122,7 @@ TEST_F(CheckThreadsTest, HangingChecksAreBoundedAndDroppedOnesNotRun) {
   EXPECT_TRUE(IsQuiet());
 }
 
-TEST_F(CheckThreadsTest, APathThatHangsIsNotLookedAtByTheNextAttempt) {
+TEST_F(CheckThreadsTest, HangingPathIsSkippedByTheNextAttempt) {
   Start("a", "/dead/1");
   EXPECT_EQ(Next(), "a looks at data.train /dead/1");
   clock_.Advance(kPathLimit - absl::Seconds(1));
@@ -163,7 +163,7 @@ TEST_F(CheckThreadsTest, WithoutThreadsACheckFailsWithTheReason) {
   EXPECT_THAT(Next(), StartsWith("b checked: its files cannot be checked on this worker: start a thread: "));
 }
 
-TEST_F(CheckThreadsTest, TheEndWaitsForNoneAndHearsOfNone) {
+TEST_F(CheckThreadsTest, DestructionWaitsForNoCheck) {
   Start("a", "/dead/1");
   EXPECT_EQ(Next(), "a looks at data.train /dead/1");
   checks_.reset();

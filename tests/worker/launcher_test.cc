@@ -23,7 +23,7 @@ namespace {
 using testing::HasSubstr;
 using testing::SizeIs;
 
-TEST(LauncherTest, WhereNoThreadIsLeftTheRankFailsAndTheWorkerLives) {
+TEST(LauncherTest, WithoutThreadsOnlyTheRankFails) {
   const platform::FakeClock clock;
   ReportQueue reports(clock, {});
   std::vector<Input> inputs;
@@ -41,7 +41,7 @@ TEST(LauncherTest, WhereNoThreadIsLeftTheRankFailsAndTheWorkerLives) {
 }
 
 // A rank's memory is its job's matter; the worker has all jobs.
-TEST(SpawnerTest, TheKernelWouldKillARankBeforeTheWorker) {
+TEST(SpawnerTest, KernelKillsRanksBeforeTheWorker) {
   const platform::TemporaryFolder folder;
   const std::string program = folder.path() + "/program";
   std::ofstream(program) << "#!/bin/sh\ncat /proc/self/oom_score_adj\n";
@@ -61,7 +61,7 @@ TEST(SpawnerTest, TheKernelWouldKillARankBeforeTheWorker) {
   EXPECT_EQ(of_rank, std::min(own + 500, 1000));
 }
 
-TEST(SpawnerTest, ARankIsInItsControlGroupBeforeItsProgramRuns) {
+TEST(SpawnerTest, RankStartsInItsControlGroup) {
   const platform::TemporaryFolder folder;
   const std::string group = folder.path() + "/cgroup.procs";
   const std::string program = folder.path() + "/program";

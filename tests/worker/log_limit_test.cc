@@ -64,7 +64,7 @@ class LogLimitTest : public testing::Test {
   int last_ = 0;
 };
 
-TEST_F(LogLimitTest, ALogThatIsShortStaysAsItIs) {
+TEST_F(LogLimitTest, ShortLogStays) {
   Print(500);
   EXPECT_EQ(*TrimLog(path_, kMib), 0);
   LogReader reader = Reader(0);
@@ -89,7 +89,7 @@ TEST_F(LogLimitTest, ALongLogKeepsItsNewestLines) {
   EXPECT_TRUE(absl::StartsWith(ReadAll(tail), "line 19998 "));
 }
 
-TEST_F(LogLimitTest, AFollowerGoesOnAndHearsWhatItMissed) {
+TEST_F(LogLimitTest, FollowerLearnsWhatItMissed) {
   Print(10);
   LogReader reader = Reader(0);
   ReadAll(reader);
@@ -102,7 +102,7 @@ TEST_F(LogLimitTest, AFollowerGoesOnAndHearsWhatItMissed) {
 }
 
 // On a file system without holes.
-TEST_F(LogLimitTest, AFollowerOfALogThatWasEmptiedGoesOn) {
+TEST_F(LogLimitTest, FollowerSurvivesAnEmptiedLog) {
   Print(3000);
   LogReader reader = Reader(0);
   ReadAll(reader);
@@ -114,7 +114,7 @@ TEST_F(LogLimitTest, AFollowerOfALogThatWasEmptiedGoesOn) {
   EXPECT_TRUE(absl::StartsWith(lines[1], "line 3002 ")) << "the first may be a part of a line";
 }
 
-TEST(LogRoomTest, LogsTakeAtMostHalfOfASmallDisk) {
+TEST(LogRoomTest, LogsTakeHalfASmallDisk) {
   EXPECT_EQ(MostLogBytes(64 * kMib, 1), 16 * kMib);
   EXPECT_EQ(MostLogBytes(64 * kMib, 8), 2 * kMib);
   EXPECT_EQ(MostLogBytes(64 * kMib, 1000), kMib);

@@ -60,7 +60,7 @@ TEST_F(MetricsTailTest, ALineIsAReportWithItsScalars) {
   }
 }
 
-TEST_F(MetricsTailTest, WhatIsNoStepOfTheAttemptIsLeftOut) {
+TEST_F(MetricsTailTest, ForeignStepsAreLeftOut) {
   EXPECT_THAT(Steps(), IsEmpty()) << "there is no file";
   Write("metrics.jsonl",
         "{\"step\":0}\n{\"step\":1}\nnoise\n{\"step\":9}\n{\"step\":10}\n{\"step\":-1}\n{\"step\":2}");

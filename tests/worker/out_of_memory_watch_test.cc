@@ -23,7 +23,7 @@ class OutOfMemoryWatchTest : public testing::Test {
   OutOfMemoryWatch watch_{clock_, [this] { return kills_; }, int64_t{16} << 30};
 };
 
-TEST_F(OutOfMemoryWatchTest, AKillByTheKernelSaysHowMuchWasHeld) {
+TEST_F(OutOfMemoryWatchTest, KernelsKillReportsMemoryHeld) {
   LookAfter(absl::Seconds(60));
   ++kills_;
   EXPECT_THAT(watch_.WhyKilled(int64_t{3} << 29), HasSubstr("when it held 1.50 GiB of the 16.00 GiB"));

@@ -155,7 +155,7 @@ TEST_F(PathRulesTest, NoTokenizerIsCopiedFromOutsideTheRoots) {
       << "what a text's folder hides is copied too";
 }
 
-TEST_F(PathRulesTest, WhatLiesBesideAStepIsCopiedFromTheRootsAlone) {
+TEST_F(PathRulesTest, SourceFilesAreCopiedOnlyFromRoots) {
   const auto why = [&](bool resumes) {
     v1::JobSpec spec;
     v1::Checkpoint& checkpoint = *spec.mutable_checkpoint();
@@ -174,7 +174,7 @@ TEST_F(PathRulesTest, WhatLiesBesideAStepIsCopiedFromTheRootsAlone) {
 }
 
 // Where checkpoints may lie is not limited here.
-TEST_F(PathRulesTest, AJobResumesWhereItsWorkerLimitsReadingAlone) {
+TEST_F(PathRulesTest, ReadLimitsAllowResuming) {
   rules_.write.clear();
   v1::JobSpec spec;
   spec.mutable_checkpoint()->set_directory(folder_ + "/ckpt/new");

@@ -97,7 +97,7 @@ class ProfileUploadTest : public testing::Test {
   ProfileUploads uploads_;
 };
 
-TEST_F(ProfileUploadTest, StepsThatCameBeforeTheRequestAreSentToo) {
+TEST_F(ProfileUploadTest, EarlierStepsAreSentToo) {
   uploads_.Add(rank_, Step(8, 4, false));  // of an older profile, which is not asked for any more
   uploads_.Add(rank_, Step(9, 5, false));
   uploads_.Start(server_.channel(), Request("u", 9));
@@ -107,7 +107,7 @@ TEST_F(ProfileUploadTest, StepsThatCameBeforeTheRequestAreSentToo) {
   EXPECT_EQ(server_.WaitForEnds(1), (std::vector<std::string>{"u: step 5", "u: step 6"}));
 }
 
-TEST_F(ProfileUploadTest, ARankThatEndsTooEarlyIsNamedAfterItsSteps) {
+TEST_F(ProfileUploadTest, RankEndingEarlyIsNamed) {
   uploads_.Start(server_.channel(), Request("u", 9));
   uploads_.Add(rank_, Step(9, 5, false));
   uploads_.RankGone(rank_);

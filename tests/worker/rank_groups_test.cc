@@ -68,7 +68,7 @@ TEST_F(RankGroupsTest, TheDaemonAndEachRankHaveGroups) {
   EXPECT_EQ(second->OutOfMemoryKills(), 0);
 }
 
-TEST_F(RankGroupsTest, WhatWasNotGivenToTheWorkerStaysAsItIs) {
+TEST_F(RankGroupsTest, ForeignControlGroupsStay) {
   const auto untouched = [&] { return !std::filesystem::exists(root_ + "/sys/fs/cgroup/worker"); };
   Write("/sys/fs/cgroup/cgroup.procs", std::to_string(getpid()) + "\n1234567\n");
   EXPECT_THAT(RankGroups::Make(root_), IsNull()) << "others run there";

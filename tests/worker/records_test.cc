@@ -68,7 +68,7 @@ class RecordsTest : public testing::Test {
   std::vector<pid_t> children_;
 };
 
-TEST_F(RecordsTest, ALockThatIsNoRegularFileIsNamed) {
+TEST_F(RecordsTest, IrregularLockFileIsNamed) {
   for (const std::string kind : platform::kIrregularKinds) {
     const std::string path = folder_ + "/lock";
     std::filesystem::remove_all(path);
@@ -93,7 +93,7 @@ TEST_F(RecordsTest, NothingIsRecoveredFromAnEmptyFolder) {
   EXPECT_THAT(*records.Recover("w1", kNow), IsEmpty());
 }
 
-TEST_F(RecordsTest, LeftoversAreKilledAndReportedAsLostWithTheirWorker) {
+TEST_F(RecordsTest, LeftoversAreKilledAndReportedLost) {
   const ProcessId leftover = StartProcess();
   {
     Records records = Open();
@@ -115,7 +115,7 @@ TEST_F(RecordsTest, LeftoversAreKilledAndReportedAsLostWithTheirWorker) {
   EXPECT_TRUE(IsGone(leftover));
 }
 
-TEST_F(RecordsTest, AnotherProcessOfTheSameNumberIsLeftAlone) {
+TEST_F(RecordsTest, ReusedProcessNumberIsLeftAlone) {
   ProcessId process = StartProcess();
   const ProcessId real = process;
   process.start_time -= 1;
@@ -128,7 +128,7 @@ TEST_F(RecordsTest, AnotherProcessOfTheSameNumberIsLeftAlone) {
   EXPECT_FALSE(IsGone(real));
 }
 
-TEST_F(RecordsTest, AnEndIsReturnedByEveryDaemonUntilItIsForgotten) {
+TEST_F(RecordsTest, EndIsReturnedUntilForgotten) {
   v1::AttemptStatus end;
   *end.mutable_id() = IdOf(kSecondAttempt);
   end.set_ended(true);
@@ -193,7 +193,7 @@ class UnreadableFile : public platform::ForwardingFiles {
   const std::string name_;
 };
 
-TEST_F(RecordsTest, ARecordThatCannotBeReadIsNotReplacedByAnotherEnd) {
+TEST_F(RecordsTest, UnreadableRecordIsNotReplaced) {
   v1::AttemptStatus end;
   *end.mutable_id() = IdOf(kSecondAttempt);
   const std::string file = folder_ + "/attempts/j/attempt-2/ended.pb";
@@ -214,7 +214,7 @@ TEST_F(RecordsTest, ARecordThatCannotBeReadIsNotReplacedByAnotherEnd) {
   EXPECT_FALSE(std::filesystem::exists(file)) << "a leftover may run";
 }
 
-TEST_F(RecordsTest, ARecordThatNoMemoryHoldsIsAnEndWithoutRanks) {
+TEST_F(RecordsTest, HugeRecordIsAnEndWithoutRanks) {
   Records records = Open();
   ASSERT_TRUE(records.WriteRanks(kSecondAttempt, {"store", {{0, {}}}}).ok());
   for (const char* name : {"ranks.json", "ended.pb"}) {
@@ -263,7 +263,7 @@ TEST_F(LogLimitsTest, TheNewestAreKept) {
   EXPECT_THAT(Kept(), ElementsAre("attempt-3", "attempt-4"));
 }
 
-TEST_F(LogLimitsTest, BytesCountTooAndTheNewestStaysHoweverLarge) {
+TEST_F(LogLimitsTest, NewestLogStaysHoweverLarge) {
   {
     Records records = OpenWith({.bytes = 25});
     WriteAttempts(records, 4);
@@ -277,7 +277,7 @@ TEST_F(LogLimitsTest, BytesCountTooAndTheNewestStaysHoweverLarge) {
   EXPECT_THAT(Kept(), ElementsAre("attempt-4"));
 }
 
-TEST_F(LogLimitsTest, WhatRunsOrIsNotAcknowledgedIsNeverRemoved) {
+TEST_F(LogLimitsTest, UnacknowledgedRecordsAreNeverRemoved) {
   Records records = OpenWith({.attempts = 1});
   WriteAttempts(records, 4);
   ASSERT_TRUE(records.Forget({.job = "j", .attempt = 3}).ok());
@@ -287,7 +287,7 @@ TEST_F(LogLimitsTest, WhatRunsOrIsNotAcknowledgedIsNeverRemoved) {
   EXPECT_THAT(Kept(), ElementsAre("attempt-2", "attempt-4"));
 }
 
-TEST_F(LogLimitsTest, TheFolderOfAJobGoesWithItsLastLog) {
+TEST_F(LogLimitsTest, JobsFolderGoesWithItsLastLog) {
   Records records = OpenWith({.attempts = 1});
   WriteAttempts(records, 1);
   const AttemptKey other{.job = "k", .attempt = 1};

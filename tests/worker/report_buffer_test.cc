@@ -30,7 +30,7 @@ ReportBuffer Buffer(const ReportLimits& limits = {}) {
   return ReportBuffer(id, limits);
 }
 
-TEST(ReportBufferTest, ABatchWaitsForItsTimeOrItsSize) {
+TEST(ReportBufferTest, BatchWaitsForTimeOrSize) {
   ReportBuffer buffer = Buffer();
   EXPECT_FALSE(buffer.Next(kStart, false).has_value());
   buffer.Add(Report(1), kStart);
@@ -105,7 +105,7 @@ TEST(ReportBufferTest, UnacknowledgedBatchesAreResentWithTheTable) {
   EXPECT_EQ(buffer.bytes(), 0u);
 }
 
-TEST(ReportBufferTest, TooMuchDropsNormsOldestFirstThenReportsAndCountsBoth) {
+TEST(ReportBufferTest, OverflowDropsNormsBeforeReports) {
   const size_t scalars = Report(1).ByteSizeLong();
   const size_t with_norms = Report(1, 100).ByteSizeLong();
   ReportBuffer buffer = Buffer({.buffer_bytes = 3 * with_norms});

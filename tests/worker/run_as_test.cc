@@ -30,7 +30,7 @@ TEST(FindUserTest, AnUnknownUserIsRefusedByName) {
               HasSubstr("--user nobody-of-that-name: this machine has no such user"));
 }
 
-TEST_F(DaemonTest, RanksOfAnotherUserDieWithTheDaemonToo) {
+TEST_F(DaemonTest, RanksOfAnotherUserDieWithTheDaemon) {
   if (geteuid() != 0) {
     GTEST_SKIP() << "only root may run jobs as another user";
   }
@@ -75,7 +75,7 @@ TEST_F(DaemonTest, PathsOutsideTheRootsAreRefused) {
   EXPECT_EQ(Status().refused().class_(), v1::FAILURE_CLASS_USER);
 }
 
-TEST_F(DaemonTest, WithoutTlsOnlyAControllerOnThisMachineIsDialled) {
+TEST_F(DaemonTest, WithoutTlsOnlyLocalControllersAreDialled) {
   WorkerProcess worker(
       {.controller = "controller.example:7471", .state_folder = folder_ + "/state", .log = folder_ + "/log"});
   const std::optional<int> status = worker.Wait();

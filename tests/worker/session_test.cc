@@ -164,7 +164,7 @@ TEST(SessionTest, AgeCountsFromTheLastProgressOrPhase) {
   EXPECT_EQ(age(core.TakeStatus().ranks(0)), absl::Milliseconds(20'800)) << "as of the message";
 }
 
-TEST(SessionTest, ALostSessionRestartsNothingAndTheNextSaysAllAgain) {
+TEST(SessionTest, NextSessionResendsItsState) {
   CoreHarness core;
   core.StartJob(CoreHarness::Job("j", 2));
   core.Say(kJob, 0, Set("rank-0", "a"));
@@ -187,7 +187,7 @@ TEST(SessionTest, ALostSessionRestartsNothingAndTheNextSaysAllAgain) {
 }
 
 // 8 ranks of a job of 2,000 set more than a message holds, and the worker could not return.
-TEST(SessionTest, TheHelloOfALargeJobFitsInAMessage) {
+TEST(SessionTest, LargeJobsHelloFits) {
   CoreHarness core;
   v1::Assignment job = CoreHarness::Job("j", 8);
   core.StartJob(job);
@@ -210,7 +210,7 @@ TEST(SessionTest, TheHelloOfALargeJobFitsInAMessage) {
   EXPECT_THAT(core.Take<SendToController>(), SizeIs(1)) << "every rank of the job is connected";
 }
 
-TEST(RendezvousTest, ASetIsSentOnceAndTheFirstValueStays) {
+TEST(RendezvousTest, FirstSetValueStays) {
   CoreHarness core;
   core.StartJob(CoreHarness::Job("j", 2));
   core.Say(kJob, 0, Set("k", "first"));
@@ -225,7 +225,7 @@ TEST(RendezvousTest, ASetIsSentOnceAndTheFirstValueStays) {
   EXPECT_EQ(answers[0].message.value().value(), "first");
 }
 
-TEST(RendezvousTest, AGetOfManyRanksIsAskedOnceAndAnsweredToAll) {
+TEST(RendezvousTest, SharedGetIsRequestedOnce) {
   CoreHarness core;
   core.StartJob(CoreHarness::Job("j", 3));
   for (const int rank : {2, 0, 1}) {
@@ -256,7 +256,7 @@ TEST(RendezvousTest, ALocalSetAnswersAnEarlierGet) {
   EXPECT_THAT(core.Take<SendToRank>(), SizeIs(1));
 }
 
-TEST(SessionTest, EveryMessageOfTheControllerRenewsTheOrphanDeadline) {
+TEST(SessionTest, AnyMessageRenewsTheOrphanDeadline) {
   CoreHarness core;
   core.Connect();
   std::vector<RenewDeadline> renewals = core.Take<RenewDeadline>();
@@ -279,7 +279,7 @@ TEST(SessionTest, WithoutOrphanTimeoutThereIsNoDeadline) {
   EXPECT_EQ(core.Take<RenewDeadline>().at(0).after, absl::InfiniteDuration());
 }
 
-TEST(SessionTest, ACheckpointIsSentOnceInAConnectionUntilItIsAcknowledged) {
+TEST(SessionTest, CheckpointIsSentOncePerConnection) {
   CoreHarness core;
   core.StartJob(CoreHarness::Job("j", 1));
   core.Say(kJob, 0, SavedStep(50));
@@ -304,7 +304,7 @@ TEST(SessionTest, ACheckpointIsSentOnceInAConnectionUntilItIsAcknowledged) {
   EXPECT_THAT(core.TakeMessages(v1::WorkerMessage::kCheckpoint), IsEmpty());
 }
 
-TEST(SessionTest, AnInventoryHasTheLastCheckpointOfAnEndedAttempt) {
+TEST(SessionTest, InventoryHasTheLastCheckpoint) {
   CoreHarness core;
   core.StartJob(CoreHarness::Job("j", 1));
   core.Feed(Disconnected{});
@@ -323,7 +323,7 @@ TEST(SessionTest, AnInventoryHasTheLastCheckpointOfAnEndedAttempt) {
   EXPECT_EQ(inventory.notices(0).number(), 1u);
 }
 
-TEST(SessionTest, AnEndBeforeTheWelcomeIsSaidAfterItsCheckpoint) {
+TEST(SessionTest, EndFollowsItsCheckpoint) {
   CoreHarness core;
   core.StartJob(CoreHarness::Job("j", 1));
   core.Feed(Disconnected{});
@@ -346,7 +346,7 @@ TEST(SessionTest, AnEndBeforeTheWelcomeIsSaidAfterItsCheckpoint) {
   EXPECT_TRUE(sent[1].message.status().ended());
 }
 
-TEST(SessionTest, AWarningAboutTheTrainingIsResentUntilItIsAcknowledged) {
+TEST(SessionTest, TrainingWarningIsResentUntilAcknowledged) {
   CoreHarness core;
   core.StartJob(CoreHarness::Job("j", 1));
   v1::FromTrainer said;
@@ -363,7 +363,7 @@ TEST(SessionTest, AWarningAboutTheTrainingIsResentUntilItIsAcknowledged) {
   EXPECT_EQ(notices.back().checkpoint().number(), 1u);
 }
 
-TEST(SessionTest, WarningsAboutCheckpointsAreSentInOrderEachWithItsNumber) {
+TEST(SessionTest, CheckpointWarningsAreNumberedInOrder) {
   CoreHarness core;
   core.StartJob(CoreHarness::Job("j", 1));
   v1::FromTrainer failed;
@@ -390,7 +390,7 @@ TEST(SessionTest, WarningsAboutCheckpointsAreSentInOrderEachWithItsNumber) {
   EXPECT_EQ(core.state().notices[0].number, 2u);
 }
 
-TEST(SessionTest, AControllerOfAnOlderTermIsLeftAndNotListenedTo) {
+TEST(SessionTest, ControllerOfAnOlderTermIsIgnored) {
   CoreHarness core;
   core.StartJob(CoreHarness::Job("j", 1));
   core.Feed(Disconnected{});
@@ -404,7 +404,7 @@ TEST(SessionTest, AControllerOfAnOlderTermIsLeftAndNotListenedTo) {
   EXPECT_THAT(core.Take<SendToRank>(), IsEmpty()) << "its ranks go on";
 }
 
-TEST(SessionTest, AControllerOfAnotherStoreIsNotObeyedWhileRanksRun) {
+TEST(SessionTest, ControllerOfAnotherStoreIsNotObeyed) {
   CoreHarness core;
   core.Connect({}, 1, "mine");
   core.Feed(Disconnected{});
@@ -458,7 +458,7 @@ TEST(SessionTest, AnotherStoreCannotClaimAnIdleWorkersAttempts) {
   EXPECT_THAT(core.Take<Forget>(), SizeIs(1));
 }
 
-TEST(SessionTest, ARefusalIsFollowedByAnotherTryOrTheEnd) {
+TEST(SessionTest, RefusalIsRetriedOrEndsTheWorker) {
   CoreHarness core;
   core.Feed(Connected{});
   v1::ControllerMessage message;

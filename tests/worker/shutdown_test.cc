@@ -18,7 +18,7 @@ using testing::SizeIs;
 
 const AttemptKey kOnlyJob{.job = "j", .attempt = 1};
 
-TEST(ShutdownTest, EndsWhenEveryRankIsGoneRecordedAndReported) {
+TEST(ShutdownTest, EndsOnceEveryRankIsReported) {
   CoreHarness core;
   core.StartJob(CoreHarness::Job("j", 1));
   core.Feed(ShutdownAsked{absl::ZeroDuration()});
@@ -53,7 +53,7 @@ TEST(ShutdownTest, TakesNoNewWork) {
   EXPECT_EQ(core.state().live.size(), 1u);
 }
 
-TEST(ShutdownTest, ADrainSavesEachJobBeforeTheDaemonEnds) {
+TEST(ShutdownTest, DrainSavesEachJob) {
   CoreHarness core;
   core.StartJob(CoreHarness::Job("j", 2));
   core.Feed(ShutdownAsked{absl::Seconds(30)});
@@ -86,7 +86,7 @@ TEST(ShutdownTest, RanksThatOutlastTheDrainAreStopped) {
   EXPECT_EQ(core.TakeStatus().ranks(0).cause().reason(), "WorkerStopped");
 }
 
-TEST(ShutdownTest, ASecondSignalMayShortenTheDrainAndNotLengthenIt) {
+TEST(ShutdownTest, SecondSignalOnlyShortensTheDrain) {
   CoreHarness core;
   core.StartJob(CoreHarness::Job("j", 1));
   core.Feed(ShutdownAsked{absl::Seconds(30)});
@@ -109,7 +109,7 @@ TEST(ShutdownTest, ADrainWithoutAJobEndsAtOnce) {
 }
 
 // Or the controller would wait for one that has gone for good.
-TEST(ShutdownTest, AWorkerSaysThatItLeavesHoweverLittleTimeItHas) {
+TEST(ShutdownTest, LeavingIsReportedHoweverLateItIs) {
   for (const absl::Duration drain : {absl::ZeroDuration(), absl::Seconds(30)}) {
     CoreHarness idle;
     idle.Connect();
@@ -121,7 +121,7 @@ TEST(ShutdownTest, AWorkerSaysThatItLeavesHoweverLittleTimeItHas) {
   }
 }
 
-TEST(ShutdownTest, AWorkerThatNoControllerHasWelcomedLeavesWithoutAWord) {
+TEST(ShutdownTest, UnwelcomedWorkerLeavesSilently) {
   CoreHarness idle;
   idle.Feed(Connected{.data_address = "127.0.0.1"});
   idle.Feed(ShutdownAsked{absl::ZeroDuration()});
