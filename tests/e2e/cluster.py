@@ -18,13 +18,15 @@ def wait_for(what, condition, seconds=120.0):
     """Polls until `condition()` is true; its value. Fails with `what` at the deadline, which is for what never comes:
     a machine that does other things too is slow."""
     deadline = time.monotonic() + seconds
+    pause = 0.02
     while True:
         value = condition()
         if value:
             return value
         if time.monotonic() > deadline:
             raise AssertionError(f"not within {seconds} s: {what}")
-        time.sleep(0.02)
+        time.sleep(pause)
+        pause = min(0.2, 1.25 * pause)  # most conditions start a command, which takes the processor from what is waited for
 
 
 def alive(pid):
@@ -168,6 +170,8 @@ class Cluster:
             assert now == state or now not in ENDED, f"{name} is {now}, not {state}\n{self.why(name)}"
             return now == state
 
+        if state in ENDED:
+            self.cli("wait", name, "--timeout", f"{seconds:.0f}s", check=False, timeout=seconds + 60)
         wait_for(f"{name} is {state}", reached, seconds)
         return self.job(name)
 

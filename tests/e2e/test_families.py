@@ -6,6 +6,7 @@ its family's default counts, as transformers' own classes have it.
 """
 import copy
 import json
+import shutil
 
 import huggingface_hub.errors
 import pytest
@@ -143,29 +144,31 @@ def test_every_key_that_means_something_changes_the_loss(start, tmp_path, name):
     if "layer_types" in CHANGED[name]:
         config.pop("layer_types")  # wins over the keys that it must agree with
     of_rope = {*config.get("rope_parameters", {}), "attention_factor", "truncate"}
-    cluster = start(workers=1)
-    losses = {}
+    cluster = start(workers=1, slots=2)
 
-    def write(key, value):
+    def write(folder, key, value):
         changed = json.loads(json.dumps(config))
         if key:
             (changed["rope_parameters"] if key in of_rope else changed)[key] = value
-        (tmp_path / "model" / "config.json").write_text(json.dumps(changed))
+        (folder / "config.json").write_text(json.dumps(changed))
 
+    jobs = {}  # two run at a time
     for key, value in {"": None, **CHANGED[name]}.items():
-        write(key, value)
-        spec = job_from(f"job-{len(losses)}", tmp_path / "model", tmp_path, 1, directory=str(tmp_path / f"saved-{len(losses)}"))
-        cluster.submit(spec)
-        cluster.wait_state(spec["name"], "SUCCEEDED", 240)
-        wait_for("its report", lambda: cluster.step(spec["name"]) >= 1)
-        losses[key] = cluster.reports(spec["name"])[0]["loss"]
+        folder = shutil.copytree(tmp_path / "model", tmp_path / f"model-{len(jobs)}")
+        write(folder, key, value)
+        jobs[key] = cluster.submit(job_from(f"job-{len(jobs)}", folder, tmp_path, 1, directory=str(folder / "saved")))
+    losses = {}
+    for key, job in jobs.items():
+        cluster.wait_state(job, "SUCCEEDED", 240)
+        wait_for("its report", lambda job=job: cluster.step(job) >= 1)
+        losses[key] = cluster.reports(job)[0]["loss"]
     print(name, losses)
     for key in CHANGED[name]:
         assert abs(losses[key] - losses[""]) >= 1e-3, key
     spec = job_from("refused", tmp_path / "model", tmp_path, 1, directory=str(tmp_path / "refused"))
     for table, said in ((SIZES, ""), (MUST_BE, "is not allowed")):
         for key, value in table.get(name, {}).items():
-            write(key, value)
+            write(tmp_path / "model", key, value)
             refused = cluster.cli("submit", "-f", cluster.write(spec), check=False)
             assert refused.returncode == 4 and said in refused.stderr, (key, refused.stderr)
             assert said == "" or key in refused.stderr, refused.stderr
