@@ -36,8 +36,6 @@ constexpr ModelType kModelTypes[] = {
 
 }  // namespace
 
-std::span<const ModelType> ModelTypes() { return kModelTypes; }
-
 const ModelType* FindModelType(std::string_view name) {
   const auto* const found = std::find_if(std::begin(kModelTypes), std::end(kModelTypes),
                                          [&](const ModelType& type) { return type.name == name; });

@@ -3,7 +3,6 @@
 
 #include <cstdint>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -33,8 +32,6 @@ struct ModelType {
   bool rotates = true;      // whether queries and keys are rotated
   double least_step = 0;    // the shortest time step of a mixer
 };
-
-std::span<const ModelType> ModelTypes();
 
 // Returns null for an unknown name.
 const ModelType* FindModelType(std::string_view name);
