@@ -153,7 +153,7 @@ TEST_F(ResolveTest, ProblemsAreReportedBeforeAnythingIsDialled) {
   EXPECT_THAT(console_.err, HasSubstr("TLS takes --tls-ca, --tls-cert and --tls-key together"));
 }
 
-TEST_F(ResolveTest, LocalAddressWithAServerNameIsATunnel) {
+TEST_F(ResolveTest, LocalAddressWithServerNameIsATunnel) {
   const tls::TlsFiles files = {.ca = folder_ + "/certs/ca.crt",
                                .certificate = folder_ + "/certs/user-bob.crt",
                                .key = folder_ + "/certs/user-bob.key"};

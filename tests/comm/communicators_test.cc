@@ -46,7 +46,7 @@ int64_t SumOfGather(Communicator& comm, int64_t value) {
   return all.sum().item<int64_t>();
 }
 
-TEST(CommunicatorsTest, EachUseOfAGroupHasACommunicatorOfItsOwn) {
+TEST(CommunicatorsTest, EachUseHasItsOwnCommunicator) {
   ThreadGroups groups;
   RunThreadRanks(4, [&](int rank) {
     const auto factory = groups.MakeFactory();
@@ -80,7 +80,7 @@ class RecordingFactory final : public CommunicatorFactory {
   std::map<std::string, int> ctas;                        // likewise
 };
 
-TEST(CommunicatorsTest, EveryUseOfAGroupAndItsClonesAreMadeWithItsOptions) {
+TEST(CommunicatorsTest, UsesAndClonesHaveTheGroupsOptions) {
   std::vector<Membership> groups = Groups(0, 1);
   groups[1].options = {.high_priority = true};
   groups[2].options = {.max_ctas = 4};
@@ -94,7 +94,7 @@ TEST(CommunicatorsTest, EveryUseOfAGroupAndItsClonesAreMadeWithItsOptions) {
   EXPECT_EQ(factory.ctas.at("group/2/sizes/"), 4) << "what the job says, whatever it is for";
 }
 
-TEST(CommunicatorsTest, ClonesComeFromALiveCommunicatorWhereThereIsOne) {
+TEST(CommunicatorsTest, ClonesComeFromALiveCommunicator) {
   RecordingFactory factory;
   const Communicators communicators(factory, Groups(0, 1), kUses);
   EXPECT_THAT(factory.made,
@@ -146,7 +146,7 @@ class FactoryWithoutWindows final : public CommunicatorFactory {
   }
 };
 
-TEST(CommunicatorsTest, OnlyUsesThatWantAWindowRegisterAndRefusalsAreNamed) {
+TEST(CommunicatorsTest, OnlyWindowUsesRegister) {
   const std::shared_ptr<device::Region> region = device::MakeCpuDevice()->Reserve(8);
   FactoryWithoutWindows factory;
   Communicators communicators(factory, Groups(0, 1), kUses);

@@ -184,7 +184,7 @@ TEST(GlooCommunicatorTest, OneRankNeedsNeitherStoreNorNetwork) {
   ExpectCollectivesMoveTheRightBytes(*comm);
 }
 
-TEST(GlooCommunicatorTest, APeerThatNeverComesIsNamedByItsKey) {
+TEST(GlooCommunicatorTest, AbsentPeerIsNamedByItsKey) {
   const auto store = std::make_shared<MemoryStore>();
   try {
     MakeGlooCommunicator("dp_cp", store, "p", 0, 2, "127.0.0.1", absl::Milliseconds(200));
@@ -194,7 +194,7 @@ TEST(GlooCommunicatorTest, APeerThatNeverComesIsNamedByItsKey) {
   }
 }
 
-TEST(GlooCommunicatorTest, AnAddressThatIsNotOursIsRefusedInOneLine) {
+TEST(GlooCommunicatorTest, ForeignAddressIsRefused) {
   const auto store = std::make_shared<MemoryStore>();
   try {
     MakeGlooCommunicator("g", store, "p", 0, 2, "host.invalid", kTimeout);
@@ -225,7 +225,7 @@ TEST(GlooCommunicatorTest, APeerThatLeavesIsNamedAndFelt) {
   });
 }
 
-TEST(GlooCommunicatorTest, APeerThatDoesNotTakePartIsNamedAtTheDeadline) {
+TEST(GlooCommunicatorTest, IdlePeerIsNamedAtTheDeadline) {
   // The time is that of the connections too: where the machine stood still for as long, they are made again.
   std::vector<std::unique_ptr<Communicator>> communicators;
   for (int tries = 1; communicators.empty(); ++tries) {
@@ -391,7 +391,7 @@ TEST(GlooProcessesTest, CollectivesMoveTheRightBytesBetweenProcesses) {
   }
 }
 
-TEST(GlooProcessesTest, AKilledProcessIsFeltByTheOthersQuickly) {
+TEST(GlooProcessesTest, KilledProcessIsNoticedQuickly) {
   RankProcesses processes("RunsUntilAPeerIsLost", 2);
   while (!std::filesystem::exists(processes.folder() + "/running0")) {
     std::this_thread::yield();

@@ -34,14 +34,14 @@ TEST(LoneCommunicatorTest, CollectivesMoveTheRightBytes) {
   EXPECT_EQ(comm->num_ended(), comm->num_collectives());
 }
 
-TEST(LoneCommunicatorTest, AnInputThatIsItsSliceOfTheOutputStaysThere) {
+TEST(LoneCommunicatorTest, InputInsideTheOutputStays) {
   const auto comm = Make();
   at::Tensor both = at::arange(4);
   comm->AllGather(device::MemoryOf(both), device::MemoryOf(both));
   EXPECT_TRUE(at::equal(both, at::arange(4)));
 }
 
-TEST(LoneCommunicatorTest, RowsBehindThoseThatAreSentAreLeftAlone) {
+TEST(LoneCommunicatorTest, RowsBehindSentOnesStay) {
   const auto comm = Make();
   at::Tensor output = at::full({3, 2}, -1.F);
   comm->AllToAllRows(device::MemoryOf(at::ones({4, 2})), {2}, device::MemoryOf(output), {2},
@@ -74,7 +74,7 @@ TEST(LoneCommunicatorTest, NoCallStartsAfterAbort) {
   EXPECT_TRUE(at::equal(output, at::zeros({2})));
 }
 
-TEST(LoneCommunicatorTest, ARegionIsKeptAsLongAsTheCommunicator) {
+TEST(LoneCommunicatorTest, RegionLivesAsLongAsTheCommunicator) {
   auto comm = Make();
   std::shared_ptr<const device::Region> region = device::MakeCpuDevice()->ReserveHost(64);
   const std::weak_ptr<const device::Region> kept = region;

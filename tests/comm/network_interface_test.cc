@@ -6,7 +6,7 @@
 namespace tandem::comm {
 namespace {
 
-TEST(InterfaceOfTest, IsTheOneThatHasTheAddressAndNoneHasAnothers) {
+TEST(InterfaceOfTest, FindsTheInterfaceOfAnAddress) {
   EXPECT_EQ(InterfaceOf("127.0.0.1"), "lo");
   EXPECT_EQ(InterfaceOf("localhost"), "lo");
   EXPECT_EQ(InterfaceOf("203.0.113.9"), "") << "an address of documents";

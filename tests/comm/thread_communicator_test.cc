@@ -46,7 +46,7 @@ TEST(ThreadCommunicatorTest, ATransferIsBetweenTwoRanks) {
   EXPECT_THROW(one->Receive(device::MemoryOf(output)), std::invalid_argument);
 }
 
-TEST(ThreadCommunicatorTest, AbortEndsTheCallsOfAllRanksAndNamesTheRank) {
+TEST(ThreadCommunicatorTest, AbortEndsAllRanksCalls) {
   const auto communicators = MakeThreadCommunicators("dp_cp", 3);
   std::string error;
   std::thread waiting([&] {
@@ -117,7 +117,7 @@ TEST(ThreadCommunicatorTest, TensorsThatDoNotFitAreRefused) {
                std::invalid_argument);
 }
 
-TEST(RunThreadRanksTest, TheFirstErrorIsRethrownAndEndsTheOthers) {
+TEST(RunThreadRanksTest, FirstErrorEndsTheOthers) {
   try {
     RunThreadRanks(3, [](Communicator& comm) {
       if (comm.rank() == 2) {

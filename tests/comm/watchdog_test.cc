@@ -78,7 +78,7 @@ TEST(WatchTest, ACollectiveThatFailsIsReported) {
   EXPECT_EQ(reported.get_future().get(), "group pending rank 0 AllGather: failed");
 }
 
-TEST(WatchTest, BehindACommunicatorThatFailsTheOthersAreCheckedBeforeItIsReported) {
+TEST(WatchTest, AllCommunicatorsAreCheckedBeforeReporting) {
   auto ranks = MakeThreadCommunicators("heartbeat", 1);
   PendingCommunicator failing;
   PendingCommunicator behind;
@@ -112,7 +112,7 @@ TEST(WatchTest, WhatBothThreadsNoticeIsReportedOnce) {
   EXPECT_EQ(reported, 1);
 }
 
-TEST(WatchTest, RanksThatLeaveOneAfterTheOtherReportNothing) {
+TEST(WatchTest, LeavingRanksReportNothing) {
   auto heartbeats = MakeThreadCommunicators("heartbeat", 3);
   RunThreadRanks(3, [&](int rank) {
     Watchdog watch(*heartbeats[static_cast<size_t>(rank)], {}, kInterval,

@@ -23,7 +23,7 @@ std::vector<std::string> Problems(const ConfigFile& file) {
   return out;
 }
 
-TEST(ConfigFileTest, ASettingIsTheTextOfItsValueAndNothingElse) {
+TEST(ConfigFileTest, SettingIsItsValuesText) {
   const ConfigFile file = ReadConfigText(R"(# a comment
 state: /var/lib/tandem
 metrics-listen: off
@@ -50,7 +50,7 @@ data-address:
   EXPECT_TRUE(file.settings[5].list);
 }
 
-TEST(ConfigFileTest, EveryProblemIsSaidAtOnceWithItsPlace) {
+TEST(ConfigFileTest, ProblemsAreReportedWithPlaces) {
   const ConfigFile file = ReadConfigText(R"(state: a
 slots:
 listen: []

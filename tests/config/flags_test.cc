@@ -59,7 +59,7 @@ TEST_F(FlagsTest, AnEmptyValueIsNoAbsentFlag) {
   EXPECT_THAT(printed_, HasSubstr("daemon.yaml:2:1: listen: its value is empty"));
 }
 
-TEST_F(FlagsTest, AFileGivesEveryFlagAlsoOneThatIsRequired) {
+TEST_F(FlagsTest, FileMayGiveRequiredFlags) {
   EXPECT_EQ(Parse("state: /s\nlisten: [a, b]\nslots: 4\n"), -1) << printed_;
   EXPECT_EQ(state_, "/s");
   EXPECT_THAT(listen_, ElementsAre("a", "b"));
@@ -79,7 +79,7 @@ TEST_F(FlagsTest, TheCommandLineWins) {
   EXPECT_EQ(slots_, 7);
 }
 
-TEST_F(FlagsTest, EverythingWrongWithAFileIsSaidAtOnceWithFileAndLine) {
+TEST_F(FlagsTest, AllProblemsHaveFileAndLine) {
   EXPECT_EQ(Parse("stat: /s\nslots: 0\nslots: 2\nstate: [a, b]\nconfig: other\n"), 2);
   const std::string at = "daemon: " + file();
   EXPECT_EQ(printed_, at + ":1:1: stat: there is no such flag; allowed: state, listen, slots\n" + at +
@@ -89,19 +89,19 @@ TEST_F(FlagsTest, EverythingWrongWithAFileIsSaidAtOnceWithFileAndLine) {
                           ":5:1: config: there is no such flag; allowed: state, listen, slots\n");
 }
 
-TEST_F(FlagsTest, AValueThatTheCommandLineReplacesIsCheckedToo) {
+TEST_F(FlagsTest, ReplacedValueIsCheckedToo) {
   EXPECT_EQ(Parse("state: /s\nslots: many\n", {"--slots", "2"}), 2);
   EXPECT_THAT(printed_, HasSubstr(":2:1: slots: "));
 }
 
-TEST_F(FlagsTest, AFileThatIsNotThereOrNoFileIsNamed) {
+TEST_F(FlagsTest, MissingFileIsNamed) {
   EXPECT_EQ(Parse("state: /s\n", {"--config=" + folder_ + "/none"}), 1) << "it may come";
   EXPECT_THAT(printed_, HasSubstr("daemon: --config: open " + folder_ + "/none"));
   EXPECT_EQ(Parse("state: /s\n", {"--config=" + folder_}), 1);
   EXPECT_THAT(printed_, HasSubstr(folder_));
 }
 
-TEST_F(FlagsTest, AnEmptyPathIsNotTheSameAsNoFile) {
+TEST_F(FlagsTest, EmptyPathIsNotNoFile) {
   for (const std::vector<std::string>& words :
        {std::vector<std::string>{"--config", ""}, std::vector<std::string>{"--config="}}) {
     EXPECT_EQ(Parse("state: /s\n", words), 2);
@@ -109,7 +109,7 @@ TEST_F(FlagsTest, AnEmptyPathIsNotTheSameAsNoFile) {
   }
 }
 
-TEST_F(FlagsTest, AMissingFlagAndAnUnknownOneAreOneLineEach) {
+TEST_F(FlagsTest, FlagErrorsAreOneLine) {
   EXPECT_EQ(Parse("slots: 2\n"), 2);
   EXPECT_EQ(printed_, "daemon: --state is required; see daemon --help\n");
   EXPECT_EQ(Parse("state: /s\n", {"--nothing"}), 2);

@@ -101,7 +101,7 @@ TEST(AbsenceTest, NewIncarnationMeansOldRanksAreDead) {
   EXPECT_EQ(driver.Job().reason(), "WorkerLost");
 }
 
-TEST(AbsenceTest, KilledDaemonIsWorkerLostThoughPeersReportFirst) {
+TEST(AbsenceTest, KilledDaemonIsWorkerLostDespitePeers) {
   Driver driver;
   driver.Run(v1::JOB_STATE_RUNNING);
   driver.Disconnect("b");
@@ -161,7 +161,7 @@ TEST(AbsenceTest, ALateRankIsNamedWithItsPhase) {
 }
 
 // A checkpoint of some 100 GB takes longer to read than a start may take otherwise.
-TEST(AbsenceTest, RanksReadingACheckpointMayTakeLongWhileMoving) {
+TEST(AbsenceTest, RanksReadingACheckpointMayTakeLong) {
   Driver driver;
   driver.Run(v1::JOB_STATE_STARTING);
   const absl::Duration timeout = driver.state.limits.start_timeout;

@@ -66,7 +66,7 @@ TEST(AssignmentsTest, EachRankGetsItsGroups) {
   EXPECT_EQ(ranks, 4);
 }
 
-TEST(AssignmentsTest, StoredJobWithABadGridHasNoGroups) {
+TEST(AssignmentsTest, StoredBadGridHasNoGroups) {
   Driver driver;
   driver.Connect("a", 2);
   Submit submit = SubmitOf("job", 2);

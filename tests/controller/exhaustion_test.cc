@@ -312,7 +312,7 @@ class StateDirectoryTest : public ::testing::Test {
   v1::Job job_;
 };
 
-TEST_F(StateDirectoryTest, DeletedStoreRefusesASubmitAndEndsTheDaemon) {
+TEST_F(StateDirectoryTest, DeletedStoreEndsTheDaemonAtASubmit) {
   ASSERT_TRUE(client_.Submit(JobClient::SpecOf("kept", 1), "", job_).ok());
   std::filesystem::remove_all(state_);
   ExpectRefusalAndEnd(state_ + "/controller.db");

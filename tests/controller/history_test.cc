@@ -45,7 +45,7 @@ class HistoryTest : public ::testing::Test {
   platform::TemporaryFolder folder_;
 };
 
-TEST_F(HistoryTest, ReportsShowAtOnceAndAreAcknowledgedWhenDurable) {
+TEST_F(HistoryTest, ReportsAreAcknowledgedWhenDurable) {
   std::unique_ptr<History> history = Open();
   bool committed = false;
   ASSERT_TRUE(

@@ -130,7 +130,7 @@ v1::Hello HelloWithGpus(const std::string& worker) {
   return hello;
 }
 
-TEST(PlacementTest, AutoIsCudaIfTheJobFitsOnFreeGpus) {
+TEST(PlacementTest, AutoIsCudaIfFreeGpusSuffice) {
   Driver driver;
   driver.Connect(HelloWithGpus("a"));
   driver.Connect(HelloWithGpus("b"));

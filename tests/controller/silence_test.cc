@@ -164,7 +164,7 @@ class HeldIdTest : public ClockedServiceTest {
 };
 
 // A worker that was killed and started again is early; two workers of one id are a mistake that lasts.
-TEST_F(HeldIdTest, ProcessWithATakenIdIsRefusedForGood) {
+TEST_F(HeldIdTest, ProcessWithTakenIdIsRefusedForGood) {
   const Holder holder(client_->channel(), /*draining=*/false);
   const v1::ControllerMessage first = AnswerTo(2);
   EXPECT_EQ(first.refused().reason(), "WorkerIdInUse");

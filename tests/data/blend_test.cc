@@ -43,7 +43,7 @@ TEST(BlendTest, AHardMixtureStaysWithinASample) {
 }
 
 // In 4,000 mixtures, against the rule as its text has it, in products that fit 64 bits here.
-TEST(BlendTest, EveryPrefixOfRandomMixturesIsWithinASample) {
+TEST(BlendTest, RandomMixturesStayWithinASample) {
   const auto seed = std::random_device()();
   std::cout << "seed " << seed << "\n";
   std::mt19937 random(seed);

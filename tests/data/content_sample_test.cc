@@ -26,7 +26,7 @@ TEST(SampledBlocksTest, ASmallFileIsSampledAsAWhole) {
   EXPECT_THAT(SampledBlocks(kAll), ElementsAre(Block{.begin = 0, .size = kAll}));
 }
 
-TEST(SampledBlocksTest, OfALargerOneBlocksLieApartFromItsBeginToItsEnd) {
+TEST(SampledBlocksTest, BlocksSpreadOverALargeFile) {
   for (const int64_t bytes : {kAll + 1, kAll + kSampledBlockBytes, int64_t{1'000'003}, int64_t{1} << 45}) {
     const std::vector<Block> blocks = SampledBlocks(bytes);
     ASSERT_EQ(blocks.size(), kSampledBlocks);
@@ -55,7 +55,7 @@ class ContentSampleTest : public testing::Test {
   platform::TemporaryFolder folder_;
 };
 
-TEST_F(ContentSampleTest, EveryByteOfASampledBlockCountsAndThoseBetweenDoNot) {
+TEST_F(ContentSampleTest, OnlySampledBytesCount) {
   const std::string text(1'000'003, 'a');
   const std::string first = Sample(text);
   EXPECT_EQ(Sample(text), first);
@@ -74,7 +74,7 @@ TEST_F(ContentSampleTest, EveryByteOfASampledBlockCountsAndThoseBetweenDoNot) {
   }
 }
 
-TEST_F(ContentSampleTest, AFileThatHasBecomeShorterIsAnError) {
+TEST_F(ContentSampleTest, ShortenedFileIsAnError) {
   EXPECT_EQ(Sample("abc", 4).status(), absl::OutOfRangeError("it has become shorter"));
 }
 

@@ -36,7 +36,7 @@ std::string Error(const CorpusSource& source) {
   return "no error";
 }
 
-TEST(CorpusTest, WhatIsNoRegularFileIsNamedAndNotWaitedForAndAFolderLeavesItOut) {
+TEST(CorpusTest, IrregularFileIsNamedOrLeftOut) {
   for (const std::string kind : {"a FIFO", "a socket", "a device"}) {
     platform::TemporaryFolder folder;
     folder.Write("a.txt", "aaaa");
@@ -49,7 +49,7 @@ TEST(CorpusTest, WhatIsNoRegularFileIsNamedAndNotWaitedForAndAFolderLeavesItOut)
   }
 }
 
-TEST(CorpusTest, FilesFollowEachOtherInTheOrderOfTheirPaths) {
+TEST(CorpusTest, FilesFollowInPathOrder) {
   platform::TemporaryFolder folder;
   folder.Write("b.txt", "bb");
   folder.Write("a/z.txt", "zz");
@@ -65,7 +65,7 @@ TEST(CorpusTest, FilesFollowEachOtherInTheOrderOfTheirPaths) {
   EXPECT_EQ(corpus.num_tokens(Split::kValidation), 0);
 }
 
-TEST(CorpusTest, SeveralHeldOutTextsAreApartFromTheTrainingText) {
+TEST(CorpusTest, SeveralHeldOutTextsStayApart) {
   platform::TemporaryFolder folder;
   folder.Write("train/a", "aaaa");
   folder.Write("train/copy", "dddd");
@@ -155,7 +155,7 @@ TEST(CorpusTest, OwnValidationFilesLeaveTheTrainingFilesWhole) {
   EXPECT_EQ(Text(corpus, Split::kValidation), "bb");
 }
 
-TEST(CorpusTest, AFileUnderTwoNamesCountsOnceSoThatNoneIsBothTrainedOnAndHeldOut) {
+TEST(CorpusTest, FileUnderTwoNamesCountsOnce) {
   platform::TemporaryFolder folder;
   for (const char* name : {"a", "b", "c", "d"}) {
     folder.Write(name, std::string(10, *name));
@@ -173,7 +173,7 @@ TEST(CorpusTest, AFileUnderTwoNamesCountsOnceSoThatNoneIsBothTrainedOnAndHeldOut
 }
 
 // A copy of a held-out file among the training files makes its validation loss a training loss.
-TEST(CorpusTest, NoCopyOfAHeldOutFileIsTrainedOn) {
+TEST(CorpusTest, HeldOutCopiesAreNotTrainedOn) {
   platform::TemporaryFolder folder;
   const platform::TemporaryFolder without;
   for (int i = 0; i < 8; ++i) {
@@ -199,7 +199,7 @@ TEST(CorpusTest, NoCopyOfAHeldOutFileIsTrainedOn) {
   EXPECT_THAT(copied.Summary(), HasSubstr("with the bytes of a held-out one"));
 }
 
-TEST(CorpusTest, ATrainingFileWithTheBytesOfAValidationFileIsLeftOut) {
+TEST(CorpusTest, CopyOfAValidationFileIsLeftOut) {
   platform::TemporaryFolder folder;
   folder.Write("train/a", "aaaa");
   folder.Write("train/b", "bbbb");
@@ -218,7 +218,7 @@ TEST(CorpusTest, ATrainingFileWithTheBytesOfAValidationFileIsLeftOut) {
             "validation");
 }
 
-TEST(CorpusTest, AValidationFileThatIsTrainedOnIsRefused) {
+TEST(CorpusTest, TrainedValidationFileIsRefused) {
   platform::TemporaryFolder folder;
   folder.Write("train/a", "aaaa");
   std::filesystem::create_symlink("train/a", folder.path() + "/link");
@@ -233,7 +233,7 @@ TEST(CorpusTest, AValidationFileThatIsTrainedOnIsRefused) {
               HasSubstr("/link is also a training file, " + folder.path() + "/train/a; "));
 }
 
-TEST(CorpusTest, AFileThatIsWrittenToWhileItIsReadIsNamed) {
+TEST(CorpusTest, FileWrittenDuringReadingIsNamed) {
   platform::TemporaryFolder folder;
   folder.Write("a", "aaaa");
   folder.Write("b", std::string(100'000, 'b'));
@@ -279,7 +279,7 @@ TEST(CorpusTest, DigestDistinguishesNamesSizesAndHeldOutParts) {
   EXPECT_NE(Corpus({.train = {{"data.train", folder.path()}}}).digest(), digest);
 }
 
-TEST(CorpusTest, AFileOfTwoTextsThatDifferIsRefused) {
+TEST(CorpusTest, FileOfTwoTextsIsRefused) {
   platform::TemporaryFolder folder;
   const std::string file = folder.Write("d/x.txt", std::string(100, 'x'));
   folder.Write("d/y.txt", std::string(100, 'y'));
@@ -303,7 +303,7 @@ TEST(CorpusTest, AFileOfTwoTextsThatDifferIsRefused) {
   EXPECT_EQ(error(folder.path() + "/d", 0.1), "no error") << "the same is held out of both";
 }
 
-TEST(CorpusTest, ATextOfAMixtureHasTheDigestOfItAlone) {
+TEST(CorpusTest, MixturesTextHasItsOwnDigest) {
   platform::TemporaryFolder folder;
   folder.Write("one/a", std::string(100, 'a'));
   folder.Write("two/b", std::string(50, 'b'));
@@ -323,7 +323,7 @@ TEST(CorpusTest, ATextOfAMixtureHasTheDigestOfItAlone) {
 }
 
 // They are read several at a time, and checkpoints of older builds have these digests.
-TEST(CorpusTest, ManyFilesHaveTheOrderAndDigestsThatTheyHadWhenTheyWereReadOneByOne) {
+TEST(CorpusTest, ConcurrentReadingKeepsOrderAndDigests) {
   platform::TemporaryFolder folder;
   std::vector<std::string> names;
   for (int i = 0; i < 700; ++i) {
@@ -338,7 +338,7 @@ TEST(CorpusTest, ManyFilesHaveTheOrderAndDigestsThatTheyHadWhenTheyWereReadOneBy
   EXPECT_EQ(corpus.content_digest(), "c601d56bed9e22f9481653830bc888da");
 }
 
-TEST(CorpusTest, OtherTextOfTheSameNamesAndSizesHasAnotherContentDigest) {
+TEST(CorpusTest, OtherContentHasAnotherDigest) {
   platform::TemporaryFolder folder;
   folder.Write("a", "aaaa");
   folder.Write("b", std::string(1'000'000, 'b'));
@@ -390,7 +390,7 @@ TEST(CorpusTest, SaysWhatIsWrong) {
 }
 
 // Their bytes would be trained on without a word.
-TEST(CorpusTest, FilesThatAreNoTextAreRefusedByWhatTheyBeginWith) {
+TEST(CorpusTest, NonTextFilesAreRefusedByTheirBeginning) {
   const std::vector<std::pair<std::string, std::string>> kinds = {
       {std::string("MMIDIDX\0\0", 9), "an index of tokens"},
       {"\x1f\x8b\x08", "a gzip file"},

@@ -34,7 +34,7 @@ TEST(DatasetTest, ADescriptionIsRead) {
   EXPECT_EQ(dataset->shards[1].tokens, 2);
 }
 
-TEST(DatasetTest, WhatIsWrongIsNamedWithWhatIsAllowed) {
+TEST(DatasetTest, ProblemsNameWhatIsAllowed) {
   const std::string good = DescriptionOf(kShards, true);
   const std::vector<std::vector<std::string>> cases = {
       {"{\"format\"", "{\"format", "it is not JSON"},

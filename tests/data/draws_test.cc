@@ -31,7 +31,7 @@ std::vector<Draws::Source> Three() {
           {.name = "c", .windows = 11, .weight = 2}};
 }
 
-TEST(DrawsTest, AnEpochOfEachSourceHasEveryWindowOnce) {
+TEST(DrawsTest, EpochHasEveryWindowOnce) {
   const Draws draws(Three(), 1, true);
   std::vector<std::vector<int64_t>> of_source(3);
   for (const auto& [source, window] : draws.At(0, 1000)) {
@@ -50,7 +50,7 @@ TEST(DrawsTest, AnEpochOfEachSourceHasEveryWindowOnce) {
   }
 }
 
-TEST(DrawsTest, ASampleIsTheSameHoweverItIsAskedFor) {
+TEST(DrawsTest, SampleDoesNotDependOnTheRequest) {
   const Draws all(Three(), 1, true);
   const std::vector<Draw> expected = all.At(0, 200);
   for (const int64_t count : {1, 4, 7}) {

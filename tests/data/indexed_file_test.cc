@@ -25,7 +25,7 @@ std::vector<int64_t> Starts(uint64_t seed, int64_t sequences, int kind) {
   return starts;
 }
 
-TEST(SequenceFromTest, FindsTheFirstThatBeginsThereOrBehindWhateverTheirLengthsAre) {
+TEST(SequenceFromTest, FindsTheFirstSequenceFromAPosition) {
   for (const int64_t sequences : {0, 1, 2, 3, 50, 3000}) {
     for (int kind = 0; kind < 3; ++kind) {
       std::vector<int64_t> starts = Starts(static_cast<uint64_t>(sequences + kind), sequences, kind);
@@ -41,7 +41,7 @@ TEST(SequenceFromTest, FindsTheFirstThatBeginsThereOrBehindWhateverTheirLengthsA
   }
 }
 
-TEST(SequenceFromTest, LooksCloseToWhereItIsWhereLengthsAreAlike) {
+TEST(SequenceFromTest, LooksNearTheExpectedSequence) {
   constexpr int64_t kSequences = 1'000'000;
   std::vector<int64_t> starts = Starts(1, kSequences, 0);
   const int64_t tokens = starts.back();

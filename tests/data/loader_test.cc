@@ -85,7 +85,7 @@ TEST_F(LoaderTest, EveryEpochAndSeedHasItsOrder) {
   EXPECT_EQ(windows(one, 1), windows(Loader(Of(corpus_, Split::kTrain), Split::kTrain, 1, kLength), 1));
 }
 
-TEST_F(LoaderTest, TheDataOfAStepDoNotDependOnHowTheyAreShared) {
+TEST_F(LoaderTest, StepsDataDoNotDependOnRanks) {
   const Loader loader(Of(corpus_, Split::kTrain), Split::kTrain, 1, kLength);
   for (const int64_t step : {1, 2, 500}) {
     std::vector<int64_t> whole(12 * (kLength + 1));
@@ -101,7 +101,7 @@ TEST_F(LoaderTest, TheDataOfAStepDoNotDependOnHowTheyAreShared) {
   }
 }
 
-TEST_F(LoaderTest, AFreshLoaderGoesOnWhereAnotherWouldBe) {
+TEST_F(LoaderTest, FreshLoaderContinuesAnywhere) {
   const Loader first(Of(corpus_, Split::kTrain), Split::kTrain, 9, kLength);
   for (int64_t step = 1; step < 50; ++step) {
     Batch(first, step, 0, 2, 3);
@@ -230,7 +230,7 @@ TEST_F(DocumentsTest, AFileIsADocument) {
 }
 
 // "f" of the second window goes on from the first; the third is inside one document.
-TEST_F(DocumentsTest, OneThatAWindowCutsGoesOnInTheNext) {
+TEST_F(DocumentsTest, CutDocumentContinues) {
   const std::vector<Row> rows = Rows({"abcd", "efghijklmn", "op"}, 4, {});
   EXPECT_THAT(rows, testing::ElementsAre(Row("abcde", {0, 0, 0, 0}), Row("fghij", {0, 0, 0, 0}),
                                          Row("klmno", {0, 0, 0, 0})));
@@ -239,7 +239,7 @@ TEST_F(DocumentsTest, OneThatAWindowCutsGoesOnInTheNext) {
       testing::ElementsAre(Row("abcdefgh", {0, 0, 0, 0, 4, 4, 4}), Row("ijklmnop", {0, 0, 0, 0, 0, 0, 6})));
 }
 
-TEST_F(DocumentsTest, ATokenEndsADocumentAndIsItsLast) {
+TEST_F(DocumentsTest, EndTokenIsItsDocumentsLast) {
   EXPECT_THAT(Rows({"ab.c..de", "f.gh"}, 11, {.end_of_document = '.'}),
               testing::ElementsAre(Row("ab.c..def.gh", {0, 0, 0, 3, 3, 5, 6, 6, 8, 8, 10})));
   // Before the window and behind its last row it changes nothing.
@@ -247,7 +247,7 @@ TEST_F(DocumentsTest, ATokenEndsADocumentAndIsItsLast) {
               testing::ElementsAre(Row("abc.d", {0, 0, 0, 0}), Row("efg.h", {0, 0, 0, 0})));
 }
 
-TEST_F(LoaderTest, DocumentsChangeNoTokenAndNeitherDoesTheOrderOfReading) {
+TEST_F(LoaderTest, DocumentsChangeNoToken) {
   const Loader stream(Of(corpus_, Split::kTrain), Split::kTrain, 3, kLength);
   const Loader documents(Of(corpus_, Split::kTrain), Split::kTrain, 3, kLength, {.packs_documents = true});
   std::set<int64_t> starts;
@@ -313,7 +313,7 @@ TEST(LoaderRefusalTest, DocumentsNeedSomethingThatEndsThem) {
 }
 
 // 0 for 10 would otherwise train on one document without a word.
-TEST(LoaderRefusalTest, AnEndOfDocumentMustOccurInWhatIsTrainedOn) {
+TEST(LoaderRefusalTest, EndOfDocumentMustOccur) {
   platform::TemporaryFolder folder;
   folder.Write("a", std::string(100, 'x') + "\n");
   const CorpusSource one{.train = {{"data.train", folder.path()}}};
@@ -334,7 +334,7 @@ TEST(LoaderRefusalTest, AnEndOfDocumentMustOccurInWhatIsTrainedOn) {
       "byte that ends a document (10 for a newline), or omit the key: a file is then a document");
 }
 
-TEST_F(LoaderTest, WhatWillBeFilledComesFromTheDiskWithoutARead) {
+TEST_F(LoaderTest, WillFillReadsAhead) {
   platform::TemporaryFolder folder;
   const std::string path = folder.Write("text", std::string(4'000'000, 'x'));
   if (!DropFromCache(path)) {

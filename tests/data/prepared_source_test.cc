@@ -93,7 +93,7 @@ class PreparedSourceTest : public testing::Test {
   std::string path_;
 };
 
-TEST_F(PreparedSourceTest, AnyRangeOfTokensAndDocumentsIsThatOfTheFiles) {
+TEST_F(PreparedSourceTest, AnyRangeMatchesTheFiles) {
   for (uint64_t seed = 1; seed <= 20; ++seed) {
     SCOPED_TRACE(seed);
     Make(seed, /*u16=*/seed % 2 == 0);
@@ -113,7 +113,7 @@ TEST_F(PreparedSourceTest, AnyRangeOfTokensAndDocumentsIsThatOfTheFiles) {
 }
 
 // Documents of a thousand tokens each, of which the disk is asked for one window in the middle.
-TEST_F(PreparedSourceTest, WhatWillBeReadComesFromTheDiskWithoutARead) {
+TEST_F(PreparedSourceTest, WillReadReadsAhead) {
   std::vector<Document> documents(4000, Document(1000, 7));
   path_ = WriteDataset(folder_, "large", {documents});
   WriteMasks(folder_, "large", {documents}, {std::vector<bool>(4'000'000, true)});
@@ -133,7 +133,7 @@ TEST_F(PreparedSourceTest, WhatWillBeReadComesFromTheDiskWithoutARead) {
   EXPECT_FALSE(IsCached(bin, 0, 1) || IsCached(bin, 6'000'000, 2 * 4097));
 }
 
-TEST_F(PreparedSourceTest, AFileThatIsGoneIsAnErrorOfTheReadAndNotOfTheWish) {
+TEST_F(PreparedSourceTest, MissingFileIsTheReadsError) {
   Make(1, true, /*num_shards=*/1);
   const SplitText text = Open();
   std::filesystem::resize_file(path_ + "/tokens-0.bin", 2);
@@ -177,7 +177,7 @@ TEST_F(PreparedSourceTest, AtMostAMillionWindowsAreHeldOut) {
   EXPECT_EQ(HeldOutTokens(1000, 0.05, 9), 50);
 }
 
-TEST_F(PreparedSourceTest, TheHeldOutEndIsKnownWithoutReadingTokens) {
+TEST_F(PreparedSourceTest, HeldOutEndNeedsNoTokens) {
   for (uint64_t seed = 1; seed <= 20; ++seed) {
     Make(seed, seed % 2 == 0);
     for (const double fraction : {0.0, 0.01, 0.2, 0.5}) {
@@ -198,7 +198,7 @@ TEST_F(PreparedSourceTest, APositionHasAFileAndAByte) {
   EXPECT_EQ(text.train[0]->Where(first + 3), (Place{.file = path_ + "/tokens-1.bin", .byte = 12}));
 }
 
-TEST_F(PreparedSourceTest, DigestsAreOfTheContentAndNotOfThePlace) {
+TEST_F(PreparedSourceTest, DigestsCoverContentNotPlace) {
   Make(5, true);
   const std::string one = path_;
   const SplitText first = Open();
@@ -242,7 +242,7 @@ TEST_F(PreparedSourceTest, FilesThatDoNotBelongTogetherAreNamed) {
   EXPECT_THAT(Error(), HasSubstr("tokens-0.idx"));
 }
 
-TEST_F(PreparedSourceTest, AnIndexOutOfOrderIsAnErrorAndNoCrash) {
+TEST_F(PreparedSourceTest, IndexOutOfOrderIsAnError) {
   path_ = WriteDataset(folder_, "bad", {{{1, 2}, {3, 4}, {5, 6}, {7, 8}}});
   std::string idx = IdxOf({{1, 2}, {3, 4}, {5, 6}, {7, 8}}, true);
   const IndexHeader header = ParseIndexHeader(idx.substr(0, kIndexHeaderBytes), idx.size()).value();
@@ -257,7 +257,7 @@ TEST_F(PreparedSourceTest, AnIndexOutOfOrderIsAnErrorAndNoCrash) {
 }
 
 // As a copy that is made anew while a job runs. The index is not part of it.
-TEST_F(PreparedSourceTest, AFileThatChangesIsAnErrorByName) {
+TEST_F(PreparedSourceTest, ChangedFileIsNamed) {
   Make(7, true, 1);
   const SplitText text = Open();
   std::vector<int64_t> tokens(tokens_.size());

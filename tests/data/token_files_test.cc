@@ -94,7 +94,7 @@ TEST_F(TokenFilesTest, APairIsReadLikeAPreparedFolder) {
   }
 }
 
-TEST_F(TokenFilesTest, SequencesThatDoNotFollowEachOtherAreRefused) {
+TEST_F(TokenFilesTest, GapsBetweenSequencesAreRefused) {
   const std::vector<Document> documents = {{1, 2}, {3, 4}, {5, 6}, {7, 8}};
   const TextPath pair{"data.train", path_ + "/text"};
   folder_.Write("text.bin", BinOf(documents, true));
@@ -121,7 +121,7 @@ TEST_F(TokenFilesTest, SequencesThatDoNotFollowEachOtherAreRefused) {
   EXPECT_THAT(error(length, Documents{}), HasSubstr("sequence 1 has 2 tokens and begins at byte 4"));
 }
 
-TEST_F(TokenFilesTest, AFileOfTwoTextsThatDifferIsRefused) {
+TEST_F(TokenFilesTest, FileOfTwoTextsIsRefused) {
   const auto n = static_cast<int64_t>(kTokens.size());
   const std::string npy = Npy("<u2", absl::StrCat("(", n, ",)"), Numbers<uint16_t>(kTokens));
   const std::string file = folder_.Write("both/a.npy", npy);
@@ -167,7 +167,7 @@ TEST_F(TokenFilesTest, FilesThatSayTheirTypeAreRead) {
   }
 }
 
-TEST_F(TokenFilesTest, NumbersWithoutAHeaderAreReadAsTheJobSays) {
+TEST_F(TokenFilesTest, FlatNumbersHaveTheJobsType) {
   const std::string path = folder_.Write("numbers", Numbers<uint16_t>(kTokens));
   EXPECT_EQ(All(*Open({"data.train", path, TextFormat::kFlat, TokenType::kU16}).train[0]), kTokens);
   const std::string wide = folder_.Write("wide", Numbers<uint32_t>(kTokens));
@@ -202,7 +202,7 @@ TEST_F(TokenFilesTest, FilesThatAreNoFlatNumbersAreRefused) {
   EXPECT_EQ(Error(chance, TextFormat::kFlat), "") << "two bytes of gzip's are a token";
 }
 
-TEST_F(TokenFilesTest, FilesOfAFolderFollowEachOtherByPath) {
+TEST_F(TokenFilesTest, FolderFilesFollowByPath) {
   folder_.Write("set/b.npy", Npy("<u2", "(2,)", Numbers<uint16_t>({3, 4})));
   folder_.Write("set/a.npy", Npy("|u1", "(2,)", Numbers<uint8_t>({1, 2})));
   folder_.Write("set/.hidden", "x");

@@ -34,7 +34,7 @@ TEST(CpuStreamTest, WorkRunsInOrder) {
   }
 }
 
-TEST(CpuStreamTest, ThreadHasItsNameNoGradientsAndOneIntraOpThread) {
+TEST(CpuStreamTest, ThreadHasNameAndNoGradients) {
   const auto stream = MakeCpuStream("a-long-name-of-a-stream", StreamError());
   char name[16] = {};
   bool requires_grad = true;
@@ -75,7 +75,7 @@ TEST(CpuStreamTest, ADefaultEventIsReached) {
   EXPECT_TRUE(ran);
 }
 
-TEST(CpuStreamTest, FirstErrorSkipsQueuedWorkOnEveryStreamAndIsThrown) {
+TEST(CpuStreamTest, FirstErrorSkipsAllQueuedWork) {
   const StreamError error;
   const auto a = MakeCpuStream("a", error);
   const auto b = MakeCpuStream("b", error);
@@ -103,7 +103,7 @@ TEST(CpuStreamTest, FirstErrorSkipsQueuedWorkOnEveryStreamAndIsThrown) {
   EXPECT_THROW(error.RethrowIfSet(), std::runtime_error);
 }
 
-TEST(CpuStreamTest, StreamsWithAnErrorOfTheirOwnGoOn) {
+TEST(CpuStreamTest, StreamsWithOtherErrorsContinue) {
   const auto a = MakeCpuStream("a", StreamError());
   const auto b = MakeCpuStream("b", StreamError());
   a->Enqueue([] { throw std::runtime_error("only a"); });
@@ -114,7 +114,7 @@ TEST(CpuStreamTest, StreamsWithAnErrorOfTheirOwnGoOn) {
   EXPECT_TRUE(ran);
 }
 
-TEST(CpuStreamTest, TheHostWaitsForAnEventWhileWhatIsBehindItGoesOn) {
+TEST(CpuStreamTest, HostWaitsForAnEventAlone) {
   const auto stream = MakeCpuStream("compute", StreamError());
   std::promise<void> go;
   bool first = false;
@@ -191,7 +191,7 @@ TEST(CpuStreamTest, DestructionRunsWhatIsQueued) {
   EXPECT_EQ(ran, 100);
 }
 
-TEST(CpuStreamTest, WorkLetsGoOfWhatItHoldsWhenItHasRun) {
+TEST(CpuStreamTest, FinishedWorkReleasesItsCaptures) {
   const auto stream = MakeCpuStream("compute", StreamError());
   std::latch gate(1);
   const auto held = std::make_shared<int>(1);

@@ -113,7 +113,7 @@ TEST(SeededSchedulerTest, RanksStartTogetherAndMeet) {
   EXPECT_EQ(arrived, 20);
 }
 
-TEST(SeededSchedulerTest, WhatCanNeverBecomeReadyIsAnErrorThatSaysWhoWaits) {
+TEST(SeededSchedulerTest, DeadlockNamesTheWaiters) {
   SeededScheduler scheduler(1, 1);
   const auto stream = scheduler.streams(0).MakeStream("gather", StreamError());
   stream->Enqueue([&] { scheduler.WaitUntil([] { return false; }); });
@@ -140,7 +140,7 @@ TEST(SeededSchedulerTest, AnErrorSkipsTheRankAndIsThrown) {
 
 // As a host does that issues one run ahead: it goes on when an event is reached, and what is left runs beside
 // what comes.
-TEST(SeededSchedulerTest, WhatAHostDoesNotWaitForMayRunBesideWhatItIssuesLater) {
+TEST(SeededSchedulerTest, UnawaitedWorkMayRunLater) {
   std::set<std::string> orders;
   for (uint64_t seed = 0; seed < 200; ++seed) {
     SeededScheduler scheduler(1, seed);
@@ -165,7 +165,7 @@ TEST(SeededSchedulerTest, WhatAHostDoesNotWaitForMayRunBesideWhatItIssuesLater) 
   EXPECT_EQ(orders, (std::set<std::string>{"abxy", "axby", "axyb", "xaby", "xayb", "xyab"}));
 }
 
-TEST(SeededSchedulerTest, RoundsEndWhenEveryRankHasReachedItsEvent) {
+TEST(SeededSchedulerTest, RoundsEndWithEveryRanksEvent) {
   for (uint64_t seed = 0; seed < 20; ++seed) {
     SeededScheduler scheduler(2, seed);
     int arrived = 0;
@@ -215,7 +215,7 @@ TEST(SeededSchedulerTest, StreamsEndWithAPieceInTheMiddle) {
   EXPECT_FALSE(rest);
 }
 
-TEST(SeededSchedulerTest, ARankThatIsGoneIsNotWaitedFor) {
+TEST(SeededSchedulerTest, GoneRankIsNotAwaited) {
   SeededScheduler scheduler(2, 1);
   auto gone = scheduler.streams(1).MakeStream("compute", StreamError());
   const auto stream = scheduler.streams(0).MakeStream("compute", StreamError());

@@ -31,7 +31,7 @@ TEST(StaticArenaTest, TensorsLieAtTheirOffsets) {
   EXPECT_EQ(TensorAt(*device, arena, 256, {15}, at::kFloat).sum().item<float>(), 15);
 }
 
-TEST(StaticArenaTest, TheWholeRegionIsNanWhereThatIsAskedFor) {
+TEST(StaticArenaTest, RegionIsNanOnRequest) {
   const auto device = Cpu();
   const StaticArena arena(*device, device->Reserve(1000), /*fill_with_nan=*/true);
   EXPECT_TRUE(at::isnan(TensorAt(*device, arena, 0, {125}, at::kDouble)).all().item<bool>());
@@ -49,7 +49,7 @@ TEST(StaticArenaTest, WhatDoesNotFitIsRefused) {
   EXPECT_THROW(arena.At(4, int64_t{1} << 62), std::out_of_range);
 }
 
-TEST(StaticArenaTest, WhatTheHostWritesIsCopiedByTheStreamAndBack) {
+TEST(StaticArenaTest, HostMemoryIsCopiedBothWays) {
   const auto device = Cpu();
   const StaticArena arena(*device, device->Reserve(1024));
   const StaticArena host(*device, device->ReserveHost(64));

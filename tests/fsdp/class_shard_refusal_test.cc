@@ -31,7 +31,7 @@ std::string MessageOf(const Call& call) {
 
 class ClassShardRefusalTest : public testing::TestWithParam<ClassTypes> {};
 
-TEST_P(ClassShardRefusalTest, MemoryOfAnotherSizeAndGroupsOfAnotherAreRefusedByName) {
+TEST_P(ClassShardRefusalTest, WrongSizesAreRefusedByName) {
   const Layout layout = MixedLayout(GetParam());
   const auto element = device::BytesOf(GetParam().main);
   const ClassTypes types = GetParam();
@@ -88,7 +88,7 @@ TEST_P(ClassShardRefusalTest, ALayoutWithAnOverlapMakesNoUnit) {
 }
 
 // The rank would send its part as another's, and nothing would fail.
-TEST_P(ClassShardRefusalTest, GroupsThatHaveTheRankAtAnotherPlaceAreRefused) {
+TEST_P(ClassShardRefusalTest, WrongRankInAGroupIsRefused) {
   const Layout layout = MixedLayout(GetParam());
   const UnitMesh mesh{.inner = 2, .inner_rank = 0, .outer = 2, .outer_rank = 1};
   const test::UnitBytes bytes = test::BytesOf(layout, mesh, GetParam());

@@ -164,7 +164,7 @@ TEST_P(ClassShardTest, PaddingOfTheStateStaysZero) {
 }
 
 // No rank draws numbers of its own: whatever a rank holds is its part of the one tensor.
-TEST_P(ClassShardTest, InitialWeightsArePartsOfOneTensorOnEveryMesh) {
+TEST_P(ClassShardTest, InitialWeightsMatchOnEveryMesh) {
   const Layout layout = MixedLayout(GetParam());
   const ClassTypes types = GetParam();
   const auto weights = [&](const UnitMesh& mesh) {
@@ -254,7 +254,7 @@ TEST_P(ClassShardTest, NormsAreThoseOfTheTensors) {
 
 // The norm's terms come from the same pass as the last fold: they are of all contributions, and of nothing
 // else.
-TEST_P(ClassShardTest, TermsAreThoseOfTheWholeAccumulatorAndWrittenByTheLastReductionAlone) {
+TEST_P(ClassShardTest, LastReductionWritesTheTerms) {
   const Layout layout = MixedLayout(GetParam());
   comm::RunThreadRanks(2, [&](comm::Communicator& comm) {
     TestUnit unit(layout, GetParam(), comm, Cpu(), CpuShardKernels());
@@ -285,7 +285,7 @@ TEST_P(ClassShardTest, TermsAreThoseOfTheWholeAccumulatorAndWrittenByTheLastRedu
   });
 }
 
-TEST_P(ClassShardTest, NonfiniteGradientsAreCountedAndTheStepChangesNothing) {
+TEST_P(ClassShardTest, NonfiniteGradientsAreCountedAndSkipped) {
   const Layout layout = MixedLayout(GetParam());
   comm::RunThreadRanks(2, [&](comm::Communicator& comm) {
     TestUnit unit(layout, GetParam(), comm, Cpu(), CpuShardKernels(), test::kAdamW);
@@ -366,7 +366,7 @@ TEST_P(ClassShardTest, ContributionsAreAddedUpInTheMainType) {
 }
 
 // What is gathered is there from the initialisation on, and a skipped step writes it too.
-TEST_P(ClassShardTest, WeightsArePublishedRoundedAndStayTheMainTypes) {
+TEST_P(ClassShardTest, PublishedWeightsAreRoundedCopies) {
   if (GetParam().compute == GetParam().main) {
     return;  // nothing is published
   }
@@ -395,7 +395,7 @@ TEST_P(ClassShardTest, WeightsArePublishedRoundedAndStayTheMainTypes) {
 INSTANTIATE_TEST_SUITE_P(Types, ClassShardTest, testing::ValuesIn(test::kClassTypes),
                          [](const auto& info) { return test::NameOf(info.param); });
 
-TEST(InitializeTest, ValuesDependOnNameAndPlaceInTheParameterAlone) {
+TEST(InitializeTest, ValuesDependOnNameAndIndex) {
   const auto weights = [](const std::vector<ParameterSpec>& parameters, int ranks, uint64_t seed) {
     const Layout layout = MakeLayout(parameters, 4);
     at::Tensor all = at::zeros({layout.elements});

@@ -13,7 +13,7 @@
 namespace tandem::fsdp {
 namespace {
 
-TEST(DoubleDoubleTest, ValueDoesNotDependOnHowTermsAreSplit) {
+TEST(DoubleDoubleTest, ValueIsIndependentOfTheSplit) {
   const uint64_t seed = std::random_device{}();
   std::cout << "seed " << seed << "\n";
   std::mt19937_64 random(seed);

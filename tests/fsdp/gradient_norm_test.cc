@@ -53,7 +53,7 @@ NormOutcome Agree(Asked asked, Communicator& comm) {
   return *memory.outcome.as<NormOutcome>();
 }
 
-TEST(GradientNormTest, IsThatOfTheMeanGradientOverAllUnitsAndRanks) {
+TEST(GradientNormTest, NormIsTheMeanGradients) {
   comm::RunThreadRanks(2, [](Communicator& comm) {
     const NormOutcome outcome = Agree(
         {.units = comm.rank() == 0 ? std::vector{Terms(20), Terms(5)} : std::vector{Terms(75), Terms(0)},
@@ -105,7 +105,7 @@ TEST(GradientNormTest, SquaresThatOverflowAreNotFinite) {
   });
 }
 
-TEST(GradientNormTest, RequestsAndAProfileOfOneRankReachAll) {
+TEST(GradientNormTest, OneRanksRequestsReachAll) {
   comm::RunThreadRanks(3, [](Communicator& comm) {
     const NormRequests mine{.bits = comm.rank() == 2 ? 2u : 0u, .profile = comm.rank() == 1 ? 4711.0 : 0.0};
     const NormOutcome outcome = Agree({.units = {Terms(1)}, .requests = mine}, comm);
@@ -115,7 +115,7 @@ TEST(GradientNormTest, RequestsAndAProfileOfOneRankReachAll) {
   });
 }
 
-TEST(GradientNormTest, AboveTheLargestLimitOfARankTheStepIsNotApplied) {
+TEST(GradientNormTest, StepAboveTheLimitIsNotApplied) {
   comm::RunThreadRanks(2, [](Communicator& comm) {
     const auto agreed = [&](double limit) {
       const NormRequests mine{.limit = comm.rank() == 1 ? limit : limit / 2};

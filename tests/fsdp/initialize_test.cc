@@ -11,7 +11,7 @@ namespace tandem::fsdp {
 namespace {
 
 // A large part is written by several threads, small ones by one.
-TEST(InitializeTest, ALargePartHasTheElementsOfSmallOnes) {
+TEST(InitializeTest, PartsHaveTheSameElements) {
   constexpr int64_t kElements = 3'000'017;
   const Layout layout =
       MakeLayout({{.name = "before", .shape = {5}}, {.name = "large", .shape = {kElements}}}, 4);
@@ -78,7 +78,7 @@ TEST(InitializeTest, NumbersOfMixersSpreadAsTheirDistributionsSay) {
   ExpectSpread(steps, 0.001, 0.01, 0.1);
 }
 
-TEST(InitializeTest, ADeviationOfNoneIsZerosWithoutASign) {
+TEST(InitializeTest, ZeroDeviationIsPositiveZeros) {
   for (const Distribution distribution : {Distribution::kNormal, Distribution::kUniform}) {
     for (const double value : ValuesOf({.distribution = distribution, .deviation = 0})) {
       ASSERT_FALSE(std::signbit(value) || value != 0);

@@ -82,7 +82,7 @@ TEST(NormsTest, SquaresAreExactWhereDoublesAre) {
   }
 }
 
-TEST(NormsTest, TheLargestMagnitudeIsFoundAnywhereAndNanIsNone) {
+TEST(NormsTest, LargestMagnitudeIgnoresNan) {
   const double infinity = std::numeric_limits<double>::infinity();
   EXPECT_EQ(MaxAbs(static_cast<const float*>(nullptr), 0), 0);
   for (const size_t elements : {1, 7, 16, 17, 40}) {
@@ -119,7 +119,7 @@ TEST(PiecesTest, GapsAreInNoRun) {
 }
 
 // An optimizer step overwrites what is published: the program does not count on what was there.
-TEST(OptimizerStepTest, AStepThatIsSkippedPublishesTheWeightsAllTheSame) {
+TEST(OptimizerStepTest, SkippedStepStillPublishes) {
   const Layout layout = MakeLayout({{.name = "w", .shape = {100}}}, /*element_bytes=*/4);
   const Range all = {.begin = 0, .end = layout.elements};
   std::mt19937_64 random(1);

@@ -42,7 +42,7 @@ std::vector<ParameterSpec> RandomParameters(std::mt19937_64& random) {
   return parameters;
 }
 
-TEST(LayoutTest, ALayoutWhoseParametersOverlapIsRefusedByName) {
+TEST(LayoutTest, OverlappingParametersAreRefusedByName) {
   const Layout sound = MakeLayout({{.name = "a", .shape = {5, 7}}, {.name = "b", .shape = {9}}}, 4);
   EXPECT_NO_THROW(CheckLayout(sound));
   const auto message = [&](const auto& change) {
@@ -69,7 +69,7 @@ TEST(LayoutTest, ALayoutWhoseParametersOverlapIsRefusedByName) {
             "layout: 100 elements are not a multiple of the granule 64");
 }
 
-TEST(LayoutTest, GapsAndPiecesOfAnyRangeAreTheRange) {
+TEST(LayoutTest, GapsAndPiecesCoverAnyRange) {
   const Layout layout = MakeLayout({{.name = "a", .shape = {5, 7}}, {.name = "b", .shape = {9}}}, 4);
   EXPECT_EQ(GapsOf(layout, {.begin = 0, .end = 192}), (std::vector<Gap>{{{35, 64}, 0}, {{73, 192}, 1}}));
   EXPECT_EQ(GapsOf(layout, {.begin = 40, .end = 70}), (std::vector<Gap>{{{40, 64}, -1}}));
@@ -120,7 +120,7 @@ TEST(LayoutTest, RandomUnitsKeepEveryPromise) {
   }
 }
 
-TEST(LayoutTest, RowsThatStayWholeAreSplitBetweenNoShards) {
+TEST(LayoutTest, WholeRowsAreNotSplit) {
   const uint64_t seed = std::random_device{}();
   std::cout << "seed " << seed << "\n";
   SCOPED_TRACE("seed " + std::to_string(seed));
@@ -226,7 +226,7 @@ TEST(LayoutTest, BadUnitsAreRefusedByName) {
   EXPECT_THROW(MakeLayout({}, 4, 0), std::invalid_argument);
 }
 
-TEST(LayoutTest, SlicesLieLikeTensorsOfTheirSizeAndEmptyOnesNot) {
+TEST(LayoutTest, SlicesLieLikeTensors) {
   const Layout layout = MakeLayout({{.name = "columns", .shape = {4, 6}, .slice = {{0, 4}, {3, 6}}},
                                     {.name = "none", .shape = {4, 6}, .slice = {{2, 2}, {0, 6}}},
                                     {.name = "rows", .shape = {4, 6}, .slice = {{1, 3}, {0, 6}}}},

@@ -25,7 +25,7 @@ TEST(PhiloxTest, GivesThePublishedAnswers) {
             (Words{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}));
 }
 
-TEST(PhiloxTest, NormalHasTheMomentsAndTailsOfANormal) {
+TEST(PhiloxTest, NormalHasMomentsAndTails) {
   constexpr int kSamples = 400'000;
   double sum = 0;
   double squares = 0;
@@ -47,7 +47,7 @@ TEST(PhiloxTest, NormalHasTheMomentsAndTailsOfANormal) {
 }
 
 // The C library's are not the same bits on every machine, nor a GPU's; these are, and as near to the truth.
-TEST(PhiloxTest, LogarithmAndCosineAreWithinAUnitInTheLastPlace) {
+TEST(PhiloxTest, LogarithmAndCosineAreAccurate) {
   uint64_t n = 88172645463325252;  // xorshift
   const auto next = [&] {
     n ^= n << 13;

@@ -46,7 +46,7 @@ TEST_F(QuickQuotientTest, IsTheQuotientBetweenTheBounds) {
 
 // Middles between two subnormal numbers, whose numerators and denominators floats hold exactly. Many of them
 // go to the wrong neighbour: the bounds are there for these.
-TEST_F(QuickQuotientTest, WhereItIsAnotherTheNumeratorIsBelowTheBounds) {
+TEST_F(QuickQuotientTest, DiffersOnlyBelowTheBounds) {
   float largest_wrong = 0;
   for (int i = 0; i < 100'000; ++i) {
     const double middle = std::ldexp(2 * static_cast<double>(random_() % (1U << 20)) + 1, -150);

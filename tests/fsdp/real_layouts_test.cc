@@ -44,7 +44,7 @@ std::vector<std::vector<ParameterSpec>> Units(const ModelShape& shape) {
 }
 
 // A layout whose pieces are multiples of every row's length pads Qwen's layers by 16.5 % at 512 shards.
-TEST(RealLayoutsTest, PaddingIsAtMostAThousandthWithTheDefaultGranule) {
+TEST(RealLayoutsTest, PaddingIsAtMostAThousandth) {
   for (const ModelShape& shape : kShapes) {
     for (const int element_bytes : {2, 4}) {
       for (const std::vector<ParameterSpec>& unit : Units(shape)) {

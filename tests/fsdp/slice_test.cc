@@ -67,7 +67,7 @@ TEST(SliceTest, SlicesLieWithinTheShape) {
   EXPECT_EQ(NumElements({2, -1}), std::nullopt);
 }
 
-TEST(SliceTest, RandomRunsAreTheCommonElementsAndAsLongAsTheyCanBe) {
+TEST(SliceTest, RandomRunsAreTheLongestCommonElements) {
   const unsigned seed = 20261128;
   SCOPED_TRACE(testing::Message() << "seed " << seed);
   std::mt19937 random(seed);

@@ -33,7 +33,7 @@ TEST(UnitMeshTest, DataAreCutInnerFirstThenOuter) {
   EXPECT_EQ(PieceRange(layout, mesh), (Range{192, 256}));
 }
 
-TEST(UnitMeshTest, WhatARankHoldsFollowsFromTheAxesThatShardTheOptimizer) {
+TEST(UnitMeshTest, HeldRangeFollowsTheOptimizersAxes) {
   const Layout layout = LayoutOf(256);
   UnitMesh mesh{.inner = 2, .inner_rank = 1, .outer = 2, .outer_rank = 0};
   EXPECT_EQ(HeldRange(layout, mesh), (Range{128, 256}));
@@ -46,7 +46,7 @@ TEST(UnitMeshTest, WhatARankHoldsFollowsFromTheAxesThatShardTheOptimizer) {
   EXPECT_EQ(AccumulatorRange(layout, mesh), (Range{0, 256}));
 }
 
-TEST(UnitMeshTest, PiecesPartitionTheUnitAndWhatCountsCoversItOnce) {
+TEST(UnitMeshTest, PiecesPartitionTheUnit) {
   for (const int64_t elements : {1, 64, 100, 1000, 4097}) {
     const Layout layout = LayoutOf(elements);
     for (int inner = 1; inner <= 5; ++inner) {

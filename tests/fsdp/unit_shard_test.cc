@@ -33,7 +33,7 @@ std::string MessageOf(const std::function<void()>& call) {
   return "accepted";
 }
 
-TEST(UnitShardTest, AClassOfAUnitIsTrainedAsIfItWereAlone) {
+TEST(UnitShardTest, ClassTrainsAsIfAlone) {
   for (const test::Placed& placed : test::Placements()) {
     SCOPED_TRACE(testing::Message() << placed.strategy << ", " << placed.mesh.inner << " × "
                                     << placed.mesh.outer << " ranks");
@@ -68,7 +68,7 @@ TEST(UnitShardTest, AClassOfAUnitIsTrainedAsIfItWereAlone) {
   }
 }
 
-TEST(UnitShardTest, AUnitOfWhichSomeIsPublishedPublishesAllOfIt) {
+TEST(UnitShardTest, UnitPublishesAllOrNothing) {
   const UnitShard mixed("u", {{OneVector(70), kBf16}, {OneVector(5), kFp32}}, {.inner = 2}, test::Cpu(),
                         CpuShardKernels());
   EXPECT_EQ(mixed.classes()[0].published_bytes(), 64 * 2);
@@ -88,7 +88,7 @@ TEST(UnitShardTest, MemoryOfAnotherSizeIsRefusedByName) {
               HasSubstr("unit layers.3: full gradient has 700 bytes, and must have 768"));
 }
 
-TEST(UnitShardTest, AUnitIsFrozenWholeOrNotAtAll) {
+TEST(UnitShardTest, UnitIsFrozenWhole) {
   ClassTypes frozen = kFp32;
   frozen.frozen = true;
   EXPECT_THAT(MessageOf([&] {

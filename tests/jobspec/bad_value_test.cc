@@ -33,7 +33,7 @@ void ExpectEntries(const std::string& name) {
 
 TEST(BadSpecTest, FieldsAreRefusedWithTheirRange) { ExpectEntries("fields"); }
 
-TEST(BadSpecTest, MissingFieldsAndFieldsThatDoNotFitAreRefused) { ExpectEntries("combinations"); }
+TEST(BadSpecTest, MissingOrUnfitFieldsAreRefused) { ExpectEntries("combinations"); }
 
 TEST(BadSpecTest, LayersByAPatternAreRefusedByName) { ExpectEntries("patterns"); }
 

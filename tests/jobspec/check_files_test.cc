@@ -92,7 +92,7 @@ TEST_F(CheckFilesTest, DocumentsNeedSomethingThatEndsThem) {
 }
 
 // The trainer refuses these when it starts: the same split says so before the job is queued.
-TEST_F(CheckFilesTest, WhatIsHeldOutOfTheTextMustHaveAWindow) {
+TEST_F(CheckFilesTest, HeldOutTextNeedsAWindow) {
   folder_.Write("data/README", "r");
   folder_.Write("data/empty", "");
   const std::string is_not_allowed =
@@ -121,7 +121,7 @@ TEST_F(CheckFilesTest, WhatIsHeldOutOfTheTextMustHaveAWindow) {
                                  "train on; beside what validation_fraction 0.017 holds out there is "));
 }
 
-TEST_F(CheckFilesTest, TextToValidateOnMayNotBeTrainedOn) {
+TEST_F(CheckFilesTest, ValidationTextMayNotBeTrainedOn) {
   const std::string file = folder_.path() + "/data/a.txt";
   const std::string hard = folder_.path() + "/hard";
   std::filesystem::create_hard_link(file, hard);
@@ -229,7 +229,7 @@ TEST_F(CheckFilesTest, AFolderThatHoldsSomethingNeedsResume) {
 
 // A rank 0 that was killed while the ranks looked whether it is the same folder on all machines, or as it
 // became the folder's owner.
-TEST_F(CheckFilesTest, AFolderIsEmptyButForWhatAStartThatWasKilledHasLeft) {
+TEST_F(CheckFilesTest, LeftoversOfAKilledStartCountAsEmpty) {
   folder_.Write("run/.same-folder.0123456789abcdef0123456789abcdef", "0123456789abcdef0123456789abcdef");
   folder_.Write("run/.owner.0123456789ab.1.tmp", "{}");
   spec_.mutable_checkpoint()->set_directory(folder_.path() + "/run");
@@ -241,7 +241,7 @@ TEST_F(CheckFilesTest, AFolderIsEmptyButForWhatAStartThatWasKilledHasLeft) {
   EXPECT_THAT(Check(), HasSubstr("; it holds step-50: use "));
 }
 
-TEST_F(CheckFilesTest, ALinkToWhatIsNotThereIsNoCheckpointFolder) {
+TEST_F(CheckFilesTest, DanglingLinkIsNoCheckpointFolder) {
   const std::string link = folder_.path() + "/link";
   const std::string gone = folder_.path() + "/unmounted/runs";
   std::filesystem::create_symlink(gone, link);
@@ -350,7 +350,7 @@ TEST_F(CheckPreparedTest, WhatContradictsTheFolderIsRefused) {
             "index says where documents begin: omit the key\n");
 }
 
-TEST_F(CheckPreparedTest, ValidationTextIsOfTheSameKindAndTokenizer) {
+TEST_F(CheckPreparedTest, ValidationTextHasTheSameTokenizer) {
   spec_.mutable_data()->set_validation(folder_.path() + "/data");
   EXPECT_THAT(Check(), HasSubstr("allowed: tokens, as data.train is; prepare it with the same"));
   std::string other = data::DescriptionOf({{data::Document(500, 1)}}, true);
@@ -360,7 +360,7 @@ TEST_F(CheckPreparedTest, ValidationTextIsOfTheSameKindAndTokenizer) {
   EXPECT_THAT(Check(), HasSubstr("was prepared with /t, and data.train with /t: prepare both with one"));
 }
 
-TEST_F(CheckPreparedTest, TokensToValidateOnMayNotBeTrainedOn) {
+TEST_F(CheckPreparedTest, ValidationTokensMayNotBeTrainedOn) {
   const std::string file = path_ + "/tokens-0.bin";
   spec_.mutable_data()->set_train(path_);
   spec_.mutable_data()->set_validation(file);

@@ -85,7 +85,7 @@ TEST_F(CheckTokenFilesTest, DepthsOfMultiTokenPredictionTakeNoMasks) {
   EXPECT_THAT(Check(), HasSubstr("not built yet: multi-token prediction of some targets alone"));
 }
 
-TEST_F(CheckTokenFilesTest, AFileOfTwoSourcesIsRefusedWhereEndsAreHeldOut) {
+TEST_F(CheckTokenFilesTest, SharedFileIsRefusedWithHeldOutEnds) {
   const std::string first = Write("first", {500, 450, 50});
   const std::string second = Write("second", {500, 450, 50}, 2);
   for (const char* const suffix : {".bin", ".idx"}) {
@@ -104,7 +104,7 @@ TEST_F(CheckTokenFilesTest, AFileOfTwoSourcesIsRefusedWhereEndsAreHeldOut) {
   EXPECT_EQ(Check(), "");
 }
 
-TEST_F(CheckTokenFilesTest, AFileOfTwoTextsOfBytesIsRefusedToo) {
+TEST_F(CheckTokenFilesTest, SharedFileOfBytesIsRefused) {
   folder_.Write("a/x", std::string(500, 'x'));
   folder_.Write("a/y", std::string(500, 'y'));
   folder_.Write("b/z", std::string(500, 'z'));

@@ -50,7 +50,7 @@ class LocalizeTest : public ::testing::Test {
   platform::TemporaryFolder folder_;
 };
 
-TEST_F(LocalizeTest, AConfigThatIsNoRegularFileIsNamedAndNotWaitedFor) {
+TEST_F(LocalizeTest, IrregularConfigIsNamed) {
   for (const std::string kind : {"a FIFO", "a socket", "a device"}) {
     const platform::TemporaryFolder folder;
     const std::string path = folder.path() + "/config.json";
@@ -135,7 +135,7 @@ TEST_F(LocalizeTest, DeepseekV3BecomesFields) {
   EXPECT_EQ(model.moe().routed_scaling_factor(), 2.5);
 }
 
-TEST_F(LocalizeTest, BiasesOfAllProjectionsBecomeAFieldThatTheJobMayOverride) {
+TEST_F(LocalizeTest, JobMayOverrideBiases) {
   for (const char* const config : {kConfig, kQwen3Moe}) {
     v1::JobSpec spec =
         Spec(absl::StrReplaceAll(config, {{"\"attention_bias\": false", "\"attention_bias\": true"}}));
@@ -177,7 +177,7 @@ TEST_F(LocalizeTest, MixturesOfExpertsBecomeFields) {
   EXPECT_EQ(qwen.decoder_sparse_step(), 2);
 }
 
-TEST_F(LocalizeTest, WhatWeDoNotComputeOfAMixtureIsRefusedByName) {
+TEST_F(LocalizeTest, UncomputedMixtureKeysAreRefusedByName) {
   const auto errors_with = [&](std::string config, const std::string& from, const std::string& to) {
     config.replace(config.find(from), from.size(), to);
     return Errors(config);
@@ -246,7 +246,7 @@ TEST_F(LocalizeTest, AFolderWithAConfigFileWillDo) {
   EXPECT_EQ(spec.model().hidden_size(), 64);
 }
 
-TEST_F(LocalizeTest, WhatTheFileLeavesOutIsHuggingFacesDefault) {
+TEST_F(LocalizeTest, MissingKeysAreHuggingFacesDefaults) {
   v1::JobSpec spec = Spec(
       R"({"model_type": "llama", "hidden_size": 64, "intermediate_size": 96, "num_attention_heads": 8,
           "num_hidden_layers": 3, "vocab_size": 320, "rope_parameters": {"rope_type": "default", "rope_theta": 7.5}})");
@@ -258,7 +258,7 @@ TEST_F(LocalizeTest, WhatTheFileLeavesOutIsHuggingFacesDefault) {
 }
 
 // All of them: tests/e2e/test_families.py.
-TEST_F(LocalizeTest, WhatTheFileLeavesOutIsOfItsFamily) {
+TEST_F(LocalizeTest, MissingKeysAreTheFamilys) {
   const auto without = [&](std::string config, const std::string& field) {
     v1::JobSpec spec = Spec(config.replace(config.find(field), field.size(), ""));
     EXPECT_EQ(ToText(Localize(spec)), "");
@@ -383,7 +383,7 @@ TEST_F(LocalizeTest, OtherArchitecturesAreRefused) {
   EXPECT_THAT(Errors("{}"), HasSubstr("architecture null is not allowed"));
 }
 
-TEST_F(LocalizeTest, FieldsThatChangeTheNumbersAreRefusedByName) {
+TEST_F(LocalizeTest, UncomputedKeysAreRefusedByName) {
   const std::string end = " is not allowed; allowed: ";
   EXPECT_EQ(ErrorsWith("\"rope_scaling\": null", "\"rope_scaling\": {\"factor\": 8.0}"),
             "model.hugging_face: rope_scaling {\"factor\":8.0} is not allowed; allowed: of the type linear, "
@@ -427,7 +427,7 @@ TEST_F(LocalizeTest, FieldsThatAreNotKnownAreRefused) {
               HasSubstr("a file with a, b, c, d, e and 1 more is not allowed"));
 }
 
-TEST_F(LocalizeTest, AllThatIsWrongWithAFileIsSaidAtOnce) {
+TEST_F(LocalizeTest, AllProblemsAreReportedAtOnce) {
   ReadResult read =
       ReadText("data: {train: /d}\nmodel: {hugging_face: " +
                    folder_.Write("config.json",
@@ -444,7 +444,7 @@ TEST_F(LocalizeTest, AllThatIsWrongWithAFileIsSaidAtOnce) {
 }
 
 // Nor is a number true or false.
-TEST_F(LocalizeTest, ASwitchThatIsANumberIsRefusedOnceWithTheValuesOfItsFamily) {
+TEST_F(LocalizeTest, NumericSwitchIsRefusedOnce) {
   const auto expect = [&](const std::string& config, const std::string& key, const std::string& allowed) {
     for (const char* const number : {"1", "0"}) {
       const std::string value = absl::StrCat(key, " ", number);

@@ -80,7 +80,7 @@ void AddFieldsThatMakeNone(const std::string& there, const v1::Model& model,
   }
 }
 
-TEST(ModelFunctionTest, EveryFieldIsOfTheFunctionButThoseThatOnlyMakeOrTrainItsWeights) {
+TEST(ModelFunctionTest, FieldsThatOnlyTrainAreExcluded) {
   const v1::Model model = ModelOf(kDeepseek);
   const std::string there = ModelFunctionText(model);
   EXPECT_THAT(ModelDifferences(there, model).value(), IsEmpty());
@@ -108,7 +108,7 @@ TEST(ModelFunctionTest, ABlockThatOneDoesNotHaveDiffers) {
   EXPECT_THAT(*differences, testing::Contains("model.moe.num_experts is 0, and 8 there"));
 }
 
-TEST(ModelFunctionTest, AFieldThatTheTextDoesNotHaveIsItsDefault) {
+TEST(ModelFunctionTest, MissingFieldIsItsDefault) {
   v1::Model model = ModelOf("hidden_size: 64 num_attention_heads: 4");
   const std::string older = R"({"hidden_size": "64", "num_attention_heads": "4"})";
   EXPECT_THAT(ModelDifferences(older, model).value(), IsEmpty());
@@ -118,7 +118,7 @@ TEST(ModelFunctionTest, AFieldThatTheTextDoesNotHaveIsItsDefault) {
 }
 
 // Checkpoints of builds that did not have the field hold the same function.
-TEST(ModelFunctionTest, AFieldOfTheModelTypeMayBeAbsent) {
+TEST(ModelFunctionTest, FieldOfTheTypeMayBeAbsent) {
   for (const char* const type : {"llama", "mistral", "mixtral", "qwen2", "qwen3", "qwen3_moe", "olmo2",
                                  "deepseek_v2", "deepseek_v3"}) {
     const v1::Model model = ModelOf(absl::StrCat(

@@ -27,7 +27,7 @@ TEST(NameListTest, OneWordSaysThatThereAreNone) {
   EXPECT_THAT(NamesIn("off", "none"), ElementsAre("off"));
 }
 
-TEST(NameListTest, AStarIsAnyTextAndAllElseIsItself) {
+TEST(NameListTest, StarMatchesAnyText) {
   for (const char* pattern : {"model.norm.weight", "*norm.weight", "model.*", "*", "**", "*norm*",
                               "m*l.n*m.w*t", "model.norm.weight*"}) {
     EXPECT_TRUE(MatchesName(pattern, "model.norm.weight")) << pattern;

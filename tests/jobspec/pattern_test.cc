@@ -52,14 +52,14 @@ TEST(PatternTest, AResolvedJobIsValid) {
 }
 
 // Beside layers of experts, too, which other models would have instead.
-TEST(PatternTest, NodesOfSomeLayersMayBeRecomputedAndReplayed) {
+TEST(PatternTest, NodesOfSomeLayersMayBeRecomputed) {
   v1::JobSpec spec = SpecWith(kHybrid);
   spec.mutable_training()->set_recompute("attention,mlp,mamba");
   spec.mutable_graphs()->set_scope("attention,mlp,mamba,router");
   EXPECT_EQ(ToText(Validate(spec)), "");
 }
 
-TEST(PatternTest, APatternSaysHowManyLayersThereAreAndTheOtherWayRound) {
+TEST(PatternTest, PatternAndLayerCountAgree) {
   EXPECT_EQ(Resolve(SpecWith(kHybrid)).model().num_hidden_layers(), 3);
   EXPECT_EQ(Resolve(SpecWith(kMamba2)).model().hybrid_pattern(), "MMM");
 }
@@ -93,7 +93,7 @@ TEST(PatternTest, GatedDeltaNetsHaveTheirDefaults) {
   EXPECT_EQ(ToText(Validate(recomputed)), "");
 }
 
-TEST(PatternTest, AModelHasTheKindsOfLayersOfItsPattern) {
+TEST(PatternTest, ModelHasItsPatternsLayers) {
   using model::LayerSymbol;
   const model::DecoderConfig hybrid = ModelConfigOf(Resolve(SpecWith(kHybrid)).model());
   EXPECT_THAT(hybrid.pattern,
@@ -126,7 +126,7 @@ TEST(PatternTest, DepthsAreLayersBehindTheOthers) {
 }
 
 // Layers that would have the same names are numbered.
-TEST(PatternTest, DepthsWithoutLayersBeforeThemMayHaveALetterTwice) {
+TEST(PatternTest, DepthsAloneMayRepeatALetter) {
   const v1::JobSpec spec =
       SpecWith("{model_type: hybrid, hybrid_pattern: /MM, hidden_size: 64, vocab_size: 320}");
   EXPECT_EQ(ToText(Validate(spec)), "");
@@ -149,7 +149,7 @@ TEST(PatternTest, ChunksChangeNoFunction) {
   EXPECT_THAT(ModelDifferences(ModelFunctionText(other), delta).value(), ElementsAre());
 }
 
-TEST(PatternTest, AnExportedConfigIsReadBackAsTheSameModel) {
+TEST(PatternTest, ExportedConfigReadsBack) {
   const platform::TemporaryFolder folder;
   for (const char* model : {kHybrid, kDepths, kDelta, kMamba2, kNemotron}) {
     const v1::Model resolved = Resolve(SpecWith(model)).model();
@@ -210,7 +210,7 @@ TEST(PatternTest, NemotronsLayersAreLettersOrNames) {
   EXPECT_FALSE(without.spec.model().has_num_attention_heads()) << "no layer attends";
 }
 
-TEST(PatternTest, SizesThatDoNotFitEachOtherAreNamed) {
+TEST(PatternTest, ContradictingSizesAreNamed) {
   EXPECT_THAT(FromConfig(R"({"model_type": "mamba2", "expand": 3})").errors,
               HasSubstr("expand 3 times hidden_size, and num_heads times head_dim is not allowed"));
   EXPECT_THAT(FromConfig(R"({"model_type": "nemotron_h", "hybrid_override_pattern": "M*",

@@ -59,7 +59,7 @@ std::string ToJson(const Message& message) {
   return text + "}";
 }
 
-TEST(ReadTest, JsonAndYamlOfAJobAreTheSameMessage) {
+TEST(ReadTest, JsonAndYamlGiveTheSameMessage) {
   const v1::JobSpec yaml = Read(
       "# the job\n"
       "name: a-job\n"
@@ -198,7 +198,7 @@ TEST(ReadTest, KnowsWhereEveryKeyStood) {
                                      std::pair(std::string("training.seed"), std::pair(4, 4))));
 }
 
-TEST(ReadTest, EverythingWrongIsSaidAtOnceInTheOrderOfTheFile) {
+TEST(ReadTest, ViolationsComeInFileOrder) {
   ReadResult read = ReadText(
       "name: My Job\n"
       "training:\n"
@@ -323,7 +323,7 @@ ReadResult ReadFromPipe(const std::string& text) {
   return read;
 }
 
-TEST(ReadTest, APipeIsReadToItsEndAndNoFurtherThanAFile) {
+TEST(ReadTest, PipeIsReadAsFarAsAFile) {
   std::signal(SIGPIPE, SIG_IGN);
   const ReadResult good = ReadFromPipe(kGoodSpec + std::string(200'000, '#'));  // more than a pipe holds
   EXPECT_EQ(ToText(good.violations), "");
@@ -332,7 +332,7 @@ TEST(ReadTest, APipeIsReadToItsEndAndNoFurtherThanAFile) {
               HasSubstr("more than 1048576 bytes"));
 }
 
-TEST(ReadTest, WhatIsNoFileOrPipeIsNamedAndNotWaitedFor) {
+TEST(ReadTest, IrregularFileIsNamed) {
   for (const std::string kind : platform::kIrregularKinds) {
     if (kind == "a FIFO") {
       continue;

@@ -46,7 +46,7 @@ TEST(ResolveTest, FillsEveryDefault) {
       << resolved.DebugString();
 }
 
-TEST(ResolveTest, TheRateOfWsdFallsInATenthOfTheStepsOrInThoseBehindTheWarmUp) {
+TEST(ResolveTest, WsdDecaysInATenthOfTheSteps) {
   const auto schedule = [](const std::string& keys) {
     return Resolved(absl::StrCat("training: {steps: 95, schedule: {", keys, "}}")).training().schedule();
   };
@@ -58,12 +58,12 @@ TEST(ResolveTest, TheRateOfWsdFallsInATenthOfTheStepsOrInThoseBehindTheWarmUp) {
   EXPECT_FALSE(schedule("decay: linear").has_decay_shape());
 }
 
-TEST(ResolveTest, AutoOfThePrefetchIsLeftToBeChosenWhereTheDeviceIsKnown) {
+TEST(ResolveTest, AutoPrefetchStaysOpen) {
   const std::string given = "resources: {device: cpu}\nparallelism: {fsdp: {prefetch: auto}}";
   EXPECT_EQ(Resolved(given).parallelism().fsdp().prefetch(), -1);
 }
 
-TEST(ResolveTest, AnOverlappedScheduleDelaysNoWeightGradientsUnlessAsked) {
+TEST(ResolveTest, OverlapDelaysWeightsOnlyOnRequest) {
   EXPECT_FALSE(Resolved("parallelism: {ranks: 2}").parallelism().has_overlap());
   for (const char* spec :
        {"parallelism: {schedule: overlap}", "parallelism: {schedule: overlap, overlap: {}}"}) {
@@ -77,7 +77,7 @@ TEST(ResolveTest, AnOverlappedScheduleDelaysNoWeightGradientsUnlessAsked) {
                   .delay_weight_gradients());
 }
 
-TEST(ResolveTest, RanksThatShareExpertsExchangeTheirTokensInAWayOfTheirOwn) {
+TEST(ResolveTest, SharedExpertsHaveADefaultExchange) {
   EXPECT_FALSE(Resolved("parallelism: {ranks: 2}").parallelism().has_dispatch());
   const v1::Dispatch dispatch = Resolved("parallelism: {ranks: 2, expert: 2}").parallelism().dispatch();
   EXPECT_EQ(dispatch.chunks(), v1::CHUNKS_AUTO);
@@ -107,7 +107,7 @@ TEST(ResolveTest, AResolvedJobWithExpertsIsValid) {
   }
 }
 
-TEST(ResolveTest, UnitsTakeThePrecisionOfTheModelWhereTheyCan) {
+TEST(ResolveTest, UnitsTakeTheModelsPrecision) {
   const v1::Precision bf16 = Resolved("precision: {compute: bf16, transport: fp32}").precision();
   EXPECT_EQ(bf16.embedding().compute(), v1::COMPUTE_TYPE_BF16);
   EXPECT_EQ(bf16.embedding().transport(), v1::COMPUTE_TYPE_FP32);
@@ -166,7 +166,7 @@ TEST(ResolveTest, TwiceIsOnce) {
   }
 }
 
-TEST(ResolveTest, AResolvedSpecIsAsGoodAsTheSubmittedOne) {
+TEST(ResolveTest, ResolvedSpecIsValidToo) {
   ReadResult read = ReadText(kGoodSpec, "");
   EXPECT_EQ(ToText(Validate(read.spec)), "");
   EXPECT_EQ(ToText(Validate(Resolve(read.spec))), "");

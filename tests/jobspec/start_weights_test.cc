@@ -83,7 +83,7 @@ TEST_F(StartWeightsTest, OtherSizesThanTheFoldersAreRefused) {
                         folder_.path()));
 }
 
-TEST_F(StartWeightsTest, AConfigThatCannotBeComputedIsRefusedByItsKey) {
+TEST_F(StartWeightsTest, UncomputableConfigNamesItsKey) {
   folder_.Write("config.json", absl::StrCat(R"({"mlp_bias": true, )", std::string(kLlamaConfig).substr(1)));
   EXPECT_THAT(Check(), HasSubstr("checkpoint.start_from: mlp_bias true is not allowed"));
 }
@@ -136,7 +136,7 @@ TEST_F(StartWeightsTest, ARelativePathMeansNothingElsewhere) {
   EXPECT_EQ(spec_.checkpoint().start_from(), std::filesystem::current_path().string() + "/model");
 }
 
-TEST_F(StartWeightsTest, AnExportedConfigIsReadBackAsTheSameModel) {
+TEST_F(StartWeightsTest, ExportedConfigReadsBack) {
   for (const std::string source : {"", kLlamaConfig}) {
     const auto text =
         ExportedConfig(source, /*is_origin=*/true, /*dataset=*/"", Resolved(), /*bf16=*/true, 64);
@@ -244,7 +244,7 @@ TEST_F(StartWeightsTest, AnExportIsNotOfAQuantisedModel) {
   EXPECT_THAT(*text, Not(HasSubstr("quantization_config")));
 }
 
-TEST_F(StartWeightsTest, RandomConfigsAreReadOrNamedButNeverWorse) {
+TEST_F(StartWeightsTest, RandomConfigsAreReadOrNamed) {
   const uint64_t seed = std::random_device{}();
   std::cout << "seed " << seed << "\n";
   std::mt19937_64 random(seed);

@@ -49,7 +49,7 @@ TEST(ValidateTest, UnknownBinaryFieldsAreRefusedWhereverTheyAre) {
 }
 
 // As many as one request can hold: nothing is said of each.
-TEST(ValidateTest, AListTooLongIsRefusedBeforeItsEntriesAreRead) {
+TEST(ValidateTest, OverlongListIsRefusedUnread) {
   v1::JobSpec spec = Good();
   spec.clear_training();
   for (int i = 0; i < 2'000'000; ++i) {
@@ -96,7 +96,7 @@ TEST(ValidateTest, AHundredSourcesMayHoldOutTheirEnds) {
   EXPECT_THAT(Paths(spec), ElementsAre());
 }
 
-TEST(ValidateTest, APathWithoutAShortLastPartNeedsAName) {
+TEST(ValidateTest, LongPathNeedsAName) {
   for (const std::string& path : {std::string("/"), "/" + std::string(101, 'x')}) {
     v1::JobSpec spec = Good();
     spec.mutable_data()->clear_train();
@@ -109,7 +109,7 @@ TEST(ValidateTest, APathWithoutAShortLastPartNeedsAName) {
   }
 }
 
-TEST(ValidateTest, AWorkerNamesWhatItsBuildDoesNotKnowOfAJob) {
+TEST(ValidateTest, UnknownFieldsOfAnotherBuildAreNamed) {
   v1::JobSpec resolved = Resolve(Good());
   EXPECT_EQ(ToText(CheckKnown(resolved)), "");
   v1::Fsdp& fsdp = *resolved.mutable_parallelism()->mutable_fsdp();
@@ -121,7 +121,7 @@ TEST(ValidateTest, AWorkerNamesWhatItsBuildDoesNotKnowOfAJob) {
             "controller is of another version than this worker: replace this one's programs\n");
 }
 
-TEST(ValidateTest, HeadsAreNormalisedUpToTheSizeThatGpusHaveKernelsFor) {
+TEST(ValidateTest, NormedHeadsHaveAGpuLimit) {
   v1::JobSpec spec = Good();
   spec.mutable_model()->set_model_type("qwen3_moe");
   spec.mutable_model()->mutable_moe()->set_num_experts(4);
@@ -136,7 +136,7 @@ TEST(ValidateTest, HeadsAreNormalisedUpToTheSizeThatGpusHaveKernelsFor) {
 
 // Replicas communicate over the group of all ranks where routers are balanced over the global batch, and else
 // not.
-TEST(ValidateTest, OptionsOfAGroupAreThoseOfAJobThatUsesIt) {
+TEST(ValidateTest, GroupOptionsNeedTheGroup) {
   v1::JobSpec spec = Good();
   spec.mutable_model()->set_model_type("mixtral");
   v1::MixtureOfExperts& moe = *spec.mutable_model()->mutable_moe();
@@ -212,7 +212,7 @@ TEST(ValidateTest, LongPathsAreRefused) {
   EXPECT_THAT(ToText(Validate(spec)), HasSubstr("at most 4000 bytes; it has 4001"));
 }
 
-TEST(ValidateTest, AConfigFileMustBeReplacedByItsFields) {
+TEST(ValidateTest, ConfigFileMustBecomeFields) {
   v1::JobSpec spec = Good();
   spec.mutable_model()->Clear();
   spec.mutable_model()->set_hugging_face("/m/config.json");
@@ -257,7 +257,7 @@ void Set(v1::JobSpec& spec, std::string_view path, int64_t number) {
   }
 }
 
-TEST(ValidateTest, NoViolationIsAboutAFieldThatNobodyWrote) {
+TEST(ValidateTest, ViolationsAreAboutWrittenFields) {
   int violations = 0;
   for (unsigned seed = 0; seed < 4000; ++seed) {
     std::mt19937 random(seed);

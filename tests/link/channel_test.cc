@@ -88,7 +88,7 @@ TEST_F(ChannelTest, SendersOnManyThreadsTearNoFrame) {
   }
 }
 
-TEST_F(ChannelTest, AClosedPeerIsAnEndBetweenFramesAndUnavailableToSend) {
+TEST_F(ChannelTest, ClosedPeerIsAnEndBetweenFrames) {
   ASSERT_TRUE(a_->Send(Set("last", "words")).ok());
   a_.reset();
   v1::FromTrainer message;
@@ -97,7 +97,7 @@ TEST_F(ChannelTest, AClosedPeerIsAnEndBetweenFramesAndUnavailableToSend) {
   EXPECT_TRUE(absl::IsUnavailable(b_->Send(message)));
 }
 
-TEST_F(ChannelTest, APeerThatDiesWithOurBytesUnreadIsAnEnd) {
+TEST_F(ChannelTest, DeadPeerWithUnreadBytesIsAnEnd) {
   ASSERT_TRUE(b_->Send(Set("never", "read")).ok());
   a_.reset();  // the kernel resets the connection
   v1::FromTrainer message;

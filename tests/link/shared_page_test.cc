@@ -24,7 +24,7 @@ TEST(SharedPageTest, StartsAsDocumented) {
   EXPECT_TRUE(fcntl(page->fd(), F_GETFD) & FD_CLOEXEC);
 }
 
-TEST(SharedPageTest, StaysReadableAfterTheDeathOfTheProcessThatWroteIt) {
+TEST(SharedPageTest, OutlivesItsWriter) {
   absl::StatusOr<MappedPage> page = MappedPage::Create();
   ASSERT_TRUE(page.ok());
   const pid_t child = fork();
@@ -44,7 +44,7 @@ TEST(SharedPageTest, StaysReadableAfterTheDeathOfTheProcessThatWroteIt) {
   EXPECT_EQ((*page)->collectives[SharedPage::kMaxCommunicators - 1], 9u);
 }
 
-TEST(SharedPageTest, WhatTheDaemonWritesIsSeenThroughAnAttachedPage) {
+TEST(SharedPageTest, AttachedPageShowsTheDaemonsWrites) {
   absl::StatusOr<MappedPage> page = MappedPage::Create();
   ASSERT_TRUE(page.ok());
   const absl::StatusOr<MappedPage> other = MappedPage::Attach(dup(page->fd()));

@@ -30,7 +30,7 @@ void ExpectSound(const Counts& counts) {
   }
 }
 
-TEST(OracleTest, TheCheckRefusesWhatDoesHarmAndRuleFiveIsExact) {
+TEST(OracleTest, CheckRefusesHarmAndMeaningIsExact) {
   Counts all;
   // And one that is new in every run.
   for (const uint64_t seed : {uint64_t{1}, uint64_t{2}, uint64_t{3}, uint64_t{std::random_device{}()}}) {
@@ -50,7 +50,7 @@ TEST(OracleTest, TheCheckRefusesWhatDoesHarmAndRuleFiveIsExact) {
 }
 
 // Programs whose microbatches interleave around all-to-alls, and mutants of them.
-TEST(OracleTest, TheCheckRefusesWhatDoesHarmInOverlappedSchedules) {
+TEST(OracleTest, CheckRefusesHarmInOverlap) {
   Counts all;
   const auto mutants = [&] { return all.programs - all.kinds["unchanged"].harmless; };
   uint64_t seed = 20261122;

@@ -52,7 +52,7 @@ std::optional<std::string> WrongMeaning(const schedules::DividedJob& job) {
 }
 
 // Two programs of the same machine and arithmetic, written apart.
-TEST(PipelineTest, TheCheckRefusesTogetherWhatGoesWrongAndNothingElse) {
+TEST(PipelineTest, CheckRefusesExactlyBadPipelines) {
   const uint64_t new_seed = std::random_device{}();
   std::map<std::string, int> counts;
   for (const uint64_t seed : {uint64_t{1}, uint64_t{2}, new_seed}) {

@@ -46,7 +46,7 @@ TEST(GridSizesTest, TheWorldIsAMultipleOfBothModels) {
             "change the number of ranks, or one of the others\n");
 }
 
-TEST(GridSizesTest, ReplicasDivideTheDataParallelRanksOfBothGrids) {
+TEST(GridSizesTest, ReplicasDivideBothGridsDataRanks) {
   EXPECT_EQ(Violations({.world = 8, .replicas = 3}),
             "replicas: 3 is not allowed; allowed: a divisor of the 8 data-parallel ranks (data × context); "
             "they are split into that many equal groups\n");

@@ -30,7 +30,7 @@ TEST(GroupOptionsTest, AGroupWithoutAnEntryHasNone) {
 }
 
 // The group that gathers is a clone of the one that reduces, in one replica or several.
-TEST(GroupOptionsTest, ACloneHasThoseOfItsParentButItsOwn) {
+TEST(GroupOptionsTest, CloneInheritsItsParentsOptions) {
   v1::NcclGroups spec;
   spec.mutable_dp_cp()->set_high_priority(true);
   spec.mutable_dp_cp()->set_max_ctas(16);
@@ -51,7 +51,7 @@ TEST(GroupOptionsTest, ACloneHasThoseOfItsParentButItsOwn) {
             (Options{{"intra_dp_cp", {.max_ctas = 8}}, {"dp_cp_ag", {.max_ctas = 8}}}));
 }
 
-TEST(GroupOptionsTest, EveryGroupThatAJobCreatesButTheReportHasAKey) {
+TEST(GroupOptionsTest, EveryJobGroupHasAKey) {
   for (const GridSizes& sizes :
        {GridSizes{.world = 8}, GridSizes{.world = 8, .replicas = 2}, GridSizes{.world = 8, .expert = 2},
         GridSizes{.world = 8, .expert = 2, .replicas = 2}}) {
@@ -63,7 +63,7 @@ TEST(GroupOptionsTest, EveryGroupThatAJobCreatesButTheReportHasAKey) {
   }
 }
 
-TEST(GroupOptionsTest, AStepCommunicatesOverTheGroupsOfItsPlacements) {
+TEST(GroupOptionsTest, StepGroupsFollowThePlacements) {
   EXPECT_THAT(StepGroups({.world = 4}, /*gathers=*/true, /*counts_over_data=*/false),
               ElementsAre("dp_cp", "dp_cp_ag", "intra_dist_opt"));
   EXPECT_THAT(StepGroups({.world = 4}, /*gathers=*/false, /*counts_over_data=*/false),

@@ -24,7 +24,7 @@ TEST(JobGroupsTest, DataParallelJobCreatesFourGroupsInOrder) {
   EXPECT_EQ(GroupsOf({.world = 1}).size(), 4);
 }
 
-TEST(JobGroupsTest, ReplicasGatherInsideEachAndMeetInOuterGroups) {
+TEST(JobGroupsTest, ReplicasMeetInOuterGroups) {
   const RankList all = {0, 1, 2, 3};
   EXPECT_EQ(GroupsOf({.world = 4, .replicas = 2}),
             (std::vector<Group>{{.name = "dp_cp", .ranks = all},
@@ -38,7 +38,7 @@ TEST(JobGroupsTest, ReplicasGatherInsideEachAndMeetInOuterGroups) {
                                 {.name = "report", .ranks = all}}));
 }
 
-TEST(JobGroupsTest, ExpertsHaveGroupsForEveryUseOfTheirOwn) {
+TEST(JobGroupsTest, ExpertsHaveGroupsForEveryUse) {
   std::vector<std::string> names;
   for (const Group& group : GroupsOf({.world = 8, .expert = 2, .replicas = 2})) {
     if (names.empty() || names.back() != group.name) {
@@ -73,7 +73,7 @@ TEST(JobGroupsTest, NeighbouringStagesHaveLinksBothWays) {
   EXPECT_EQ(links({.world = 3}), std::vector<Group>());
 }
 
-TEST(JobGroupsTest, TheyAreTheCollectionsGroupsAndClonesPointAtTheirParents) {
+TEST(JobGroupsTest, ClonesPointAtTheirParents) {
   const GridSizes sizes = {.world = 24,
                            .tensor = 2,
                            .pipeline = 3,

@@ -164,7 +164,7 @@ TEST(ProcessGroupsTest, EveryNameComesInCreationOrder) {
                                       "report"}));
 }
 
-TEST(ProcessGroupsTest, GathersHaveNoGroupsOfTheirOwnUnlessAskedAndExpertsOnlyWithExperts) {
+TEST(ProcessGroupsTest, GatherGroupsExistOnRequest) {
   const GridSizes dense = {.world = 4};
   GridSizes asked = dense;
   asked.separate_all_gather = true;
@@ -176,7 +176,7 @@ TEST(ProcessGroupsTest, GathersHaveNoGroupsOfTheirOwnUnlessAskedAndExpertsOnlyWi
   EXPECT_EQ(ListsByName(experts).count("expt_dp_ag"), 1);
 }
 
-TEST(ProcessGroupsTest, OneReplicaIsTheWholeGroupAndHasNoOthers) {
+TEST(ProcessGroupsTest, OneReplicaIsTheWholeGroup) {
   auto groups = ListsByName({.world = 4, .expert = 2});
   EXPECT_EQ(groups["intra_dp_cp"], groups["dp_cp"]);
   EXPECT_EQ(groups["intra_expt_dp"], groups["expt_dp"]);
@@ -184,7 +184,7 @@ TEST(ProcessGroupsTest, OneReplicaIsTheWholeGroupAndHasNoOthers) {
   EXPECT_EQ(groups.count("inter_dp_cp") + groups.count("inter_dist_opt"), 0);
 }
 
-TEST(ProcessGroupsTest, RequestedNamesComeAloneButForWhatTheyAreClonesOf) {
+TEST(ProcessGroupsTest, RequestedNamesComeWithTheirParents) {
   const GridSizes sizes = {.world = 4, .replicas = 2, .separate_all_gather = true};
   EXPECT_EQ(NamesOf(ProcessGroups::Make(sizes, {"tp", "dp_cp_ag"})),
             (std::vector<std::string>{"intra_dp_cp", "dp_cp_ag", "tp"}));
@@ -193,7 +193,7 @@ TEST(ProcessGroupsTest, RequestedNamesComeAloneButForWhatTheyAreClonesOf) {
   EXPECT_EQ(none->Find("expt_dp_ag"), nullptr);
 }
 
-TEST(ProcessGroupsTest, AnUnknownNameIsRefusedWithThoseThatThereAre) {
+TEST(ProcessGroupsTest, UnknownNameListsTheKnownOnes) {
   const absl::Status status = ProcessGroups::Make({.world = 4}, {"dp_cp", "dp-cp"}).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(status.message()),
@@ -202,7 +202,7 @@ TEST(ProcessGroupsTest, AnUnknownNameIsRefusedWithThoseThatThereAre) {
 
 // The list of members was once worked out a second time, with the default order and no offset: the clone had
 // other members than the group that shards, and weights came from the wrong ranks.
-TEST(ProcessGroupsTest, GatherGroupIsTheShardingGroupForAnyOrderAndOffset) {
+TEST(ProcessGroupsTest, GatherGroupIsTheShardingGroup) {
   for (const char* order : {"tp-cp-ep-dp-pp", "tp-ep-cp-pp-dp", "ep-tp-pp-dp", "pp-dp-ep-tp"}) {
     for (const int offset : {0, 16}) {
       for (const int replicas : {1, 2}) {

@@ -43,7 +43,7 @@ TEST(RankGridTest, TheOrderOfTheQueryDoesNotMatter) {
   EXPECT_EQ(Groups(sizes, "tp-cp-ep-dp-pp", "dp-cp"), Groups(sizes, "tp-cp-ep-dp-pp", "cp-dp"));
 }
 
-TEST(RankGridTest, AnAxisOfOneMayBeLeftOutAndAsked) {
+TEST(RankGridTest, AxisOfOneMayBeLeftOut) {
   EXPECT_EQ(Groups({.dp = 2}, "DP", "tp"), (std::vector<RankList>{{0}, {1}}));
 }
 

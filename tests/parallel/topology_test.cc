@@ -16,7 +16,7 @@ constexpr char kOrder[] = "tp-cp-ep-dp-pp";
 
 Topology At(const GridSizes& sizes, int rank) { return TopologyOf(sizes, rank).value(); }
 
-TEST(TopologyTest, WithOneAxisTheRankIsTheDataRank) {
+TEST(TopologyTest, SingleAxisRankIsTheDataRank) {
   for (const char* order : {kOrder, "tp-cp-dp-ep-pp", "dp-tp-cp-ep-pp"}) {
     for (int rank = 0; rank < 6; ++rank) {
       const Topology at = At({.world = 6, .expert = 2, .replicas = 3, .order = order}, rank);
@@ -86,14 +86,14 @@ TEST(TopologyTest, EveryMicrobatchIsOfOneDataRank) {
   EXPECT_EQ(microbatches.size(), 36);
 }
 
-TEST(TopologyTest, AStepOfTooFewMicrobatchesTakesARoundMore) {
+TEST(TopologyTest, LastRoundMayBeShort) {
   const Topology at = At({.world = 4}, 3);
   EXPECT_EQ(at.RoundsOf(8), 2);
   EXPECT_EQ(at.RoundsOf(9), 3);
   EXPECT_EQ(at.MicrobatchesOf(3), 12);
 }
 
-TEST(TopologyTest, AMicrobatchIsSharedStageByStageInContextOrder) {
+TEST(TopologyTest, MicrobatchIsSharedInContextOrder) {
   EXPECT_EQ(SharingRanks({.world = 3}).value(), (std::vector<RankList>{{0}, {1}, {2}}));
   EXPECT_EQ(SharingRanks({.world = 8, .context = 2, .pipeline = 2, .order = kOrder}).value(),
             (std::vector<RankList>{{0, 1, 4, 5}, {2, 3, 6, 7}}));
@@ -111,7 +111,7 @@ TEST(TopologyTest, OneRankOfAStageSavesItsStates) {
   EXPECT_EQ(saving, (std::vector<int>{0, 4}));
 }
 
-TEST(TopologyTest, RefusesAGridWithErrorsAndARankThatItLacks) {
+TEST(TopologyTest, RefusesBadGridsAndRanks) {
   EXPECT_FALSE(TopologyOf({.world = 3, .tensor = 2}, 0).ok());
   EXPECT_EQ(DataRanks({.world = 3, .tensor = 2}), 0);
   EXPECT_EQ(TopologyOf({.world = 4}, 4).status().message(),

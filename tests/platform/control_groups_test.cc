@@ -42,7 +42,7 @@ TEST_F(ControlGroupsTest, TheLowestLimitAboveCounts) {
   EXPECT_EQ(Limits().memory_bytes, int64_t{16} << 30);
 }
 
-TEST_F(ControlGroupsTest, WhatIsAvailableIsWhatMachineAndGroupsLeave) {
+TEST_F(ControlGroupsTest, AvailableIsTheLeastOfMachineAndGroups) {
   Put("/proc/meminfo", "MemTotal:        2048 kB\nMemFree:           20 kB\nMemAvailable:    1000 kB\n");
   EXPECT_EQ(AvailableMemoryBytes(folder_.path()), 1000 << 10);
   Put("/proc/self/cgroup", "0::/pods/worker\n");
@@ -52,7 +52,7 @@ TEST_F(ControlGroupsTest, WhatIsAvailableIsWhatMachineAndGroupsLeave) {
 }
 
 // A container that sees its own group as the root, under the path of the machine.
-TEST_F(ControlGroupsTest, ThePathOfTheMachineMayNotBeThere) {
+TEST_F(ControlGroupsTest, MachinesPathMayBeMissing) {
   Put("/proc/self/cgroup", "0::/kubepods/burstable/pod1/abc\n");
   Put("/sys/fs/cgroup/cpu.max", "400000 100000\n");
   Put("/sys/fs/cgroup/memory.max", "1073741824\n");

@@ -45,7 +45,7 @@ class FileListTest : public ::testing::Test {
   const std::string& root_ = temporary_.path();
 };
 
-TEST_F(FileListTest, AFolderIsEveryFileBelowItSortedByBytes) {
+TEST_F(FileListTest, FolderListsFilesSortedByBytes) {
   EXPECT_THAT(List(""), ElementsAre("a.md", "b.txt", "sub/c.txt", "sub/deep/d.txt"));
   EXPECT_THAT(List("/"), ElementsAre("a.md", "b.txt", "sub/c.txt", "sub/deep/d.txt"));
   Write("Z");
@@ -67,7 +67,7 @@ TEST_F(FileListTest, WhatExistsWinsOverTheGlob) {
   EXPECT_THAT(List("/[x].txt"), ElementsAre("[x].txt"));
 }
 
-TEST_F(FileListTest, LinksToFilesAreFollowedAndLinksToFoldersAreNot) {
+TEST_F(FileListTest, OnlyLinksToFilesAreFollowed) {
   std::filesystem::create_symlink("b.txt", root_ + "/link");
   std::filesystem::create_directory_symlink(root_, root_ + "/sub/up");
   std::filesystem::create_symlink("nowhere", root_ + "/dangling");
@@ -76,7 +76,7 @@ TEST_F(FileListTest, LinksToFilesAreFollowedAndLinksToFoldersAreNot) {
   EXPECT_EQ(Error("/d*"), absl::NotFoundError("what matches holds no file"));
 }
 
-TEST_F(FileListTest, HiddenFilesAndCopiesOfEditorsAreSkippedAndCounted) {
+TEST_F(FileListTest, HiddenFilesAndEditorCopiesAreSkipped) {
   Write(".ipynb_checkpoints/b.txt");
   Write(".ipynb_checkpoints/c.txt");
   Write("sub/.hidden");
@@ -101,7 +101,7 @@ TEST_F(FileListTest, AFolderMayBeNamedThroughALink) {
   EXPECT_THAT(List("/other"), ElementsAre("other/c.txt", "other/deep/d.txt"));
 }
 
-TEST_F(FileListTest, SpecialFilesAreLeftOutOfFoldersAndRefusedByName) {
+TEST_F(FileListTest, SpecialFilesAreLeftOutOrRefused) {
   ASSERT_EQ(mkfifo((root_ + "/fifo").c_str(), 0600), 0);
   EXPECT_THAT(List(""), ElementsAre("a.md", "b.txt", "sub/c.txt", "sub/deep/d.txt"));
   EXPECT_EQ(Error("/fifo"),

@@ -52,7 +52,7 @@ TEST_F(FilesTest, APartIsReadUpToTheEnd) {
   EXPECT_TRUE(absl::IsNotFound(files_.ReadRange(Path("none"), 0, 1).status()));
 }
 
-TEST_F(FilesTest, PartsAreWrittenUntilTheEndOrAnError) {
+TEST_F(FilesTest, PartsAreWrittenUntilAnError) {
   std::vector<absl::StatusOr<std::string_view>> parts = {"0123", "4", "56789", ""};
   size_t next = 0;
   const auto take = [&] { return parts.at(next++); };
@@ -63,7 +63,7 @@ TEST_F(FilesTest, PartsAreWrittenUntilTheEndOrAnError) {
   EXPECT_EQ(files_.WriteParts(Path("a"), take), parts[1].status());
 }
 
-TEST_F(FilesTest, ACreatedFileHasItsSizeAndZerosUntilTheyAreWritten) {
+TEST_F(FilesTest, CreatedFileHasSizeAndZeros) {
   ASSERT_TRUE(files_.Write(Path("a"), "what was there before, and is longer").ok());
   const auto file = files_.Create(Path("a"), 8);
   ASSERT_TRUE(file.ok()) << file.status();
@@ -91,7 +91,7 @@ TEST_F(FilesTest, FilesAreCreatedWithoutPreallocation) {
   EXPECT_EQ(*files_.Read(Path("a")), std::string("\0x\0", 3));
 }
 
-TEST_F(FilesTest, WhatIsReadTakesNoMoreMemoryThanItsSize) {
+TEST_F(FilesTest, ReadTakesOnlyItsSize) {
   const std::string content((3 << 20) + 1, 'x');
   ASSERT_TRUE(files_.Write(Path("large"), content).ok());
   const absl::StatusOr<std::string> read = files_.Read(Path("large"));
@@ -122,7 +122,7 @@ TEST_F(FilesTest, PublishNeverReplaces) {
   EXPECT_EQ(*files_.Read(Path("out")), "second");
 }
 
-TEST_F(FilesTest, PublishNeverReplacesWhereTheFileSystemHasNoFlagForIt) {
+TEST_F(FilesTest, PublishNeverReplacesWithoutTheFlag) {
   for (const char* folder : {"first", "second"}) {
     ASSERT_TRUE(files_.CreateFolders(Path(folder)).ok());
     ASSERT_TRUE(files_.Write(Path(folder) + "/content", folder).ok());
@@ -151,7 +151,7 @@ TEST_F(FilesTest, PublishNeverReplacesWhereTheFileSystemHasNoFlagForIt) {
   EXPECT_TRUE(absl::IsNotFound(files_.Read(Path("a")).status()));
 }
 
-TEST_F(FilesTest, WhatIsTooLargeIsRefusedBeforeItIsRead) {
+TEST_F(FilesTest, OverlargeFileIsRefusedUnread) {
   ASSERT_TRUE(files_.Write(Path("a"), "12345").ok());
   EXPECT_EQ(*ReadAtMost(files_, Path("a"), 5), "12345");
   std::filesystem::resize_file(Path("a"), uintmax_t{1} << 40);  // a sparse file that no memory holds
@@ -191,7 +191,7 @@ TEST_F(FilesTest, AFolderThatWasMadeIsDurable) {
 }
 
 // Some mounts of FUSE, SMB and CSI.
-TEST_F(FilesTest, AFolderThatCannotBeMadeDurableIsNoError) {
+TEST_F(FilesTest, UnsyncableFolderIsNoError) {
   ASSERT_TRUE(files_.CreateFolder(Path("x")).ok());
   for (const int error : {EINVAL, EOPNOTSUPP, ENOSYS}) {
     const std::optional<bool> passed = InChild([&] {
@@ -230,7 +230,7 @@ TEST_F(FilesTest, RelativeFoldersAreMade) {
   EXPECT_TRUE(absl::IsInvalidArgument(files_.CreateFolders(Path("file/x"))));
 }
 
-TEST_F(FilesTest, AFolderAloneIsMadeOnlyWhereTheOneAboveItIs) {
+TEST_F(FilesTest, CreateFolderNeedsItsParent) {
   EXPECT_TRUE(absl::IsNotFound(files_.CreateFolder(Path("x/y"))));
   EXPECT_THAT(*files_.List(folder_), ElementsAre());
   EXPECT_TRUE(files_.CreateFolder(Path("x")).ok());
@@ -240,7 +240,7 @@ TEST_F(FilesTest, AFolderAloneIsMadeOnlyWhereTheOneAboveItIs) {
   EXPECT_EQ(files_.CreateFolder(Path("file")).message(), "create folder " + Path("file") + ": File exists");
 }
 
-TEST_F(FilesTest, AFolderKeepsItsIdUnderAnotherNameAndTwoHaveTwo) {
+TEST_F(FilesTest, FolderIdSurvivesARename) {
   ASSERT_TRUE(files_.CreateFolder(Path("a")).ok());
   const absl::StatusOr<FolderId> id = files_.IdOfFolder(Path("a"));
   ASSERT_TRUE(id.ok()) << id.status();

@@ -34,13 +34,13 @@ class FilterLinesTest : public testing::Test {
   const std::string path_ = folder_ + "/file";
 };
 
-TEST_F(FilterLinesTest, KeepsWhatIsWantedInItsOrderAndDropsATornLine) {
+TEST_F(FilterLinesTest, KeepsOrderAndDropsATornLine) {
   Write("a\n-b\n\nc\n-\nd");
   ASSERT_TRUE(FilterLines(path_, kMostLineBytes, IsWanted).ok());
   EXPECT_EQ(Content(), "a\n\nc\n");
 }
 
-TEST_F(FilterLinesTest, AFileThatIsMuchLargerThanAPieceKeepsItsLines) {
+TEST_F(FilterLinesTest, LargeFileKeepsItsLines) {
   std::string content;
   std::string wanted;
   for (int i = 0; i < 100'000; ++i) {
@@ -53,7 +53,7 @@ TEST_F(FilterLinesTest, AFileThatIsMuchLargerThanAPieceKeepsItsLines) {
   EXPECT_TRUE(Content() == wanted);
 }
 
-TEST_F(FilterLinesTest, AnOverlongLineIsDroppedWithoutBeingHeldInMemory) {
+TEST_F(FilterLinesTest, OverlongLineIsDropped) {
   const pid_t child = fork();
   if (child == 0) {  // of memory enough for the program, but not for the line
     Write("a\n" + std::string(3 << 20, 'x') + "\nb\n");
@@ -74,7 +74,7 @@ TEST_F(FilterLinesTest, AnOverlongLineIsDroppedWithoutBeingHeldInMemory) {
   EXPECT_EQ(Content(), "a\nb\n");
 }
 
-TEST_F(FilterLinesTest, AFullDiskLeavesTheFileAsItWas) {
+TEST_F(FilterLinesTest, FullDiskLeavesTheFile) {
   const std::string content(10'000, '\n');
   Write(content);
   const pid_t child = fork();
@@ -93,7 +93,7 @@ TEST_F(FilterLinesTest, AFullDiskLeavesTheFileAsItWas) {
   EXPECT_FALSE(std::filesystem::exists(path_ + ".tmp"));
 }
 
-TEST_F(FilterLinesTest, WhatIsNoRegularFileIsNamedAndNotWaitedFor) {
+TEST_F(FilterLinesTest, IrregularFileIsNamed) {
   for (const std::string kind : kIrregularKinds) {
     std::filesystem::remove_all(path_);
     PutIrregularFile(kind, path_);

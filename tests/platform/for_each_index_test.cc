@@ -30,7 +30,7 @@ TEST(ForEachIndexTest, EveryIndexHasOneCall) {
   }
 }
 
-TEST(ForEachIndexTest, NoMoreThreadsThanTheLimitWorkAtOnce) {
+TEST(ForEachIndexTest, ThreadsStayWithinTheLimit) {
   for (const int threads : {1, 3}) {
     absl::Mutex mu;
     std::set<std::thread::id> seen;
@@ -42,14 +42,14 @@ TEST(ForEachIndexTest, NoMoreThreadsThanTheLimitWorkAtOnce) {
   }
 }
 
-TEST(ForEachIndexTest, WithoutFurtherThreadsTheCallerDoesAllOfTheWork) {
+TEST(ForEachIndexTest, WithoutThreadsTheCallerWorks) {
   const NoThreads none;
   std::vector<std::thread::id> threads(20);
   ForEachIndex(threads.size(), 8, [&](size_t index) { threads[index] = std::this_thread::get_id(); });
   EXPECT_THAT(threads, testing::Each(std::this_thread::get_id()));
 }
 
-TEST(ForEachIndexTest, AsManyIndicesAsThreadsAreInProgressTogether) {
+TEST(ForEachIndexTest, EachThreadHasAnIndex) {
   constexpr int kThreads = 8;
   absl::Mutex mu;
   int waiting = 0;

@@ -13,7 +13,7 @@ namespace {
 
 using testing::HasSubstr;
 
-TEST(LogTest, IsOneJsonObjectALineWhereThereIsNoTerminal) {
+TEST(LogTest, PipesGetJsonLines) {
   testing::internal::CaptureStderr();
   SetLogComponent("worker");
   Log(LogLevel::kWarning, "two\nlines \"quoted\"", {{"rank", "3"}, {"path", std::string("a\xff") + "b"}});

@@ -13,7 +13,7 @@ namespace {
 
 using testing::HasSubstr;
 
-TEST(AddressTest, ANameAndAnAddressOfBothKindsAreHosts) {
+TEST(AddressTest, NamesAndAddressesAreHosts) {
   for (const char* const text :
        {"localhost:7471", "controller.example:7471", "127.0.0.1:1", "[::1]:65535", "[fe80::1%eth0]:7471"}) {
     EXPECT_EQ(WhyNotAddress(text, {}), "") << text;
@@ -43,7 +43,7 @@ TEST(AddressTest, AFlagMayTakeMore) {
             "127.0.0.1:9464, or off");
 }
 
-TEST(AddressTest, ThePathOfASocketFitsIntoTheKernelsStructure) {
+TEST(AddressTest, SocketPathFitsTheKernels) {
   const AddressForm form = {.socket = true};
   EXPECT_EQ(WhyNotAddress("unix:" + std::string(107, 'a'), form), "");
   EXPECT_THAT(WhyNotAddress("unix:" + std::string(108, 'a'), form),
@@ -58,7 +58,7 @@ TEST(AddressTest, Ipv6WithoutBracketsIsToldSo) {
               HasSubstr("; an IPv6 address has brackets, as in [fd00::1]:7471"));
 }
 
-TEST(HostPortTest, HasNoBracketsInItsHostAndItsTextDoes) {
+TEST(HostPortTest, HostHasNoBracketsButItsText) {
   EXPECT_EQ(ReadHostPort("[fd00::1]:7471"), (HostPort{"fd00::1", 7471}));
   EXPECT_EQ(ReadHostPort(":0"), (HostPort{"", 0}));
   for (const char* const text : {"[fd00::1]:7471", "10.0.0.1:1", "controller.example:65535", ":9464"}) {
@@ -76,7 +76,7 @@ TEST(HostPortTest, ATargetMayHaveAScheme) {
   }
 }
 
-TEST(HostPortTest, TheHostOfARequestMayHaveNoPort) {
+TEST(HostPortTest, RequestsHostMayLackAPort) {
   EXPECT_EQ(HostOf("[::1]:80"), "::1");
   EXPECT_EQ(HostOf("[::1]"), "::1");
   EXPECT_EQ(HostOf("localhost"), "localhost");

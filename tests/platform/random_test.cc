@@ -11,7 +11,7 @@
 namespace tandem::platform {
 namespace {
 
-TEST(RandomTest, IdsAreLowerCaseHexadecimalOfTheLengthAsked) {
+TEST(RandomTest, IdsAreLowerCaseHexadecimal) {
   SeededRandom random(7);
   for (const int digits : {1, 12, 16, 17, 64}) {
     const std::string id = random.HexId(digits);

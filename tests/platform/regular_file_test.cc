@@ -48,7 +48,7 @@ TEST_F(RegularFileTest, EveryOperationRefusesFilesThatAreNotRegular) {
 }
 
 // What a path leads to may change between the look at it and its opening.
-TEST_F(RegularFileTest, AFifoThatReplacesAFileIsNotOpened) {
+TEST_F(RegularFileTest, ReplacingFifoIsNotOpened) {
   const std::string path = folder_ + "/path";
   const std::string other = folder_ + "/other";
   std::ofstream(path) << "text";
@@ -80,7 +80,7 @@ TEST_F(RegularFileTest, AFifoThatReplacesAFileIsNotOpened) {
   EXPECT_GT(opened, 0);
 }
 
-TEST_F(RegularFileTest, AFifoAtTheTemporaryNameStopsNoReplacement) {
+TEST_F(RegularFileTest, TemporaryFifoStopsNoReplacement) {
   Files& files = SystemFiles();
   ASSERT_TRUE(ReplaceFile(files, folder_ + "/a", "old").ok());
   PutIrregularFile("a FIFO", folder_ + "/a.tmp");
@@ -98,7 +98,7 @@ TEST_F(RegularFileTest, LinksAreWhatTheyLeadTo) {
   EXPECT_TRUE(absl::IsNotFound(files.Read(folder_ + "/link").status()));
 }
 
-TEST(FileErrorTest, CodesThatCallersGiveAMeaningNeverComeFromTheFileSystem) {
+TEST(FileErrorTest, ReservedCodesNeverComeFromTheKernel) {
   EXPECT_EQ(FileError(ENOENT, "open", "/a"), absl::NotFoundError("open /a: No such file or directory"));
   EXPECT_EQ(FileError(EEXIST, "publish", "/a").code(), absl::StatusCode::kAlreadyExists);
   EXPECT_EQ(FileError(EACCES, "open", "/a").code(), absl::StatusCode::kPermissionDenied);
@@ -132,7 +132,7 @@ TEST(FileErrorTest, TheRemedyFitsWhatIsMissing) {
   EXPECT_EQ(RemedyOf(FileError(EIO, "read", "/a")), "");
 }
 
-TEST_F(RegularFileTest, AnErrorIsOneLineThatDrivesNoTerminalWhateverThePath) {
+TEST_F(RegularFileTest, ErrorsEscapeThePath) {
   EXPECT_EQ(FileError(ENOENT, "open", "/\x1b[31m\n\x7f it's ü"),
             absl::NotFoundError("open /\\x1b[31m\\n\\x7f it's ü: No such file or directory"));
   // C1: terminals take U+009B for ESC [, and U+009D for the beginning of a title.

@@ -7,7 +7,7 @@
 namespace tandem::platform {
 namespace {
 
-TEST(SignalNameTest, ANumberWithoutANameIsSaidAsSuch) {
+TEST(SignalNameTest, UnknownSignalIsItsNumber) {
   EXPECT_EQ(SignalName(SIGTERM), "SIGTERM");
   EXPECT_EQ(SignalName(200), "signal 200");
 }

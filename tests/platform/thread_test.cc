@@ -9,7 +9,7 @@
 namespace tandem::platform {
 namespace {
 
-TEST(ThreadTest, WhereNoneIsLeftThatIsAnErrorWithWhatToDo) {
+TEST(ThreadTest, LackOfThreadsIsAnError) {
   bool ran = false;
   {
     const NoThreads none;

@@ -57,7 +57,7 @@ TEST_F(UnixSocketTest, AProcessThatAcceptsNothingIsListening) {
 }
 
 // Or its socket would be taken for one that is not in use.
-TEST_F(UnixSocketTest, WhereItCannotBeToldThatIsNotNo) {
+TEST_F(UnixSocketTest, UnknownIsNotNo) {
   const Descriptor listener = Listen(1);
   rlimit limit{};
   ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &limit), 0);
@@ -68,7 +68,7 @@ TEST_F(UnixSocketTest, WhereItCannotBeToldThatIsNotNo) {
   EXPECT_EQ(listening.status(), absl::UnavailableError("Too many open files"));
 }
 
-TEST_F(UnixSocketTest, APathThatIsTooLongIsNotCutOff) {
+TEST_F(UnixSocketTest, OverlongPathIsNotCut) {
   name_ = {.sun_family = AF_UNIX};
   const std::string longest =
       folder_.path() + "/" + std::string(sizeof(name_.sun_path) - 2 - folder_.path().size(), 'x');

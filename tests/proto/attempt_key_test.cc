@@ -15,7 +15,7 @@ TEST(AttemptKeyTest, IsTheIdThatMessagesCarry) {
   EXPECT_EQ(KeyOf(IdOf(key)), key);
 }
 
-TEST(AttemptKeyTest, AttemptsOfOneJobAreNeighboursInTheirOrder) {
+TEST(AttemptKeyTest, AttemptsOfAJobAreNeighbours) {
   const std::set<AttemptKey> keys = {{"b", 1}, {"a", 10}, {"a", 9}};
   EXPECT_EQ(*keys.begin(), (AttemptKey{"a", 9}));
   EXPECT_EQ(*keys.rbegin(), (AttemptKey{"b", 1}));

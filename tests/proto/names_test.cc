@@ -14,9 +14,7 @@ TEST(NamesTest, LoseThePrefixOfTheirType) {
   EXPECT_EQ(LowerName(v1::DEVICE_CUDA), "cuda");
 }
 
-TEST(NamesTest, ANumberFromALaterBuildIsItsDigits) {
-  EXPECT_EQ(ValueName(static_cast<v1::JobState>(77)), "77");
-}
+TEST(NamesTest, UnknownNumberIsItsDigits) { EXPECT_EQ(ValueName(static_cast<v1::JobState>(77)), "77"); }
 
 // ValueName counts on it.
 TEST(NamesTest, EveryEnumBeginsWithItsUnspecifiedValue) {

@@ -17,7 +17,7 @@ TEST(ProtoTimeTest, TimesAndDurationsComeBackToTheNanosecond) {
   }
 }
 
-TEST(ProtoTimeTest, WhatIsNotSetIsTheEpochAndZero) {
+TEST(ProtoTimeTest, UnsetTimesAreZero) {
   EXPECT_EQ(FromProto(google::protobuf::Timestamp()), absl::UnixEpoch());
   EXPECT_EQ(FromProto(google::protobuf::Duration()), absl::ZeroDuration());
 }

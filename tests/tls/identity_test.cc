@@ -9,7 +9,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-TEST(IdentityTest, IsTheUriOfItsDomainAndOthersAreNotLookedAt) {
+TEST(IdentityTest, OnlyTheUriOfTheDomainCounts) {
   const auto alice = IdentityOf(
       {"https://example.org", "spiffe://other.example/admin/eve", "spiffe://tandem.local/user/alice"},
       kDefaultDomain);
@@ -19,7 +19,7 @@ TEST(IdentityTest, IsTheUriOfItsDomainAndOthersAreNotLookedAt) {
   EXPECT_EQ(IdentityOf({"spiffe://lab.example/admin/a@b.c"}, "lab.example")->role, Role::kAdmin);
 }
 
-TEST(IdentityTest, NobodyIsWhoIsNotNamedOnceAndWell) {
+TEST(IdentityTest, IdentityNeedsExactlyOneName) {
   for (const std::vector<std::string>& uris : std::vector<std::vector<std::string>>{
            {},
            {"spiffe://other.example/user/alice"},
@@ -40,7 +40,7 @@ TEST(IdentityTest, NobodyIsWhoIsNotNamedOnceAndWell) {
   }
 }
 
-TEST(IdentityTest, AWorkerIsOneOfItsNameOrOfItsPool) {
+TEST(IdentityTest, WorkerMatchesItsNameOrPool) {
   const Identity one{Role::kWorker, "w-1"};
   EXPECT_TRUE(MayBeWorker(one, "w-1"));
   EXPECT_FALSE(MayBeWorker(one, "w-10"));

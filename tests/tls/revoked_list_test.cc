@@ -34,7 +34,7 @@ TEST(RevokedListTest, WhoWasTakenOutIsKnown) {
   EXPECT_THAT(before.NotIn(before), ::testing::IsEmpty());
 }
 
-TEST(RevokedListTest, AFingerprintStandsForOneCertificateHoweverItIsWritten) {
+TEST(RevokedListTest, FingerprintMayBeWrittenAnyWay) {
   const Certificates certificates;
   const Fingerprints of_lost = DescribePem(certificates.Of(kBob).certificate)->fingerprints;
   const std::string lost = of_lost->front();

@@ -58,7 +58,7 @@ TEST_F(TlsFilesTest, SayWhoTheyAreOf) {
   EXPECT_EQ(texts->own.issuer, "CN=Test CA");
 }
 
-TEST_F(TlsFilesTest, AreRefusedWithTheFileAndWhatToDo) {
+TEST_F(TlsFilesTest, RefusalsNameTheFile) {
   TlsFiles files = good_;
   files.key.clear();
   EXPECT_THAT(WhyNot(files),
@@ -87,7 +87,7 @@ TEST_F(TlsFilesTest, AKeyThatOthersMayReadIsRefused) {
   EXPECT_EQ(WhyNot(good_), "");
 }
 
-TEST_F(TlsFilesTest, ACertificateThatIsNotValidNowIsRefusedWithItsDate) {
+TEST_F(TlsFilesTest, ExpiredCertificateIsRefusedWithItsDate) {
   EXPECT_THAT(WhyNot(certificates_.Files("old", certificates_.Of(alice_, -absl::Hours(3), -absl::Hours(2)))),
               AllOf(HasSubstr("old.crt (CN=user/alice) expired on "), HasSubstr("renew it")));
   EXPECT_THAT(WhyNot(certificates_.Files("new", certificates_.Of(alice_, absl::Hours(2), absl::Hours(3)))),
@@ -101,7 +101,7 @@ TEST_F(TlsFilesTest, NothingWaitsForAFifo) {
   EXPECT_THAT(WhyNot(files), HasSubstr("FIFO"));
 }
 
-TEST_F(TlsFilesTest, AServerTakesNewFilesUnlessTheyAreBad) {
+TEST_F(TlsFilesTest, ServerTakesGoodNewFiles) {
   const auto server = OpenServer(certificates_.OfServer());
   const std::string first = Published(*server);
   const Credential next = certificates_.OfServer();
@@ -120,7 +120,7 @@ TEST_F(TlsFilesTest, AServerTakesNewFilesUnlessTheyAreBad) {
 }
 
 // gRPC reads a folder in the middle of a change, and ends the process where a file of it is empty.
-TEST_F(TlsFilesTest, WhatIsPublishedChangesAtOnceAndIsForItsUserAlone) {
+TEST_F(TlsFilesTest, PublishedFilesArePrivate) {
   const auto server = OpenServer(certificates_.OfServer());
   const std::filesystem::path parent = std::filesystem::path(server->folder()).parent_path();
   const auto mode = [](const std::filesystem::path& path) {
@@ -138,7 +138,7 @@ TEST_F(TlsFilesTest, WhatIsPublishedChangesAtOnceAndIsForItsUserAlone) {
   }
 }
 
-TEST_F(TlsFilesTest, WhatIsPublishedComesBackWhenItIsRemoved) {
+TEST_F(TlsFilesTest, RemovedPublishedFilesReturn) {
   const auto server = OpenServer(certificates_.OfServer());
   const std::string first = Published(*server);
   for (const std::string& removed : {published_.path() + "/tls", server->folder() + "/server.key"}) {
@@ -168,7 +168,7 @@ TEST_F(TlsFilesTest, AServerKnowsItsClientsByTheirCertificates) {
   EXPECT_THAT(why_not(someone.certificate), HasSubstr("has no identity in this cluster"));
 }
 
-TEST_F(TlsFilesTest, WhatCouldNotBeTakenIsTakenAsSoonAsItCan) {
+TEST_F(TlsFilesTest, RefusedFilesAreRetried) {
   const auto server = OpenServer(certificates_.OfServer());
   const std::string first = Published(*server);
   // A new certificate that cannot be used yet, for a reason that no change of the file ends: here its mode,
@@ -185,7 +185,7 @@ TEST_F(TlsFilesTest, WhatCouldNotBeTakenIsTakenAsSoonAsItCan) {
   EXPECT_NE(Published(*server), first);
 }
 
-TEST_F(TlsFilesTest, ACertificateForTheOtherSideIsRefusedAtTheStart) {
+TEST_F(TlsFilesTest, CertificateForTheOtherSideIsRefused) {
   EXPECT_THAT(std::string(ServerTls::Open(good_, kDefaultDomain).status().message()),
               AllOf(HasSubstr("alice.crt (CN=user/alice) is not a certificate for servers"),
                     HasSubstr("tandem certs issue --host")));
@@ -215,7 +215,7 @@ TEST_F(TlsFilesTest, AChangedListOfRevocationsIsReadAgain) {
   EXPECT_TRUE((*server)->revoked()->Has(alice_, nullptr)) << "a mistake lets nobody in again";
 }
 
-TEST_F(TlsFilesTest, ADaemonThatDialsShowsWhatTheFilesHoldNow) {
+TEST_F(TlsFilesTest, DiallingUsesTheCurrentFiles) {
   const auto client = ClientTls::Open(good_);
   ASSERT_TRUE(client.ok()) << client.status();
   const Credential renewed = certificates_.Of(alice_);

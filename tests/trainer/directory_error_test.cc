@@ -29,7 +29,7 @@ TEST(DirectoryErrorTest, WhatIsNoErrorThrowsNothing) {
   EXPECT_NO_THROW(ThrowIfUnwritable("cannot keep notes there", absl::OkStatus()));
 }
 
-TEST(DirectoryErrorTest, FullOrFailingDiskIsNotTheJobsFault) {
+TEST(DirectoryErrorTest, FullDiskIsNotTheJobsFault) {
   for (const int error : {ENOSPC, EDQUOT, EIO, ESTALE, ETIMEDOUT, EMFILE, ENFILE}) {
     EXPECT_EQ(CauseOf(error).class_(), v1::FAILURE_CLASS_INFRASTRUCTURE) << error;
   }

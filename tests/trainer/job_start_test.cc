@@ -89,7 +89,7 @@ TEST_F(NamedStartTest, MomentaryReadErrorIsNotTheUsers) {
 }
 
 // Rank 0 reads it twice, and has told the others that it is there.
-TEST_F(NamedStartTest, RankZerosSecondReadErrorIsNotTheUsers) {
+TEST_F(NamedStartTest, RankZerosReadErrorIsNotTheUsers) {
   class Once final : public platform::ForwardingFiles {
    public:
     absl::StatusOr<std::string> Read(const std::string& path) override {

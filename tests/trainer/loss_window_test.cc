@@ -17,7 +17,7 @@ LossWindow WindowOf(int losses) {
   return window;
 }
 
-TEST(LossWindowTest, LossSixDeviationsAboveTheMeanIsASpike) {
+TEST(LossWindowTest, LossSixDeviationsHighIsASpike) {
   EXPECT_FALSE(WindowOf(16).Add(5.5).has_value());
   LossWindow window = WindowOf(16);
   const std::optional<Spread> before = window.Add(5.6);

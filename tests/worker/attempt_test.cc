@@ -395,7 +395,7 @@ TEST(AttemptTest, HangingPathIsTheMachinesFault) {
   EXPECT_EQ(refused.message(), "data.train /dead is not looked at");
 }
 
-TEST(AttemptTest, StopOfAnUnknownAttemptIsAnsweredAsEnded) {
+TEST(AttemptTest, UnknownAttemptIsAnsweredAsEnded) {
   CoreHarness core;
   v1::Assignment stop = CoreHarness::Job("j", 2);
   stop.set_desired(v1::DESIRED_STOP_NOW);
