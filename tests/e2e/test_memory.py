@@ -8,7 +8,7 @@ import pytest
 
 from cluster import Cluster, tiny_job, wait_for
 
-LIMIT = 2 << 30
+LIMIT = 1 << 30
 GROUPS = (("/sys/fs/cgroup/memory", "memory.limit_in_bytes"), ("/sys/fs/cgroup", "memory.max"))  # of version 1 and 2
 
 
@@ -51,7 +51,7 @@ def test_a_rank_without_memory_ends_its_own_job_and_says_so(bin_dir, tmp_path, g
         cluster.submit(large)
         cause = cluster.wait_state("large", "FAILED")["cause"]
         assert (cause["class"], cause["reason"]) == ("OUT_OF_MEMORY", "OutOfMemory"), cause
-        assert "rank 0 was killed by signal 9 (SIGKILL)" in cause["message"] and "of the 2.00 GiB" in cause["message"], cause
+        assert "rank 0 was killed by signal 9 (SIGKILL)" in cause["message"] and "of the 1.00 GiB" in cause["message"], cause
         before = cluster.step("small")
         wait_for("the other job goes on", lambda: cluster.step("small") > before + 2)
         cluster.cli("cancel", "small")
