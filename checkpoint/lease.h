@@ -12,7 +12,6 @@
 #include "absl/time/time.h"
 #include "checkpoint/job_folder.h"
 #include "checkpoint/owner.h"
-#include "platform/boot_clock.h"
 #include "platform/clock.h"
 #include "platform/files.h"
 #include "platform/steady_condition.h"

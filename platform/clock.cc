@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "platform/clock.h"
 
+#include <time.h>
+
 #include <chrono>
 
 #include "absl/time/clock.h"
@@ -19,10 +21,24 @@ class UnjumpingClock final : public Clock {
   const std::chrono::steady_clock::time_point steady_start_ = std::chrono::steady_clock::now();
 };
 
+class SleeplessClock final : public Clock {
+ public:
+  absl::Time Now() const override {
+    timespec now;
+    clock_gettime(CLOCK_BOOTTIME, &now);
+    return absl::TimeFromTimespec(now);
+  }
+};
+
 }  // namespace
 
 const Clock& SteadyClock() {
   static const UnjumpingClock* const clock = new UnjumpingClock;
+  return *clock;
+}
+
+const Clock& BootClock() {
+  static const SleeplessClock* const clock = new SleeplessClock;
   return *clock;
 }
 

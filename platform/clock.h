@@ -17,4 +17,8 @@ class Clock {
 // jumps.
 const Clock& SteadyClock();
 
+// CLOCK_BOOTTIME, from the epoch at the machine's start. It runs on while the machine sleeps, so it measures
+// how long something has been away.
+const Clock& BootClock();
+
 }  // namespace tandem::platform

@@ -22,7 +22,6 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "checkpoint/job_folder.h"
-#include "platform/boot_clock.h"
 #include "platform/clock.h"
 #include "tests/checkpoint/owned_folder.h"
 #include "tests/platform/fake_clock.h"

@@ -5,7 +5,6 @@
 #include <time.h>
 
 #include "absl/time/clock.h"
-#include "platform/boot_clock.h"
 #include "platform/build_info.h"
 #include "platform/check.h"
 #include "tests/platform/fake_clock.h"
