@@ -20,7 +20,7 @@ from test_transformers import arrays_of, checkpoint_names
 TOLERANCE = 1e-5  # of fp32, relative to the loss, and to the norm of a gradient
 
 
-# Loaded there too, for one model of each kind: it takes as long as a job.
+# Loaded there too, for one model of each kind.
 OLDER = pathlib.Path.home() / ".cache/tandem/transformers-4.57.6/bin/python"
 # Name and ranks of an expert group. transformers 4 leaves out mscale_all_dim in deepseek_v2, and
 # normalises all groups of a mamba2 together.
@@ -29,12 +29,21 @@ OLDER_LOADS = {("llama-llama3", 1), ("mixtral", 1), ("qwen3-moe", 1), ("deepseek
                ("qwen2-window", 1), ("qwen3", 1), ("mistral", 1), ("olmo2", 1)}
 
 
-def check_older(tmp_path, tokens, logits):
-    """transformers 4 computes from the export what transformers 5 does from the source."""
+@pytest.fixture(scope="module")
+def older():
+    """transformers 4, in one process for all models: to import it takes longer than to load one."""
     assert OLDER.exists(), "scripts/setup.sh --tests makes it"
+    with subprocess.Popen([OLDER, pathlib.Path(__file__).with_name("load_with_older.py")], stdin=subprocess.PIPE,
+                          stdout=subprocess.PIPE, text=True) as process:
+        yield process
+        process.stdin.close()
+
+
+def check_older(older, tmp_path, tokens, logits):
+    """transformers 4 computes from the export what transformers 5 does from the source."""
     torch.save(tokens, tmp_path / "tokens")
-    subprocess.run([OLDER, pathlib.Path(__file__).with_name("load_with_older.py"), tmp_path / "fp32", tmp_path / "tokens",
-                    tmp_path / "logits"], check=True, timeout=240)
+    print(tmp_path / "fp32", tmp_path / "tokens", tmp_path / "logits", sep="\t", file=older.stdin, flush=True)
+    assert older.stdout.readline() == "saved\n", "its error stands above"
     assert (torch.load(tmp_path / "logits") - logits).abs().max() <= 1e-4 * logits.abs().max()
 
 
@@ -68,7 +77,7 @@ def check_older(tmp_path, tokens, logits):
     ("mamba2", 1, "fp32", 1, False, {"tokenizer": "sentencepiece"}), ("mamba2-tied", 2, "bf16", 1, False, {"spelling": "newer"}),
     ("nemotron-h", 2, "fp32", 1, False, {"tokenizer": "sentencepiece"}), ("nemotron-h", 1, "bf16", 1, False, {"spelling": "newer"}),
 ])
-def test_a_model_goes_in_and_out(start, tmp_path, name, ranks, dtype, expert, packed, made):
+def test_a_model_goes_in_and_out(start, older, tmp_path, name, ranks, dtype, expert, packed, made):
     source = tmp_path / "model"
     save(name, source, dtype, **made)
     tokens = write_text(tmp_path / "text")
@@ -119,7 +128,7 @@ def test_a_model_goes_in_and_out(start, tmp_path, name, ranks, dtype, expert, pa
         tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / exported)
         assert tokenizer.decode(tokenizer.encode("the weights")) == "the weights"
     if (name, expert) in OLDER_LOADS:
-        check_older(tmp_path, inputs(tokens, packed, model.config), logits)
+        check_older(older, tmp_path, inputs(tokens, packed, model.config), logits)
     make_model(name).save_pretrained(tmp_path / "hub")  # under the hub's names
     assert set(stored(tmp_path / "fp32")) == set(stored(tmp_path / "hub"))
     assert "| tokens | 384 |" in (tmp_path / "bf16" / "README.md").read_text()
