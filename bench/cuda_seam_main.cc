@@ -6,8 +6,9 @@
 // is marked by events, while steps run ahead as they always do. "gap_us": from the end of the last piece of
 // compute of one run to the start of the first one of the next; "of_it_reduce_us": how much of that the
 // reduce stream worked (the last reduction and the norm); "issue_ms": time that the host took to issue a run:
-// its work, waits and events, without the time in which it was far enough ahead and stood still. Medians over
-// the steps after the warm-up, of rank 0.
+// its work, waits and events, without the time in which it was far enough ahead and stood still;
+// "issue_cpu_ms": processor time of the issuing thread in it, without the sleep in which it waits for a
+// collective to start. Medians over the steps after the warm-up, of rank 0.
 //
 // If ranks share experts: "all_to_all_ms", how long a step's exchanges took, from when their last input was
 // ready; "exposed_ms", the part of that in which the compute stream was idle. An overlapped schedule hides 1
@@ -17,9 +18,12 @@
 //
 // "parts" adds where the step goes: how long each operation took in a step and how often it ran, by events
 // around every call, which lengthen the step a little. The fold runs beside the compute, all else in it;
-// "rest": of the compute stream's step, what no operation accounts for.
+// "rest": of the compute stream's step, what no operation accounts for. "issue_us" and "most_issue_us": what
+// the host took to issue a call, the median and the most; a call whose most is far above its median stood at
+// a queue of launches that was full. "calls_issue_ms": of all calls of a step, as if each took its median.
 
 #include <c10/core/Device.h>
+#include <time.h>
 
 #include <algorithm>
 #include <chrono>
@@ -57,24 +61,36 @@ using Clock = std::chrono::steady_clock;
 struct Piece {
   std::unique_ptr<TimeMark> start;
   std::unique_ptr<TimeMark> end;
-  Clock::duration issued_before{};  // Marks::issuing when it was issued
+  Clock::duration issued_before{};              // Marks::issuing when it was issued
+  std::chrono::nanoseconds processor_before{};  // likewise
 };
+
+std::chrono::nanoseconds ProcessorTimeOfThread() {
+  timespec time{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return std::chrono::seconds(time.tv_sec) + std::chrono::nanoseconds(time.tv_nsec);
+}
 
 // Of one rank; written by its issuing thread.
 struct Marks {
   std::map<std::string, std::vector<Piece>> streams;
-  Clock::duration issuing{};        // host time in work, waits and events so far
-  std::vector<double> launches_us;  // host time of each launch of a graph
+  Clock::duration issuing{};             // host time in work, waits and events so far
+  std::chrono::nanoseconds processor{};  // of it, processor time of the thread
+  std::vector<double> launches_us;       // host time of each launch of a graph
   std::vector<tandem::bench::TimedCall> calls;
 
   // Calls `call` and counts its time.
   template <typename F>
   auto Issue(const F& call) {
     struct Timer {
-      Clock::duration& sum;
+      Marks& marks;
+      const std::chrono::nanoseconds processor = ProcessorTimeOfThread();
       const Clock::time_point begin = Clock::now();
-      ~Timer() { sum += Clock::now() - begin; }
-    } const timer{issuing};
+      ~Timer() {
+        marks.issuing += Clock::now() - begin;
+        marks.processor += ProcessorTimeOfThread() - processor;
+      }
+    } const timer{*this};
     return call();
   }
 };
@@ -104,6 +120,7 @@ class MarkingStream final : public tandem::device::Stream {
     inner_->Enqueue([this, work = std::move(work)] {
       Piece& piece = pieces_.emplace_back();
       piece.issued_before = marks_.issuing;
+      piece.processor_before = marks_.processor;
       piece.start = device_.MarkTime();
       marks_.Issue(work);
       piece.end = device_.MarkTime();
@@ -193,7 +210,7 @@ nlohmann::ordered_json Parts(const std::vector<tandem::bench::TimedCall>& calls,
                              int64_t from, int64_t to, size_t runs) {
   struct Sum {
     int64_t ns = 0;
-    size_t calls = 0;
+    std::vector<double> issue_us;  // by call
   };
   std::map<std::string, Sum> sums;
   int64_t rest = to - from;
@@ -205,17 +222,24 @@ nlohmann::ordered_json Parts(const std::vector<tandem::bench::TimedCall>& calls,
     const int64_t ns = call.end->Since(origin) - start;
     Sum& sum = sums[call.name];
     sum.ns += ns;
-    ++sum.calls;
+    sum.issue_us.push_back(std::chrono::duration<double, std::micro>(call.issue).count());
     if (call.name != "Fold") {
       rest -= ns;
     }
   }
   const auto ms = [&](int64_t ns) { return static_cast<double>(ns) * 1e-6 / static_cast<double>(runs); };
   nlohmann::ordered_json parts;
+  double calls_issue_ms = 0;
   for (const auto& [name, sum] : sums) {
-    parts[name] = {{"ms", ms(sum.ns)}, {"calls", static_cast<double>(sum.calls) / static_cast<double>(runs)}};
+    const double calls_of_run = static_cast<double>(sum.issue_us.size()) / static_cast<double>(runs);
+    const double issue_us = Median(sum.issue_us);
+    calls_issue_ms += calls_of_run * issue_us * 1e-3;
+    parts[name] = {{"ms", ms(sum.ns)},
+                   {"calls", calls_of_run},
+                   {"issue_us", issue_us},
+                   {"most_issue_us", *std::max_element(sum.issue_us.begin(), sum.issue_us.end())}};
   }
-  parts["rest"] = {{"ms", ms(rest)}};
+  parts["rest"] = {{"ms", ms(rest)}, {"calls_issue_ms", calls_issue_ms}};
   return parts;
 }
 
@@ -301,6 +325,7 @@ nlohmann::ordered_json Seams(const tandem::plan::JobPlan& plan, const std::vecto
   std::vector<double> gaps;
   std::vector<double> reducing;
   std::vector<double> issuing;
+  std::vector<double> processor;
   std::vector<double> exchanging;
   std::vector<double> exposed;
   std::vector<double> moving;
@@ -320,6 +345,9 @@ nlohmann::ordered_json Seams(const tandem::plan::JobPlan& plan, const std::vecto
     issuing.push_back(std::chrono::duration<double, std::milli>(compute[first_of(run + 1)].issued_before -
                                                                 first.issued_before)
                           .count());
+    processor.push_back(std::chrono::duration<double, std::milli>(
+                            compute[first_of(run + 1)].processor_before - first.processor_before)
+                            .count());
     if (dispatch != marks.streams.end()) {
       const int64_t end = compute[first_of(run + 1)].start->Since(origin);
       const std::vector<Interval> exchanges = Within(dispatch->second, origin, to, end);
@@ -338,6 +366,7 @@ nlohmann::ordered_json Seams(const tandem::plan::JobPlan& plan, const std::vecto
   nlohmann::ordered_json result = {{"gap_us", Median(gaps)},
                                    {"of_it_reduce_us", Median(reducing)},
                                    {"issue_ms", Median(issuing)},
+                                   {"issue_cpu_ms", Median(processor)},
                                    {"runs", gaps.size()}};
   if (!exchanging.empty()) {
     result["all_to_all_ms"] = Median(exchanging);
@@ -387,6 +416,7 @@ int main(int argc, char** argv) {
     seconds.push_back(run.steps[i].seconds());
   }
   result["step_ms"] = Median(seconds) * 1e3;
+  result["loss"] = run.steps.back().loss();
   std::printf("%s\n", tandem::bench::ResultLine(std::move(result), tandem::bench::CurrentGpuName()).c_str());
   return 0;
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <string>
@@ -18,6 +19,7 @@ struct TimedCall {
   std::string name;  // for products with both sizes: "Multiply [8192, 4096] [4096, 6144]"
   std::unique_ptr<device::TimeMark> start;
   std::unique_ptr<device::TimeMark> end;
+  std::chrono::nanoseconds issue{};  // of the host, without the marks
 };
 
 // Issues calls between two marks on the device's current stream. Used by one issuing thread.
@@ -32,7 +34,11 @@ class CallTimer {
     struct End {
       const CallTimer& timer;
       const size_t index;
-      ~End() { timer.calls_[index].end = timer.device_.MarkTime(); }
+      const std::chrono::steady_clock::time_point begin = std::chrono::steady_clock::now();
+      ~End() {
+        timer.calls_[index].issue = std::chrono::steady_clock::now() - begin;
+        timer.calls_[index].end = timer.device_.MarkTime();
+      }
     } const end{*this, index};
     return call();
   }
