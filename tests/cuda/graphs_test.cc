@@ -8,14 +8,19 @@
 #include <stdexcept>
 #include <string>
 #include <thread>
+#include <tuple>
+#include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "device/cuda/device.h"
 #include "device/static_arena.h"
+#include "schedules/passes/segments.h"
 #include "tests/cuda/spinning_backend.h"
 #include "tests/device/tensors.h"
 #include "tests/parity/expect_same.h"
 #include "tests/parity/job.h"
+#include "tests/parity/pairs.h"
 #include "tests/parity/run.h"
 
 namespace tandem::cuda {
@@ -95,83 +100,135 @@ TEST_F(CudaCaptureTest, WaitingDuringACaptureIsRefused) {
 namespace tandem::parity {
 namespace {
 
-// What graphs replay has the bits of what runs call by call, over 20 steps and beside kernels of random
-// length.
+// What graphs replay has the bits of what runs call by call, over 20 steps, whatever the model, the parts
+// that are replayed, the schedule, the strategy, and whatever comes between the replays.
 
-void ExpectReplaysOnGpus(JobOptions options, const std::vector<std::string>& scopes) {
+constexpr uint64_t kSeed = 20261129;
+constexpr int64_t kSavedStep = 8;
+
+struct Value {
+  std::string name;
+  std::function<void(JobOptions&)> set;
+};
+
+void SetSparse(JobOptions& options) {
+  JobOptions sparse = SparseJob();
+  sparse.ranks = options.ranks;
+  sparse.expert_parallel = options.ranks;
+  options = std::move(sparse);
+}
+
+void SetPattern(JobOptions& options) {
+  SetSparse(options);
+  options.model_type = "hybrid";
+  options.pattern = "[M*E]M-";
+  options.num_experts = 4;
+}
+
+// Sets the model by `model`, and graphs of `parts`; of all that the model has if there are none.
+Value Replayed(const std::string& name, const std::function<void(JobOptions&)>& model,
+               const std::string& parts) {
+  return {name + (parts.empty() ? ", all parts" : ", " + parts), [=](JobOptions& options) {
+            model(options);
+            options.graphs = parts.empty() ? AllParts(options) : parts;
+          }};
+}
+
+// The first lane replaces all options but the ranks.
+const std::vector<std::vector<Value>>& Lanes() {
+  const auto dense = [](JobOptions& options) { options = {.ranks = options.ranks, .layers = 3}; };
+  static const auto* const lanes = new std::vector<std::vector<Value>>{
+      {Replayed("dense", dense, "attention"), Replayed("dense", dense, ""),
+       Replayed("experts", SetSparse, "attention"), Replayed("experts", SetSparse, "router"),
+       Replayed("experts", SetSparse, ""), Replayed("a pattern", SetPattern, "mamba"),
+       Replayed("a pattern", SetPattern, "")},
+      {{"sequential", [](JobOptions&) {}},
+       {"overlap", [](JobOptions& options) { options.overlap = true; }},
+       {"delayed",
+        [](JobOptions& options) {
+          options.overlap = true;
+          options.delay_weight_gradients = true;
+        }}},
+      {{"zero1", [](JobOptions& options) { options.strategy = "zero1"; }},
+       {"zero2", [](JobOptions& options) { options.strategy = "zero2"; }},
+       {"zero3", [](JobOptions& options) { options.strategy = "zero3"; }}},
+      {{"1 microbatch", [](JobOptions&) {}},
+       {"4 microbatches", [](JobOptions& options) { options.microbatches_per_rank = 4; }}},
+      {{"fp32", [](JobOptions&) {}},
+       {"bf16", [](JobOptions& options) { options.precision = "compute: COMPUTE_TYPE_BF16"; }}},
+      {{"nothing between", [](JobOptions&) {}},
+       {"validations, checkpoints and a resumption between",
+        [](JobOptions& options) {
+          options.validate_every_steps = 3;
+          options.checkpoint_every_steps = kSavedStep;
+        }}},
+      {{"as issued", [](JobOptions&) {}}, {"beside kernels of random length", [](JobOptions&) {}}},
+  };
+  return *lanes;
+}
+
+void Expect(const Choice& choice, int ranks) {
+  JobOptions options{.ranks = ranks};
+  std::string name = absl::StrCat(ranks, " GPUs");
+  for (size_t lane = 0; lane < choice.size(); ++lane) {
+    const Value& value = Lanes()[lane][choice[lane]];
+    value.set(options);
+    absl::StrAppend(&name, ", ", value.name);
+  }
+  SCOPED_TRACE(name);
   options.on_gpus = true;
   options.steps = 20;
-  for (const char* strategy : {"zero1", "zero2", "zero3"}) {
-    for (const int accumulation : {1, 4}) {
-      options.strategy = strategy;
-      options.microbatches_per_rank = accumulation;
-      options.graphs = "none";
-      options.overlap = false;
-      const JobRun eager = RunJob(MakeJob(options), cuda::OnGpus());
-      for (const bool overlap : {false, true}) {
-        options.overlap = overlap;
-        options.delay_weight_gradients = overlap;
-        for (const std::string& scope : scopes) {
-          options.graphs = scope;
-          SCOPED_TRACE(testing::Message() << strategy << ", " << options.ranks << " GPUs, accumulation "
-                                          << accumulation << (overlap ? ", overlap" : "") << ", " << scope);
-          EXPECT_EQ(FirstDifference(eager, RunJob(MakeJob(options), cuda::OnGpus())), "");
-          EXPECT_EQ(FirstDifference(eager, RunJob(MakeJob(options), cuda::OnSpinningGpus(7))), "");
-        }
-      }
-    }
-  }
-}
-
-int MostRanks() { return device::CountCudaDevices() >= 2 ? 2 : 1; }
-
-TEST(CudaGraphsTest, DenseLayersHaveTheBitsOfEagerOnes) {
-  for (const char* precision : {"", "compute: COMPUTE_TYPE_BF16"}) {
-    for (int ranks = 1; ranks <= MostRanks(); ++ranks) {
-      JobOptions options{.layers = 3, .precision = precision};
-      options.ranks = ranks;
-      ExpectReplaysOnGpus(options, {"attention", "attention,mlp"});
-    }
-  }
-}
-
-TEST(CudaGraphsTest, SparseLayersHaveTheBitsOfEagerOnes) {
-  for (int ranks = 1; ranks <= MostRanks(); ++ranks) {
-    JobOptions options = SparseJob();
-    options.ranks = ranks;
-    options.expert_parallel = ranks;
-    ExpectReplaysOnGpus(options, {"router", AllParts(options)});
-  }
-}
-
-TEST(CudaGraphsTest, LayersByAPatternHaveTheBitsOfEagerOnes) {
-  for (int ranks = 1; ranks <= MostRanks(); ++ranks) {
-    JobOptions options = SparseJob();
-    options.model_type = "hybrid";
-    options.pattern = "[M*E]M-";
-    options.num_experts = 4;
-    options.ranks = ranks;
-    options.expert_parallel = ranks;
-    ExpectReplaysOnGpus(options, {"mamba", AllParts(options)});
-  }
-}
-
-TEST(CudaGraphsTest, CheckpointsAndValidationsComeBetweenReplays) {
-  JobOptions options{.ranks = MostRanks(), .microbatches_per_rank = 2, .steps = 9, .on_gpus = true};
-  options.validate_every_steps = 2;
-  options.checkpoint_every_steps = 3;
+  const RunOptions run = choice.back() == 1 ? cuda::OnSpinningGpus(7) : cuda::OnGpus();
   const TemporaryFolder folder;
-  options.checkpoint_directory = folder.path() + "/eager";
-  const JobRun eager = RunJob(MakeJob(options), cuda::OnGpus());
-  options.checkpoint_directory = folder.path() + "/replayed";
-  options.graphs = AllParts(options);
-  EXPECT_EQ(FirstDifference(eager, RunJob(MakeJob(options), cuda::OnGpus())), "");
-  options.resume = options.checkpoint_directory + "/step-3";
-  EXPECT_EQ(FirstDifference(Tail(eager, 4), RunJob(MakeJob(options), cuda::OnGpus())), "");
+  const bool saves = options.checkpoint_every_steps > 0;
+  JobOptions eager = options;
+  eager.graphs = "none";
+  eager.overlap = false;
+  eager.delay_weight_gradients = false;
+  eager.checkpoint_directory = saves ? folder.path() + "/eager" : "";
+  options.checkpoint_directory = saves ? folder.path() + "/replayed" : "";
+  const plan::JobPlan plan = MakeJob(options);
+  EXPECT_GT(schedules::CountGraphs(plan.stage.train), 0);
+  const JobRun expected = RunJob(MakeJob(eager), cuda::OnGpus());
+  EXPECT_EQ(FirstDifference(expected, RunJob(plan, run)), "");
+  if (saves) {
+    options.resume = absl::StrCat(options.checkpoint_directory, "/step-", kSavedStep);
+    EXPECT_EQ(FirstDifference(Tail(expected, kSavedStep + 1), RunJob(MakeJob(options), run)), "")
+        << "resumed";
+  }
 }
+
+std::vector<Choice> Cases() {
+  std::vector<int> sizes;
+  for (const std::vector<Value>& lane : Lanes()) {
+    sizes.push_back(static_cast<int>(lane.size()));
+  }
+  return ChoicesThatCoverAllPairs(sizes, kSeed);
+}
+
+// In parts, for processes that share the GPUs.
+constexpr int kParts = 4;
+class CudaGraphsTest : public testing::TestWithParam<std::tuple<int, int>> {};
+
+TEST_P(CudaGraphsTest, ASampleThatCoversAllPairsHasTheBitsOfEagerRuns) {
+  const auto [ranks, part] = GetParam();
+  if (device::CountCudaDevices() < ranks) {
+    GTEST_SKIP() << "needs " << ranks << " GPUs";
+  }
+  const std::vector<Choice> cases = Cases();
+  for (size_t i = part; i < cases.size(); i += kParts) {
+    Expect(cases[i], ranks);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Gpus, CudaGraphsTest,
+                         testing::Combine(testing::Values(1, 2), testing::Range(0, kParts)),
+                         [](const auto& info) {
+                           return absl::StrCat(std::get<0>(info.param), "Part", std::get<1>(info.param));
+                         });
 
 // Larger heads, which cuDNN's attention and the tuned products compute.
-TEST(CudaGraphsTest, LayersOfLargeProductsHaveTheBitsOfEagerOnes) {
+TEST(CudaGraphsOfLargeProductsTest, LayersHaveTheBitsOfEagerOnes) {
   JobOptions options{.microbatches_per_rank = 2,
                      .steps = 10,
                      .hidden = 512,
