@@ -201,6 +201,19 @@ TEST(GraphsTest, WhatOthersRefuseBesideGraphsHasTheBitsOfEagerRuns) {
   }
 }
 
+TEST(GraphsTest, BiasesAreReplayedBesideDelayedWeightGradientsAndRecomputation) {
+  JobOptions options = Small({.layers = 3});
+  options.has_biases = true;
+  options.ranks = 2;
+  options.microbatches_per_rank = 3;
+  options.steps = 6;
+  options.recompute = "layer";
+  const JobRun eager = RunJob(MakeJob(options));
+  options.overlap = true;
+  options.delay_weight_gradients = true;
+  ExpectReplays(eager, options, "attention,mlp");
+}
+
 TEST(GraphsTest, AnyOrderThatAProgramOfSegmentsAllowsHasTheSameBits) {
   JobOptions options = Small(SparseJob());
   options.ranks = 2;
