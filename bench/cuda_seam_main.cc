@@ -19,8 +19,9 @@
 // "parts" adds where the step goes: how long each operation took in a step and how often it ran, by events
 // around every call, which lengthen the step a little. The fold runs beside the compute, all else in it;
 // "rest": of the compute stream's step, what no operation accounts for. "issue_us" and "most_issue_us": what
-// the host took to issue a call, the median and the most; a call whose most is far above its median stood at
-// a queue of launches that was full. "calls_issue_ms": of all calls of a step, as if each took its median.
+// the host took to issue a call, the median and the most. Of a step's calls together: "issue_ms", as if each
+// took its operation's median, and "stalled_ms", what those took beyond it that took 100 us more: they stood
+// at a queue of launches that was full.
 
 #include <c10/core/Device.h>
 #include <time.h>
@@ -227,19 +228,22 @@ nlohmann::ordered_json Parts(const std::vector<tandem::bench::TimedCall>& calls,
       rest -= ns;
     }
   }
-  const auto ms = [&](int64_t ns) { return static_cast<double>(ns) * 1e-6 / static_cast<double>(runs); };
+  const auto ms = [&](auto ns) { return static_cast<double>(ns) * 1e-6 / static_cast<double>(runs); };
   nlohmann::ordered_json parts;
-  double calls_issue_ms = 0;
+  double issue_us = 0;
+  double stalled_us = 0;
   for (const auto& [name, sum] : sums) {
-    const double calls_of_run = static_cast<double>(sum.issue_us.size()) / static_cast<double>(runs);
-    const double issue_us = Median(sum.issue_us);
-    calls_issue_ms += calls_of_run * issue_us * 1e-3;
+    const double median = Median(sum.issue_us);
+    for (const double us : sum.issue_us) {
+      issue_us += median;
+      stalled_us += us > median + 100 ? us - median : 0;
+    }
     parts[name] = {{"ms", ms(sum.ns)},
-                   {"calls", calls_of_run},
-                   {"issue_us", issue_us},
+                   {"calls", static_cast<double>(sum.issue_us.size()) / static_cast<double>(runs)},
+                   {"issue_us", median},
                    {"most_issue_us", *std::max_element(sum.issue_us.begin(), sum.issue_us.end())}};
   }
-  parts["rest"] = {{"ms", ms(rest)}, {"calls_issue_ms", calls_issue_ms}};
+  parts["rest"] = {{"ms", ms(rest)}, {"issue_ms", ms(issue_us * 1e3)}, {"stalled_ms", ms(stalled_us * 1e3)}};
   return parts;
 }
 
