@@ -50,14 +50,13 @@ void SegmentGraphs::Run(SegmentGraph& graph) {
     graph.Run(device_);
     return;
   }
-  if (num_captured_ == 0) {
-    used_before_ = device_.memory_use().used;
-  }
+  const int64_t used_before = device_.memory_use().used;
   graph.Run(device_);
+  bytes_ += device_.memory_use().used - used_before;
   if (++num_captured_ == graphs_.size()) {
-    platform::Log(platform::LogLevel::kInfo, "all graphs are captured",
-                  {{"graphs", absl::StrCat(num_captured_)},
-                   {"bytes_outside_the_arena", absl::StrCat(device_.memory_use().used - used_before_)}});
+    platform::Log(
+        platform::LogLevel::kInfo, "all graphs are captured",
+        {{"graphs", absl::StrCat(num_captured_)}, {"bytes_outside_the_arena", absl::StrCat(bytes_)}});
   }
 }
 

@@ -62,7 +62,7 @@ class SegmentGraphs {
   device::Device& device_;
   std::map<std::vector<std::shared_ptr<const Call>>, std::unique_ptr<SegmentGraph>> graphs_;
   size_t num_captured_ = 0;  // number captured on a GPU
-  int64_t used_before_ = 0;
+  int64_t bytes_ = 0;        // that they take of it; collectives take more between two captures
 };
 
 }  // namespace tandem::trainer

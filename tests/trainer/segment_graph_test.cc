@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <stdexcept>
@@ -17,6 +18,7 @@ namespace tandem::trainer {
 namespace {
 
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 // Writes down captures and launches, beside what the calls write.
 class NotingDevice final : public device::ForwardingDevice {
@@ -73,6 +75,41 @@ TEST_F(SegmentGraphTest, TheCallThatThrowsIsKnown) {
   fails = true;
   EXPECT_THROW(graph.Run(device_), std::runtime_error);
   EXPECT_EQ(graph.at(), 1u);
+}
+
+// A GPU on which each capture takes two bytes, and other work as many as a test says.
+class SmallGpu final : public device::ForwardingDevice {
+ public:
+  using ForwardingDevice::ForwardingDevice;
+
+  bool finishes_in_calls() const override { return false; }
+  device::MemoryUse memory_use() const override { return {.used = used}; }
+  std::unique_ptr<device::Graph> Capture(std::function<void()> work) override {
+    used += 2;
+    return ForwardingDevice::Capture(std::move(work));
+  }
+
+  int64_t used = 0;
+};
+
+TEST_F(SegmentGraphTest, MemoryThatOtherWorkTakesBetweenTwoCapturesIsNotOfTheGraphs) {
+  SmallGpu gpu(*cpu_);
+  const schedules::Outline outline;
+  SegmentGraphs graphs(outline, gpu);
+  std::vector<SegmentGraph*> both;
+  for (const char* name : {"a", "b"}) {
+    const std::shared_ptr<const Call> call = Noting(name);
+    const BoundInstruction bound{.calls = {call, call}};
+    both.push_back(&graphs.Of({.instructions = {&bound}}));
+  }
+  testing::internal::CaptureStderr();
+  for (int run = 0; run < 2; ++run) {
+    for (SegmentGraph* graph : both) {
+      graphs.Run(*graph);
+      gpu.used += 1000;
+    }
+  }
+  EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("\"bytes_outside_the_arena\":\"4\""));
 }
 
 }  // namespace
