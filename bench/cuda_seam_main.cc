@@ -78,6 +78,7 @@ struct Marks {
   Clock::duration issuing{};             // host time in work, waits and events so far
   std::chrono::nanoseconds processor{};  // of it, processor time of the thread
   std::vector<double> launches_us;       // host time of each launch of a graph
+  int64_t marked = 0;                    // times that the executor marked
   std::vector<tandem::bench::TimedCall> calls;
 
   // Calls `call` and counts its time.
@@ -119,12 +120,14 @@ class MarkingStream final : public tandem::device::Stream {
 
   void Enqueue(std::function<void()> work) override {
     inner_->Enqueue([this, work = std::move(work)] {
-      Piece& piece = pieces_.emplace_back();
-      piece.issued_before = marks_.issuing;
-      piece.processor_before = marks_.processor;
+      Piece piece{.issued_before = marks_.issuing, .processor_before = marks_.processor};
+      const int64_t marked = marks_.marked;
       piece.start = device_.MarkTime();
       marks_.Issue(work);
       piece.end = device_.MarkTime();
+      if (marks_.marked == marked) {  // where a run begins or ends, the executor marks, and does no more
+        pieces_.push_back(std::move(piece));
+      }
     });
   }
   tandem::device::Event Record() override {
@@ -156,6 +159,12 @@ class MarkingDevice final : public tandem::device::ForwardingDevice {
   std::unique_ptr<tandem::device::Graph> Capture(std::function<void()> work) override {
     return std::make_unique<TimedGraph>(inner_.Capture(std::move(work)), marks_);
   }
+  void Fill(void* begin, uint8_t byte, int64_t bytes) override { inner_.Fill(begin, byte, bytes); }
+  std::unique_ptr<TimeMark> MarkTime() override {
+    ++marks_.marked;
+    return inner_.MarkTime();
+  }
+  void Synchronize() override { inner_.Synchronize(); }
 
  private:
   Marks& marks_;
@@ -301,18 +310,11 @@ int64_t Shared(const std::vector<Interval>& a, const std::vector<Interval>& b) {
   return shared;
 }
 
-// All but the first and the last.
-std::span<const Piece> Inner(const std::vector<Piece>& pieces) {
-  const std::span<const Piece> all(pieces);
-  return all.size() < 2 ? all : all.subspan(1, all.size() - 2);
-}
-
 // Of rank 0, once the job is done: begin, train for each further step, update.
 nlohmann::ordered_json Seams(const tandem::plan::JobPlan& plan, const std::vector<Marks>& ranks,
                              int64_t warmup) {
   const Marks& marks = ranks[0];
-  // The executor marks there when the first run begins and when the last one has ended.
-  const std::span<const Piece> compute = Inner(marks.streams.at("compute"));
+  const std::vector<Piece>& compute = marks.streams.at("compute");
   const std::vector<Piece>& reduce = marks.streams.at("reduce");
   const size_t begin = ComputePieces(plan.stage.begin);
   const size_t train = ComputePieces(plan.stage.train);
