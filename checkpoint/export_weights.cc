@@ -2,32 +2,26 @@
 #include "checkpoint/export_weights.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
-#include <future>
 #include <limits>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <string_view>
 #include <utility>
 #include <vector>
 
-#include "absl/cleanup/cleanup.h"
+#include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/synchronization/mutex.h"
 #include "checkpoint/hugging_face_folder.h"
 #include "checkpoint/step_stream.h"
-#include "platform/bounded_queue.h"
-#include "platform/control_groups.h"
-#include "platform/for_each_index.h"
 #include "platform/status_macros.h"
 
 namespace tandem::checkpoint {
 namespace {
-
-// How much of what is written goes to the thread that writes it at a time.
-constexpr size_t kBatchBytes = size_t{8} << 20;
 
 int64_t ElementsOf(const ExportedTensor& tensor) { return fsdp::NumElements(tensor.shape, {}); }
 
@@ -55,39 +49,36 @@ std::string DtypeOf(const ExportedTensor& tensor, bool bf16) {
   return bf16 && !tensor.keeps_fp32 ? "BF16" : "F32";
 }
 
-// What a thread rounds at a time, and how many threads round; with more, reading and writing take longer.
-constexpr size_t kRoundedElements = size_t{1} << 17;
-constexpr int kMostRoundingThreads = 4;
+// The bits of the least absolute value whose nearest bf16 is infinite; those above it are larger, infinity
+// and NaN.
+constexpr uint32_t kFirstLost = 0x7F7F8000;
 
 // Sets `to` to the nearest bf16 of little-endian fp32, ties to even. The first element that has none; -1: all
 // have.
 int64_t RoundElements(std::string_view fp32, char* to) {
+  constexpr size_t kBlock = 1024;  // a constant, so that the compiler makes vectors
   int64_t lost = -1;
-  for (size_t i = 0; i < fp32.size() / 4; ++i) {
-    uint32_t bits;
-    std::memcpy(&bits, fp32.data() + 4 * i, sizeof(bits));
-    const bool is_nan = (bits & 0x7FFFFFFF) > 0x7F800000;
-    const uint32_t rounded = is_nan ? 0x7FC00000 : bits + 0x7FFF + ((bits >> 16) & 1);
-    if ((bits & 0x7F800000) != 0x7F800000 && (rounded & 0x7F800000) == 0x7F800000 && lost < 0) {
-      lost = static_cast<int64_t>(i);
+  for (size_t first = 0; first < fp32.size() / 4; first += kBlock) {
+    const size_t elements = std::min(kBlock, fp32.size() / 4 - first);
+    std::array<uint32_t, kBlock> bits = {};
+    std::memcpy(bits.data(), fp32.data() + 4 * first, 4 * elements);
+    std::array<uint16_t, kBlock> high;
+    uint32_t sums = 0;  // the highest bit: one of them is not below kFirstLost
+    for (size_t i = 0; i < kBlock; ++i) {
+      sums |= (bits[i] & 0x7FFFFFFF) + (0x80000000 - kFirstLost);
+      high[i] = static_cast<uint16_t>((bits[i] + 0x7FFF + ((bits[i] >> 16) & 1)) >> 16);
     }
-    const auto high = static_cast<uint16_t>(rounded >> 16);
-    std::memcpy(to + 2 * i, &high, sizeof(high));
+    for (size_t i = 0; (sums >> 31) != 0 && i < elements; ++i) {
+      const uint32_t magnitude = bits[i] & 0x7FFFFFFF;
+      if (magnitude > 0x7F800000) {
+        high[i] = 0x7FC0;
+      } else if (magnitude >= kFirstLost && magnitude < 0x7F800000 && lost < 0) {
+        lost = static_cast<int64_t>(first + i);
+      }
+    }
+    std::memcpy(to + 2 * first, high.data(), 2 * elements);
   }
   return lost;
-}
-
-// Appends to `bf16`, by as many threads; returns what RoundElements does.
-int64_t AppendBf16(std::string_view fp32, int threads, std::string& bf16) {
-  const size_t begin = bf16.size();
-  bf16.resize(begin + fp32.size() / 2);
-  std::vector<int64_t> lost((fp32.size() / 4 + kRoundedElements - 1) / kRoundedElements);
-  platform::ForEachIndex(lost.size(), threads, [&](size_t i) {
-    const size_t first = i * kRoundedElements;
-    lost[i] = RoundElements(fp32.substr(4 * first, 4 * kRoundedElements), bf16.data() + begin + 2 * first);
-  });
-  const auto found = std::find_if(lost.begin(), lost.end(), [](int64_t element) { return element >= 0; });
-  return found == lost.end() ? -1 : (found - lost.begin()) * static_cast<int64_t>(kRoundedElements) + *found;
 }
 
 // A file that is to be written.
@@ -142,95 +133,49 @@ absl::StatusOr<Plan> PlanOf(const std::vector<ExportedTensor>& tensors, const Ex
   return plan;
 }
 
-// Writes to files on a thread of its own.
-class WritingThread {
- public:
-  struct Batch {
-    struct Piece {
-      size_t file = 0;
-      int64_t begin = 0;  // bytes of the file
-      size_t bytes = 0;
-    };
-    std::vector<Piece> pieces;
-    std::string bytes;  // theirs, one behind the other
-  };
-
-  // `outputs` outlive it.
-  explicit WritingThread(const std::vector<std::unique_ptr<platform::OutputFile>>& outputs)
-      : writer_(std::async(std::launch::async, [this, &outputs]() -> absl::Status {
-          const absl::Cleanup abandon = [this] { batches_.Abandon(); };
-          while (const std::optional<Batch> batch = batches_.Pop()) {
-            std::string_view left = batch->bytes;
-            for (const Batch::Piece& piece : batch->pieces) {
-              TANDEM_RETURN_IF_ERROR(outputs[piece.file]->Write(piece.begin, left.substr(0, piece.bytes)));
-              left.remove_prefix(piece.bytes);
-            }
-          }
-          return absl::OkStatus();
-        })) {}
-  // Drops what is not being written.
-  ~WritingThread() { batches_.Abandon(); }
-
-  // False: a write has failed.
-  bool Write(Batch batch) { return batches_.Push(std::move(batch)); }
-
-  // Waits until all is written. Once.
-  absl::Status End() {
-    batches_.End();
-    return writer_.get();
-  }
-
- private:
-  platform::BoundedQueue<Batch> batches_{2};
-  std::future<absl::Status> writer_;  // the last: it uses the queue
-};
-
-// Makes of a step's elements what is to be written of them.
+// Makes of a step's elements what is to be written of them, and writes it. Thread-safe.
 class Conversion {
  public:
   // All outlive it.
-  Conversion(const std::vector<ExportedTensor>& tensors, const Plan& plan, WritingThread& writer)
-      : tensors_(tensors), plan_(plan), writer_(writer) {}
+  Conversion(const std::vector<ExportedTensor>& tensors, const Plan& plan,
+             const std::vector<std::unique_ptr<platform::OutputFile>>& outputs)
+      : tensors_(tensors), plan_(plan), outputs_(outputs) {}
 
-  // As TakeElements, of fp32. Cancelled: a write has failed.
-  absl::Status Take(size_t tensor, int64_t first, std::string_view fp32) {
+  // As TakeElements, of fp32.
+  absl::Status Take(size_t tensor, int64_t first, std::string_view fp32) ABSL_LOCKS_EXCLUDED(mu_) {
     const Target& target = plan_.targets[tensor];
-    const size_t begin = batch_.bytes.size();
     if (!target.bf16) {
-      batch_.bytes.append(fp32);
-    } else if (const int64_t element = AppendBf16(fp32, rounding_threads_, batch_.bytes); element >= 0) {
-      lost_ = std::min(lost_, std::pair(tensor, first + element));
+      const absl::MutexLock lock(&mu_);
+      return outputs_[target.file]->Write(target.begin + first * 4, fp32);
     }
-    batch_.pieces.push_back({.file = target.file,
-                             .begin = target.begin + first * (target.bf16 ? 2 : 4),
-                             .bytes = batch_.bytes.size() - begin});
-    return batch_.bytes.size() < kBatchBytes || Flush() ? absl::OkStatus()
-                                                        : absl::CancelledError("a write has failed");
+    const auto bf16 = std::make_unique_for_overwrite<char[]>(fp32.size() / 2);
+    const int64_t lost = RoundElements(fp32, bf16.get());
+    const absl::MutexLock lock(&mu_);
+    if (lost >= 0) {
+      lost_ = std::min(lost_, std::pair(tensor, first + lost));
+    }
+    return outputs_[target.file]->Write(target.begin + first * 2, {bf16.get(), fp32.size() / 2});
   }
 
-  // Gives what is left to the thread that writes, and waits for that.
-  absl::Status End() {
-    static_cast<void>(Flush());  // End says why not
-    TANDEM_RETURN_IF_ERROR(writer_.End());
-    if (lost_ != kNone) {
-      return absl::OutOfRangeError(absl::StrCat(
-          "element ", lost_.second, " of ", tensors_[lost_.first].name,
-          " is finite in fp32 and not in bf16: export with --dtype fp32, and look at what made it so large"));
+  // OutOfRange, naming the first element that is finite in fp32 and not in bf16, if there is one.
+  absl::Status CheckAllRounded() const ABSL_LOCKS_EXCLUDED(mu_) {
+    const absl::MutexLock lock(&mu_);
+    if (lost_ == kNone) {
+      return absl::OkStatus();
     }
-    return absl::OkStatus();
+    return absl::OutOfRangeError(absl::StrCat(
+        "element ", lost_.second, " of ", tensors_[lost_.first].name,
+        " is finite in fp32 and not in bf16: export with --dtype fp32, and look at what made it so large"));
   }
 
  private:
   static constexpr std::pair<size_t, int64_t> kNone = {std::numeric_limits<size_t>::max(), 0};
 
-  bool Flush() { return writer_.Write(std::exchange(batch_, {})); }
-
   const std::vector<ExportedTensor>& tensors_;
   const Plan& plan_;
-  WritingThread& writer_;
-  const int rounding_threads_ = std::min(kMostRoundingThreads, platform::NumProcessors());
-  WritingThread::Batch batch_;
-  std::pair<size_t, int64_t> lost_ = kNone;  // the first tensor and element that bf16 does not have
+  mutable absl::Mutex mu_;
+  const std::vector<std::unique_ptr<platform::OutputFile>>& outputs_;  // used under mu_
+  std::pair<size_t, int64_t> lost_ ABSL_GUARDED_BY(mu_) = kNone;       // the first tensor and element
 };
 
 absl::Status WriteWeights(platform::Files& files, const SavedStep& step,
@@ -245,16 +190,12 @@ absl::Status WriteWeights(platform::Files& files, const SavedStep& step,
   for (const ExportedTensor& tensor : tensors) {
     arrays.push_back(step.Find(tensor.name));
   }
-  WritingThread writer(outputs);
-  Conversion conversion(tensors, plan, writer);
-  const absl::Status streamed =
+  Conversion conversion(tensors, plan, outputs);
+  TANDEM_RETURN_IF_ERROR(
       StreamStep(files, step, arrays, [&](size_t tensor, int64_t first, std::string_view bytes) {
         return conversion.Take(tensor, first, bytes);
-      });
-  if (!streamed.ok() && !absl::IsCancelled(streamed)) {
-    return streamed;
-  }
-  TANDEM_RETURN_IF_ERROR(conversion.End());
+      }));
+  TANDEM_RETURN_IF_ERROR(conversion.CheckAllRounded());
   for (size_t i = 0; i < outputs.size(); ++i) {
     TANDEM_RETURN_IF_ERROR(outputs[i]->Write(0, plan.files[i].beginning));
     TANDEM_RETURN_IF_ERROR(outputs[i]->Finish());

@@ -31,14 +31,13 @@ struct ExportedFiles {
   int64_t bytes = 0;  // of the tensors
 };
 
-// Writes `tensors` of `step`, in their order, to the existing folder `to`: model.safetensors, or several
-// files and their index if that would have more than most_file_bytes. fp32 is rounded to the nearest bf16,
-// ties to even. Each byte that is needed of the step is read once and verified in the process
-// (step_stream.h). Another thread writes the result; some 32 MB of it are in memory.
-//
-// Returns InvalidArgument, with the array's name, if an array is missing, has another shape or is not fp32;
-// OutOfRange if a value is finite in fp32 but not in bf16; otherwise the error of a file. The header of a
-// file is written last, so what an error or a kill leaves cannot be loaded.
+// Writes `tensors` of `step`, in their order, to the folder `to`, which exists: model.safetensors, or where
+// that would have more than most_file_bytes, several files and their index. From fp32 to the nearest bf16,
+// ties to even. What is read of the step is read once, and verified as it is, by several threads
+// (step_stream.h), each of which rounds and writes what it has read. InvalidArgument, naming the array, where
+// one is not there, has another shape or is not of fp32; OutOfRange where a value is finite in fp32 and not
+// in bf16; else the error of a file. A file gets its header last: what an error or a kill leaves of it cannot
+// be loaded.
 absl::StatusOr<ExportedFiles> ExportWeights(platform::Files& files, const SavedStep& step,
                                             const std::vector<ExportedTensor>& tensors,
                                             const ExportOptions& options, const std::string& to);

@@ -2,87 +2,102 @@
 #include "checkpoint/step_stream.h"
 
 #include <algorithm>
-#include <deque>
-#include <future>
-#include <optional>
+#include <atomic>
+#include <iterator>
 #include <string>
-#include <tuple>
 #include <utility>
 
-#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "checkpoint/safetensors.h"
 #include "checkpoint/verified_bytes.h"
-#include "platform/bounded_queue.h"
+#include "platform/for_each_index.h"
 #include "platform/status_macros.h"
 
 namespace tandem::checkpoint {
 namespace {
 
-// What is read of a step, in this order.
+// Enough for a disk that is faster than one of them.
+constexpr int kThreads = 4;
+// What a thread reads at a time. It is in the processor's cache while it is verified and taken.
+constexpr int64_t kPartBytes = int64_t{1} << 20;
+
+// Consecutive elements of a wanted array, as a file has them.
+struct Run {
+  int64_t begin = 0;  // bytes of the file
+  int64_t end = 0;
+  size_t wanted = 0;
+  int64_t first = 0;  // element
+  size_t element_bytes = 0;
+};
+
+// What one thread reads of a step.
 struct Stretch {
   size_t file = 0;
-  int64_t begin = 0;  // bytes of the file
-  VerifiedBytes bytes;
+  DigestedBytes bytes;
+  std::vector<Run> runs;  // what is wanted of it, by begin
 };
 
-struct StretchPart {
-  size_t stretch = 0;
-  std::string bytes;
-};
+std::vector<Run> RunsOf(const SavedStep& step, const ManifestArray& array, const ManifestPiece& piece,
+                        size_t wanted) {
+  const int64_t size = BytesOfDtype(array.dtype);
+  std::vector<Run> runs;
+  for (const SavedStep::StoredRun& run :
+       step.RunsOf(array, piece, {.begin = 0, .end = fsdp::NumElements(array.shape, {})})) {
+    runs.push_back({.begin = run.begin,
+                    .end = run.begin + run.elements * size,
+                    .wanted = wanted,
+                    .first = run.first,
+                    .element_bytes = static_cast<size_t>(size)});
+  }
+  return runs;
+}
 
-// Pieces of the wanted arrays by file, if each has a digest of its own; else all files.
-std::deque<Stretch> StretchesOf(platform::Files& files, const SavedStep& step,
-                                const std::vector<const ManifestArray*>& wanted) {
-  std::vector<std::pair<size_t, DigestedBytes>> pieces;
+// The pieces of the wanted arrays, if each has a digest of its own; else all files. The largest first: no
+// thread is left alone with one at the end.
+std::vector<Stretch> StretchesOf(const SavedStep& step, const std::vector<const ManifestArray*>& wanted) {
+  std::vector<Stretch> pieces;
+  std::vector<Stretch> all;
+  for (const ManifestFile& file : step.manifest().files) {
+    all.push_back({.file = all.size(), .bytes = AllOf(file)});
+  }
   bool all_have_digests = true;
-  for (const ManifestArray* const array : wanted) {
-    for (const ManifestPiece& piece : array == nullptr ? std::vector<ManifestPiece>() : array->pieces) {
-      pieces.emplace_back(static_cast<size_t>(piece.file), step.BytesOf(*array, piece));
+  for (size_t i = 0; i < wanted.size(); ++i) {
+    for (const ManifestPiece& piece :
+         wanted[i] == nullptr ? std::vector<ManifestPiece>() : wanted[i]->pieces) {
+      const auto file = static_cast<size_t>(piece.file);
+      pieces.push_back({.file = file,
+                        .bytes = step.BytesOf(*wanted[i], piece),
+                        .runs = RunsOf(step, *wanted[i], piece, i)});
+      std::copy(pieces.back().runs.begin(), pieces.back().runs.end(), std::back_inserter(all[file].runs));
       all_have_digests &= !piece.digest.empty();
     }
   }
-  if (pieces.empty() || !all_have_digests) {
-    pieces.clear();
-    for (size_t i = 0; i < step.manifest().files.size(); ++i) {
-      pieces.emplace_back(i, AllOf(step.manifest().files[i]));
-    }
+  std::vector<Stretch> stretches = pieces.empty() || !all_have_digests ? std::move(all) : std::move(pieces);
+  for (Stretch& stretch : stretches) {
+    std::sort(stretch.runs.begin(), stretch.runs.end(),
+              [](const Run& a, const Run& b) { return a.begin < b.begin; });
   }
-  std::sort(pieces.begin(), pieces.end(), [](const auto& a, const auto& b) {
-    return std::tie(a.first, a.second.begin) < std::tie(b.first, b.second.begin);
+  std::stable_sort(stretches.begin(), stretches.end(), [](const Stretch& a, const Stretch& b) {
+    return a.bytes.end - a.bytes.begin > b.bytes.end - b.bytes.begin;
   });
-  std::deque<Stretch> stretches;
-  for (auto& [file, bytes] : pieces) {
-    const int64_t begin = bytes.begin;
-    stretches.push_back(
-        {.file = file, .begin = begin, .bytes = VerifiedBytes(files, step.path(), std::move(bytes))});
-  }
   return stretches;
 }
 
-// What is wanted of one file, found in its parts as they come.
-class WantedOfFile {
+// Finds the runs of a stretch in its parts as they come.
+class RunTaker {
  public:
   // All outlive it.
-  WantedOfFile(const SavedStep& step, size_t file, const std::vector<const ManifestArray*>& wanted,
-               const TakeElements& take)
-      : beginning_(step.BeginningOf(file)), name_(step.manifest().files[file].name), take_(take) {
-    for (size_t i = 0; i < wanted.size(); ++i) {
-      if (wanted[i] != nullptr) {
-        AddRuns(step, static_cast<int>(file), *wanted[i], i);
-      }
-    }
-    std::sort(runs_.begin(), runs_.end(), [](const Run& a, const Run& b) { return a.begin < b.begin; });
-  }
-
-  // The next part begins at that byte, not behind the one before it.
-  void SkipTo(int64_t place) { place_ = place; }
+  RunTaker(const SavedStep& step, const Stretch& stretch, const TakeElements& take)
+      : beginning_(step.BeginningOf(stretch.file)),
+        stretch_(stretch),
+        take_(take),
+        place_(stretch.bytes.begin) {}
 
   absl::Status Take(std::string_view part) {
     TANDEM_RETURN_IF_ERROR(CheckBeginning(part));
     const int64_t part_end = place_ + static_cast<int64_t>(part.size());
-    while (next_ < runs_.size() && runs_[next_].begin < part_end) {
-      const Run& run = runs_[next_];
+    while (next_ < stretch_.runs.size() && stretch_.runs[next_].begin < part_end) {
+      const Run& run = stretch_.runs[next_];
       const int64_t begin = std::max(run.begin, place_);
       const int64_t end = std::min(run.end, part_end);
       TANDEM_RETURN_IF_ERROR(TakeOf(
@@ -97,38 +112,13 @@ class WantedOfFile {
   }
 
  private:
-  struct Run {
-    int64_t begin = 0;  // bytes of the file
-    int64_t end = 0;
-    size_t wanted = 0;
-    int64_t first = 0;  // element
-    size_t element_bytes = 0;
-  };
-
-  void AddRuns(const SavedStep& step, int file, const ManifestArray& array, size_t wanted) {
-    const int64_t size = BytesOfDtype(array.dtype);
-    for (const ManifestPiece& piece : array.pieces) {
-      if (piece.file != file) {
-        continue;
-      }
-      for (const SavedStep::StoredRun& run :
-           step.RunsOf(array, piece, {.begin = 0, .end = fsdp::NumElements(array.shape, {})})) {
-        runs_.push_back({.begin = run.begin,
-                         .end = run.begin + run.elements * size,
-                         .wanted = wanted,
-                         .first = run.first,
-                         .element_bytes = static_cast<size_t>(size)});
-      }
-    }
-  }
-
   // It says where the arrays lie, and was read before what the digest is of.
   absl::Status CheckBeginning(std::string_view part) const {
     const auto place = static_cast<size_t>(place_);
     if (place < beginning_.size()) {
       const size_t both = std::min(beginning_.size() - place, part.size());
       if (part.substr(0, both) != std::string_view(beginning_).substr(place, both)) {
-        return absl::UnavailableError(absl::StrCat(name_, " changed while it was read"));
+        return absl::UnavailableError(absl::StrCat(stretch_.bytes.file, " changed while it was read"));
       }
     }
     return absl::OkStatus();
@@ -156,56 +146,37 @@ class WantedOfFile {
   }
 
   const std::string& beginning_;
-  const std::string& name_;
+  const Stretch& stretch_;
   const TakeElements& take_;
-  std::vector<Run> runs_;  // by begin
-  size_t next_ = 0;        // those before it are taken
-  int64_t place_ = 0;      // in the file
-  std::string torn_;       // the first bytes of an element of runs_[next_]
+  size_t next_ = 0;   // the runs before it are taken
+  int64_t place_;     // in the file
+  std::string torn_;  // the first bytes of an element of that run
 };
-
-// On the thread that StreamStep is called on: what it allocates there, the next part has again, while memory
-// of another thread's would go back to the system and be zeroed for each part.
-absl::Status ReadAll(std::deque<Stretch>& stretches, platform::BoundedQueue<StretchPart>& parts) {
-  const absl::Cleanup end = [&] { parts.End(); };
-  for (size_t i = 0; i < stretches.size(); ++i) {
-    while (!stretches[i].bytes.read_all()) {
-      TANDEM_ASSIGN_OR_RETURN(std::string bytes, stretches[i].bytes.Read());
-      if (!parts.Push({.stretch = i, .bytes = std::move(bytes)})) {
-        return absl::OkStatus();  // what was read is wrong, or not wanted any more
-      }
-    }
-  }
-  return absl::OkStatus();
-}
 
 }  // namespace
 
 absl::Status StreamStep(platform::Files& files, const SavedStep& step,
                         const std::vector<const ManifestArray*>& wanted, const TakeElements& take) {
-  std::deque<Stretch> stretches = StretchesOf(files, step, wanted);
-  platform::BoundedQueue<StretchPart> parts(/*most=*/2);
-  std::future<absl::Status> user = std::async(std::launch::async, [&]() -> absl::Status {
-    const absl::Cleanup abandon = [&] { parts.Abandon(); };
-    std::optional<WantedOfFile> file;
-    size_t current = stretches.size();
-    while (const std::optional<StretchPart> part = parts.Pop()) {
-      Stretch& stretch = stretches[part->stretch];
-      if (part->stretch != current) {
-        if (!file.has_value() || stretches[current].file != stretch.file) {
-          file.emplace(step, stretch.file, wanted, take);
-        }
-        file->SkipTo(stretch.begin);
-        current = part->stretch;
-      }
-      TANDEM_RETURN_IF_ERROR(stretch.bytes.Verify(part->bytes));
-      TANDEM_RETURN_IF_ERROR(file->Take(part->bytes));
+  const std::vector<Stretch> stretches = StretchesOf(step, wanted);
+  std::vector<absl::Status> ends(stretches.size());
+  std::atomic<bool> failed = false;
+  const auto stream = [&](const Stretch& stretch) -> absl::Status {
+    VerifiedBytes bytes(files, step.path(), stretch.bytes);
+    RunTaker taker(step, stretch, take);
+    std::string part;
+    while (!bytes.done() && !failed) {
+      TANDEM_RETURN_IF_ERROR(bytes.Next(part, kPartBytes));
+      TANDEM_RETURN_IF_ERROR(taker.Take(part));
     }
     return absl::OkStatus();
+  };
+  platform::ForEachIndex(stretches.size(), kThreads, [&](size_t i) {
+    ends[i] = stream(stretches[i]);
+    failed = failed || !ends[i].ok();
   });
-  const absl::Status read = ReadAll(stretches, parts);
-  TANDEM_RETURN_IF_ERROR(user.get());
-  return read;
+  const auto error =
+      std::find_if(ends.begin(), ends.end(), [](const absl::Status& status) { return !status.ok(); });
+  return error == ends.end() ? absl::OkStatus() : *error;
 }
 
 }  // namespace tandem::checkpoint

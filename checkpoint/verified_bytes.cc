@@ -14,32 +14,22 @@ DigestedBytes AllOf(const ManifestFile& file) {
   return {.file = file.name, .end = file.bytes, .digest = file.digest};
 }
 
-absl::Status VerifiedBytes::Next(std::string& part) {
+absl::Status VerifiedBytes::Next(std::string& part, int64_t most_bytes) {
   std::string().swap(part);  // its memory is given back before there is another
-  TANDEM_ASSIGN_OR_RETURN(part, Read());
-  return Verify(part);
-}
-
-absl::StatusOr<std::string> VerifiedBytes::Read() {
-  const int64_t wanted = std::min(platform::kFilePartBytes, wanted_.end - read_);
+  const int64_t wanted = std::min(most_bytes, wanted_.end - read_);
   absl::StatusOr<std::string> next = files_.ReadRange(absl::StrCat(path_, "/", wanted_.file), read_, wanted);
   if (!next.ok()) {
     return absl::UnavailableError(next.status().message());
   }
-  read_ += static_cast<int64_t>(next->size());
-  if (static_cast<int64_t>(next->size()) < wanted) {
+  part = *std::move(next);
+  read_ += static_cast<int64_t>(part.size());
+  if (static_cast<int64_t>(part.size()) < wanted) {
     return absl::UnavailableError(
         absl::StrCat(wanted_.file, ": it ends at byte ", read_, ", and should have ",
                      wanted_.tensor.empty() ? "" : "at least ", wanted_.end, ", as it had before"));
   }
-  read_all_ = read_ == wanted_.end;
-  return next;
-}
-
-absl::Status VerifiedBytes::Verify(const std::string& part) {
   digest_.Add(part);
-  verified_ += static_cast<int64_t>(part.size());
-  done_ = verified_ == wanted_.end;
+  done_ = read_ == wanted_.end;
   if (done_ && digest_.Get() != wanted_.digest) {
     return absl::InvalidArgumentError(
         absl::StrCat(wanted_.file, ": ",

@@ -30,33 +30,21 @@ class VerifiedBytes {
  public:
   // `path` is the folder. It outlives this object.
   VerifiedBytes(platform::Files& files, const std::string& path, DigestedBytes wanted)
-      : files_(files),
-        path_(path),
-        wanted_(std::move(wanted)),
-        read_(wanted_.begin),
-        verified_(wanted_.begin) {}
+      : files_(files), path_(path), wanted_(std::move(wanted)), read_(wanted_.begin) {}
 
-  // Sets `part` to the next bytes, at most platform::kFilePartBytes. After the last part, returns
-  // InvalidArgument unless the digest of all bytes is the manifest's. Returns Unavailable if the file cannot
-  // be read, or ends too early. Requires !done().
-  absl::Status Next(std::string& part);
+  // Sets `part` to what follows, at most `most_bytes`. With the last one it is done: InvalidArgument unless
+  // the digest of all is the manifest's. Unavailable where the file cannot be read, or ends before the bytes
+  // do. Requires !done().
+  absl::Status Next(std::string& part, int64_t most_bytes = platform::kFilePartBytes);
 
   bool done() const { return done_; }
-
-  // The two halves of Next, so that one thread can read while another verifies in the same order. Read
-  // requires !read_all().
-  absl::StatusOr<std::string> Read();
-  bool read_all() const { return read_all_; }
-  absl::Status Verify(const std::string& part);
 
  private:
   platform::Files& files_;
   const std::string& path_;
   const DigestedBytes wanted_;
   int64_t read_;  // offset in the file up to which bytes were read
-  bool read_all_ = false;
   platform::Xxh3 digest_;
-  int64_t verified_;  // offset in the file up to which bytes were verified
   bool done_ = false;
 };
 

@@ -117,7 +117,7 @@ TEST_F(ExportWeightsTest, ValueBeyondBf16IsNamed) {
   EXPECT_TRUE(Export(step, {{.name = "model.a", .shape = {4}}}, {.bf16 = false}).ok());
 }
 
-// Several threads round it.
+// Several threads read it, each in several parts.
 TEST_F(ExportWeightsTest, ALargeTensorIsRoundedInItsOrder) {
   std::vector<float> values(400'001);
   for (size_t i = 0; i < values.size(); ++i) {
@@ -273,8 +273,8 @@ TEST_F(ExportWeightsTest, ChangedHeaderEndsIt) {
   MisreadHeaders misread;
   const auto step = SavedStep::Open(misread, folder_.path() + "/step-7");
   ASSERT_TRUE(step.ok()) << step.status();
-  EXPECT_EQ(Export(*step, {{.name = "model.a", .shape = {3}}}, {}).status().message(),
-            "rank-0.safetensors changed while it was read");
+  EXPECT_THAT(std::string(Export(*step, {{.name = "model.a", .shape = {3}}}, {}).status().message()),
+              HasSubstr(".safetensors changed while it was read"));
   EXPECT_FALSE(OutLoads());
 }
 
@@ -283,8 +283,8 @@ TEST_F(ExportWeightsTest, ChangedHeaderCannotSwapPieces) {
   MisreadHeaders misread;
   const auto step = SavedStep::Open(misread, folder_.path() + "/step-7");
   ASSERT_TRUE(step.ok()) << step.status();
-  EXPECT_EQ(Export(*step, {{.name = "model.a", .shape = {3}}}, {}).status().message(),
-            "rank-0.safetensors: the digest of model.a does not match the manifest");
+  EXPECT_THAT(std::string(Export(*step, {{.name = "model.a", .shape = {3}}}, {}).status().message()),
+              HasSubstr(".safetensors: the digest of model.a does not match the manifest"));
   EXPECT_FALSE(OutLoads());
 }
 
