@@ -128,6 +128,7 @@ absl::Status ServerTls::Load() {
     TANDEM_RETURN_IF_ERROR(Publish(texts));
   }
   const absl::MutexLock lock(&mu_);
+  certificates_ = absl::StrCat(texts.certificate, texts.ca);
   not_after_ = texts.own.not_after;
   return absl::OkStatus();
 }
@@ -246,6 +247,11 @@ absl::StatusOr<Peer> ServerTls::WhoIs(const std::string& certificate) const {
 std::shared_ptr<const RevokedList> ServerTls::revoked() const {
   const absl::MutexLock lock(&mu_);
   return revoked_;
+}
+
+std::string ServerTls::certificates() const {
+  const absl::MutexLock lock(&mu_);
+  return certificates_;
 }
 
 absl::Time ServerTls::not_after() const {

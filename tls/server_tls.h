@@ -68,7 +68,8 @@ class ServerTls {
 
   // The revoked names and certificates. The pointer changes whenever the list is read again.
   std::shared_ptr<const RevokedList> revoked() const ABSL_LOCKS_EXCLUDED(mu_);
-  // When its own certificate expires.
+  // Its own certificate and those of the authorities (PEM), as they are in use; and when its own expires.
+  std::string certificates() const ABSL_LOCKS_EXCLUDED(mu_);
   absl::Time not_after() const ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
@@ -101,6 +102,7 @@ class ServerTls {
   uint64_t published_ = 0;  // times
   mutable absl::Mutex mu_;
   std::shared_ptr<const RevokedList> revoked_ ABSL_GUARDED_BY(mu_);
+  std::string certificates_ ABSL_GUARDED_BY(mu_);
   absl::Time not_after_ ABSL_GUARDED_BY(mu_);
   // Identities by certificate: each call of a client needs one, and reading a certificate takes a while.
   mutable std::map<std::string, absl::StatusOr<Peer>> peers_ ABSL_GUARDED_BY(mu_);

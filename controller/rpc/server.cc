@@ -214,10 +214,10 @@ bool Server::Parts::Sleep(absl::Duration time) {
 }
 
 void Server::Parts::RefreshCertificate() {
-  const absl::Time before = tls->not_after();
+  const std::string before = tls->certificates();
   if (const absl::Status status = tls->RefreshCertificate(); !status.ok()) {
     LogBadTlsFiles(status);
-  } else if (tls->not_after() != before) {
+  } else if (tls->certificates() != before) {
     platform::Log(platform::LogLevel::kInfo, "new TLS files are used from now on",
                   {{"valid_until", absl::FormatTime(tls->not_after(), absl::UTCTimeZone())}});
   }

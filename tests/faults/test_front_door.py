@@ -194,7 +194,6 @@ def test_without_descriptors_strangers_are_closed_and_users_return(cluster):
 def test_new_certificates_end_no_session(cluster):
     log = cluster.folder / "controller.log"
     for _ in range(2):
-        time.sleep(1.1)  # the controller knows a new certificate by its end, which is in seconds
         count = log.read_text().count("new TLS files are used")
         subprocess.run([cluster.bin / "tandem", "certs", "issue", "--dir", cluster.certs, "--host", "127.0.0.1", "--renew"],
                        check=True, capture_output=True)

@@ -104,11 +104,15 @@ TEST_F(TlsFilesTest, NothingWaitsForAFifo) {
 TEST_F(TlsFilesTest, ServerTakesGoodNewFiles) {
   const auto server = OpenServer(certificates_.OfServer());
   const std::string first = Published(*server);
+  const std::string used = server->certificates();
   const Credential next = certificates_.OfServer();
   certificates_.Files("controller", next);
   EXPECT_TRUE(server->RefreshCertificate().ok());
   EXPECT_EQ(Published(*server), first) << "they may still be changing";
+  EXPECT_EQ(server->certificates(), used);
   EXPECT_TRUE(server->RefreshCertificate().ok());
+  EXPECT_EQ(server->certificates(), next.certificate + certificates_.authority().certificate)
+      << "whatever their dates";
   EXPECT_EQ(Published(*server), certificates_.authority().certificate + next.certificate + next.key);
 
   certificates_.Write("controller.key", "no key\n", 0600);
