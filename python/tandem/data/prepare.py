@@ -52,8 +52,8 @@ class Options:
 class Part:
     places: list       # (file, line) of each document
     raws: list         # its bytes; None: too long
-    json_lines: bool
-    end: tuple         # (file, decoded bytes) behind its last document
+    has_fields: bool
+    end: tuple         # (file, Raw.end) of its last document
     position: int      # bytes of all files that had been read by then
 
 
@@ -66,9 +66,9 @@ def prepare(options, say=print):
     if options.prompt_field:
         if options.prompt_field == options.text_field:
             raise DataError(f"--prompt-field: {options.prompt_field} is the --text-field, too; name two fields")
-        text = next((file.path for file in inputs if not file.json_lines), None)
+        text = next((file.path for file in inputs if not file.has_fields), None)
         if text is not None:
-            raise DataError(f"--prompt-field: {text} is one document of text, without fields; give JSON lines alone, or --format jsonl")
+            raise DataError(f"--prompt-field: {text} is one document of text, without fields; give JSON lines or Parquet alone, or --format jsonl")
     if os.path.lexists(options.out):
         raise DataError(f"--out: {options.out}: it is there already; remove it, or name another folder")
     with Work(options, tokenizer, inputs, say) as work:
@@ -89,7 +89,7 @@ class Work:
         self._shards = []
         self._files = [{"documents": 0, "left_out": {}} for _ in inputs]
         self._examples = {}
-        self._start = (0, 0)  # the file and its decoded bytes behind the last finished shard
+        self._start = (0, 0)  # file and Raw.end of the last document of the last finished shard
         self._touched = set()  # files of which the journal does not have the newest counts
         self._shard = None
         self._folder = f"{self._out}.tmp.{os.getpid()}"
@@ -229,18 +229,18 @@ class Work:
             position += source.bytes
             if index < self._start[0]:
                 continue
-            file = InputFile(source, self._options.max_document)
+            file = InputFile(source, self._options.max_document, self._fields)
             for raw in file:
                 if (index, raw.end) <= self._start:
                     continue
                 length = 0 if raw.text is None else len(raw.text)
-                if source.json_lines and raw.text is not None and not raw.text.strip():
+                if source.has_fields and raw.text is not None and not raw.text.strip():
                     continue  # a blank line is no document
-                if part is not None and (size + length > PART_BYTES or part.json_lines != source.json_lines):
+                if part is not None and (size + length > PART_BYTES or part.has_fields != source.has_fields):
                     yield part
                     part = None
                 if part is None:
-                    part, size = Part([], [], source.json_lines, (0, 0), 0), 0
+                    part, size = Part([], [], source.has_fields, (0, 0), 0), 0
                 part.places.append((index, raw.line))
                 part.raws.append(raw.text)
                 part.end = (index, raw.end)
@@ -261,7 +261,7 @@ class Work:
                 self._files[file]["documents"] += 1
                 continue
             kind, why = problems[index]
-            place = self._inputs[file].path + (f":{line}" if part.json_lines else "")
+            place = self._inputs[file].path + (f":{line}" if part.has_fields else "")
             if self._options.strict:
                 raise DataError(f"{place}: {kind}: {why} (--strict)")
             counts = self._files[file]["left_out"]

@@ -44,7 +44,7 @@ class Processes:
             place = index % self._number
             if len(waiting) == self._number:
                 yield self._finished(*waiting.popleft())
-            self._send(place, (part.raws, part.json_lines))
+            self._send(place, (part.raws, part.has_fields))
             part.raws = None
             waiting.append((part, place))
         while waiting:
@@ -89,10 +89,10 @@ def _work(pipe, tokenizer, fields):
     tokenizer = Tokenizer(**tokenizer)
     while True:
         try:
-            raws, json_lines = pipe.recv()
+            raws, has_fields = pipe.recv()
         except (EOFError, OSError):
             return
-        tokens = tokenize_part(tokenizer, fields, raws, json_lines)  # its errors end the process with their text
+        tokens = tokenize_part(tokenizer, fields, raws, has_fields)  # its errors end the process with their text
         try:
             pipe.send(tokens)
         except OSError:

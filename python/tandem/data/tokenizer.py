@@ -135,12 +135,12 @@ def _batches(documents):
         yield batch
 
 
-def tokenize_part(tokenizer, fields, raws, json_lines):
+def tokenize_part(tokenizer, fields, raws, has_fields):
     """Bytes, lengths and fronts as of encode, and [(index, kind, why)] of documents that were left out. `fields` of a JSON
     line are its document; only those before the last may be empty."""
     documents, left_out = [], []
     for index, raw in enumerate(raws):
-        texts, problem = _texts_of(raw, json_lines, fields)
+        texts, problem = _texts_of(raw, has_fields, fields)
         if problem:
             left_out.append((index, *problem))
         else:
@@ -148,7 +148,7 @@ def tokenize_part(tokenizer, fields, raws, json_lines):
     return (*tokenizer.encode(documents), left_out)
 
 
-def _texts_of(raw, json_lines, fields):
+def _texts_of(raw, has_fields, fields):
     """The texts of a document, or why there are none."""
     if raw is None:
         return None, ("too long", "it is longer than --max-document")
@@ -156,7 +156,7 @@ def _texts_of(raw, json_lines, fields):
         text = raw.decode()
     except UnicodeDecodeError as error:
         return None, ("not UTF-8", f"byte {error.start} of it is no UTF-8")
-    if json_lines:
+    if has_fields:
         try:
             line = json.loads(text)
         except (ValueError, RecursionError) as error:

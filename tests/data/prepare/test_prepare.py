@@ -15,6 +15,8 @@ import subprocess
 import sys
 import time
 
+import pyarrow
+import pyarrow.parquet
 import pytest
 import zstandard
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
@@ -230,6 +232,17 @@ def test_a_run_that_was_stopped_goes_on_to_the_same_bytes(tmp_path, blow):
     assert not list(tmp_path.glob("out.tmp.*"))
 
 
+def test_rows_of_parquet_go_on_behind_finished_shards(tmp_path):
+    texts = [chr(97 + i % 26) * 2000 for i in range(2000)]
+    write(tmp_path, {"b.txt": b"text"})
+    pyarrow.parquet.write_table(pyarrow.table({"text": texts}), tmp_path / "in" / "a.parquet")
+    whole = digests(run(tmp_path, "bytes", out="whole", shard=1 << 20))
+    stopped(tmp_path, signal.SIGKILL, 2)
+    said = []
+    assert digests(run(tmp_path, "bytes", said, shard=1 << 20)) == whole
+    assert any("goes on behind" in line for line in said)
+
+
 def test_a_finished_shard_that_changed_is_made_again(tmp_path):
     many(tmp_path)
     whole = digests(run(tmp_path, "bytes", out="whole", shard=1 << 20))
@@ -314,7 +327,10 @@ def test_a_document_is_at_most_as_long_as_allowed(tmp_path):
 @pytest.mark.parametrize("name, content, message", [
     ("a.jsonl.gz", gzip.compress(lines(["text"] * 1000))[:-20], "its compressed data cannot be read"),
     ("a.jsonl.zst", zstandard.ZstdCompressor().compress(lines([str(i) for i in range(1000)]))[:-20], "may be half of a download"),
-    ("a.parquet", b"PAR1....", "it is a Parquet file, which is not read"),
+    ("a.parquet", b"PAR1....", "it cannot be read as Parquet"),
+    ("a.parquet", lines(["text"]), "do not agree on whether it is Parquet; fetch it again, or rename it"),
+    ("a.jsonl", b"PAR1....", "do not agree on whether it is Parquet"),
+    ("a.idx", b"MMIDIDX\0\0", "it is an index of tokens, which is not read; give JSON lines, Parquet or text"),
     ("a.jsonl", b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n", "it is a Git LFS pointer"),
     ("a.jsonl", b"", "there is no document"),
 ])
@@ -323,6 +339,39 @@ def test_files_that_are_no_text_are_named(tmp_path, tokenizer, name, content, me
     with pytest.raises(DataError, match=message):
         run(tmp_path, tokenizer)
     assert not list(tmp_path.glob("out*"))
+
+
+def test_rows_of_parquet_are_documents_as_lines_of_json_are(tmp_path, tokenizer):
+    """As the hub has them: several groups of rows, compressed, with other columns beside."""
+    generator = random.Random(SEED)
+    texts = [sentence(generator, 600) for _ in range(2000)] + [None, ""]
+    prompts = [sentence(generator) for _ in texts]
+    table = pyarrow.table({"id": range(len(texts)), "text": pyarrow.array(texts).dictionary_encode(), "q": prompts,
+                           "raw": pyarrow.array([b"\xff"] * len(texts))})
+    write(tmp_path, {"b.txt": b"one document"})
+    pyarrow.parquet.write_table(table, tmp_path / "in" / "a.parquet", row_group_size=300, compression="zstd")
+    library = Tokenizer.from_file(str(tokenizer / "tokenizer.json"))
+    library.no_truncation()
+    library.no_padding()
+    library.encode_special_tokens = True
+
+    def ids(text):
+        return library.encode(text, add_special_tokens=False).ids
+
+    folder = run(tmp_path, tokenizer, shard=1 << 20)
+    documents, description = documents_of(folder)
+    assert documents == [ids(text) + [0] for text in (*texts[:2000], "one document")] and len(description["shards"]) > 1
+    assert description["inputs"][0]["left_out"] == {"empty": 1, "no text": 1}
+    assert digests(run(tmp_path, tokenizer, out="one", processes=1, shard=1 << 20)) == digests(folder)
+    (tmp_path / "in" / "b.txt").unlink()
+    with_prompts = documents_of(run(tmp_path, tokenizer, out="prompts", prompt_field="q"))[0]
+    assert with_prompts == [ids(q) + ids(text) + [0] for q, text in zip(prompts, texts) if text]
+    with pytest.raises(DataError, match="a.parquet: it has no column body; name one of id, text, q, raw with --text-field"):
+        run(tmp_path, tokenizer, out="no", text_field="body")
+    with pytest.raises(DataError, match="there is no document"):
+        run(tmp_path, tokenizer, out="no", text_field="raw", lenient=True)
+    with pytest.raises(DataError, match="it is Parquet, and not one document of text; omit --format"):
+        run(tmp_path, tokenizer, out="no", format="text")
 
 
 def test_hidden_files_are_skipped_and_said_once(tmp_path):
