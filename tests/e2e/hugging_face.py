@@ -223,11 +223,11 @@ def save_tokenizer(tokenizer, folder, tokenizer_class):
                                                               "eos_token": "</s>", "unk_token": "<unk>"}))
 
 
-def write_text(path):
+def write_text(path, sequences=SEQUENCES):
     """The windows of one step, with documents that end within them."""
     engine = random.Random(SEED)
     windows = [[END if engine.random() < 0.06 else engine.randrange(256) for _ in range(LENGTH + 1)]
-               for _ in range(SEQUENCES)]
+               for _ in range(sequences)]
     path.write_bytes(bytes(token for window in windows for token in window))
     return torch.tensor(windows)
 
@@ -249,10 +249,10 @@ def inputs(tokens, packed, config=None):
             "attention_mask": {"full_attention": mask, "sliding_attention": near} if several else near}
 
 
-def job_from(name, folder, tmp_path, ranks, packed=False, **checkpoint):
+def job_from(name, folder, tmp_path, ranks, packed=False, sequences=SEQUENCES, **checkpoint):
     """A job on exactly the text's windows whose learning rate moves no weight, and whose first moment is the gradient."""
     spec = tiny_job(name, ranks=ranks, steps=1, directory=tmp_path / "saved", clip_grad_norm=0, sequence_length=LENGTH,
-                    micro_batch_size=2, global_batch_size=SEQUENCES)
+                    micro_batch_size=2, global_batch_size=sequences)
     spec["training"]["optimizer"] = {"learning_rate": 1e-30, "beta1": 0, "weight_decay": 0}
     spec["model"] = {"hugging_face": str(folder)}
     spec["data"] = {"train": str(tmp_path / "text"), "validation_fraction": 0,

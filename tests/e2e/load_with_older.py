@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Loads folders with the transformers of this Python and saves their logits: a line of input is FOLDER INPUTS OUT, separated by
-tabs, and is answered by a line."""
+"""Loads folders with the transformers of this Python and saves their logits: for each line "FOLDER INPUTS OUT" of its input."""
 import sys
 
 import torch
 import transformers
 
 for line in sys.stdin:
-    folder, inputs, out = line.rstrip("\n").split("\t")
+    folder, inputs, out = line.split()
     model, report = transformers.AutoModelForCausalLM.from_pretrained(folder, attn_implementation="eager",
                                                                       output_loading_info=True, torch_dtype=torch.float32)
     assert not any(report.values()), report

@@ -20,68 +20,67 @@ from test_transformers import arrays_of, checkpoint_names
 TOLERANCE = 1e-5  # of fp32, relative to the loss, and to the norm of a gradient
 
 
-# Loaded there too, for one model of each kind.
 OLDER = pathlib.Path.home() / ".cache/tandem/transformers-4.57.6/bin/python"
-# Name and ranks of an expert group. transformers 4 leaves out mscale_all_dim in deepseek_v2, and
-# normalises all groups of a mamba2 together.
-OLDER_LOADS = {("llama-llama3", 1), ("mixtral", 1), ("qwen3-moe", 1), ("deepseek-v3-yarn", 2), ("deepseek-v2-plain", 2),
-               ("deepseek-v2-groups", 2), ("llama-biased", 1), ("mamba2-tied", 1),
-               ("qwen2-window", 1), ("qwen3", 1), ("mistral", 1), ("olmo2", 1)}
+# Where transformers 4.57 computes something else (docs/formats.md), and what it does not have.
+OLDER_DIFFERS = {"deepseek-v2", "deepseek-v3", "mamba2"}
+OLDER_LACKS = {"nemotron-h"}
 
 
 @pytest.fixture(scope="module")
 def older():
-    """transformers 4, in one process for all models: to import it takes longer than to load one."""
+    """older(folder, inputs): the logits that transformers 4.57 computes of a folder of files."""
     assert OLDER.exists(), "scripts/setup.sh --tests makes it"
     with subprocess.Popen([OLDER, pathlib.Path(__file__).with_name("load_with_older.py")], stdin=subprocess.PIPE,
                           stdout=subprocess.PIPE, text=True) as process:
-        yield process
+        def logits(folder, tokens):
+            torch.save(tokens, folder / "tokens")
+            process.stdin.write(f"{folder} {folder / 'tokens'} {folder / 'logits'}\n")
+            process.stdin.flush()
+            assert process.stdout.readline() == "saved\n", "its error stands above"
+            return torch.load(folder / "logits")
+
+        yield logits
         process.stdin.close()
-
-
-def check_older(older, tmp_path, tokens, logits):
-    """transformers 4 computes from the export what transformers 5 does from the source."""
-    torch.save(tokens, tmp_path / "tokens")
-    print(tmp_path / "fp32", tmp_path / "tokens", tmp_path / "logits", sep="\t", file=older.stdin, flush=True)
-    assert older.stdout.readline() == "saved\n", "its error stands above"
-    assert (torch.load(tmp_path / "logits") - logits).abs().max() <= 1e-4 * logits.abs().max()
 
 
 @pytest.mark.parametrize("name,ranks,dtype,expert,packed,made", [
     ("llama", 1, "fp32", 1, False, {}), ("llama", 4, "bf16", 1, True, {}),
     ("llama", 2, "fp16", 1, False, {"tokenizer": "sentencepiece", "spelling": "newer"}),
-    ("llama-tied", 2, "fp32", 1, True, {}), ("llama-linear", 2, "fp32", 1, False, {}),
+    ("llama-tied", 2, "fp32", 1, True, {}), ("llama-linear", 3, "fp32", 1, False, {}),
     ("llama-llama3", 2, "fp32", 1, True, {}), ("llama-yarn", 2, "fp32", 1, False, {}),
     ("llama-yarn-mscale", 2, "fp32", 1, True, {}),
     ("mixtral", 1, "fp32", 1, True, {"fused": True, "spelling": "newer"}),
     ("mixtral", 2, "bf16", 2, False, {"tokenizer": "sentencepiece"}),
-    ("mixtral", 2, "fp32", 2, True, {"fused": True}),
+    ("mixtral", 4, "fp32", 2, True, {"fused": True}), ("mixtral", 3, "fp32", 1, False, {}),
     ("qwen3-moe", 1, "bf16", 1, True, {"fused": True, "spelling": "newer"}), ("qwen3-moe", 2, "fp32", 2, False, {"tokenizer": "sentencepiece"}),
     ("qwen3-moe", 4, "fp32", 2, True, {}),
     ("deepseek-v3", 1, "fp32", 1, True, {}), ("deepseek-v3", 2, "bf16", 2, False, {}),
-    ("deepseek-v3", 2, "fp32", 1, True, {"fused": True, "spelling": "newer", "tokenizer": "sentencepiece"}),
-    ("deepseek-v3-yarn", 2, "fp32", 2, True, {}),
-    ("deepseek-v2", 2, "fp32", 2, True, {}), ("deepseek-v2", 1, "bf16", 1, False, {"fused": True, "spelling": "newer"}),
-    ("deepseek-v2-plain", 2, "fp32", 2, False, {"tokenizer": "sentencepiece"}), ("deepseek-v2-groups", 2, "fp32", 2, True, {}),
+    ("deepseek-v3", 3, "fp32", 1, True, {"fused": True, "spelling": "newer", "tokenizer": "sentencepiece"}),
+    ("deepseek-v3-yarn", 4, "fp32", 2, True, {}),
+    ("deepseek-v2", 2, "fp32", 2, True, {}), ("deepseek-v2", 3, "bf16", 1, False, {"fused": True, "spelling": "newer"}),
+    ("deepseek-v2-plain", 2, "fp32", 2, False, {"tokenizer": "sentencepiece"}), ("deepseek-v2-groups", 4, "fp32", 2, True, {}),
     ("deepseek-v2-groups", 1, "bf16", 1, False, {"fused": True, "spelling": "newer"}),
     ("llama-biased", 1, "fp32", 1, True, {}), ("qwen3-biased", 2, "fp32", 1, False, {"spelling": "newer"}),
-    ("qwen3-moe-biased", 2, "fp32", 2, True, {}), ("olmo2-biased", 2, "bf16", 1, False, {}),
+    ("qwen3-moe-biased", 2, "fp32", 2, True, {}), ("olmo2-biased", 3, "bf16", 1, False, {}),
     ("qwen2", 1, "fp32", 1, True, {}), ("qwen2", 4, "bf16", 1, False, {"spelling": "newer"}),
-    ("qwen2-window", 2, "fp32", 1, True, {}), ("qwen2-window", 1, "fp32", 1, False, {"spelling": "newer"}),
-    ("qwen3", 1, "fp32", 1, False, {}), ("qwen3", 4, "bf16", 1, True, {"spelling": "newer"}),
-    ("qwen3-tied", 2, "fp32", 1, True, {}), ("qwen3-window", 2, "fp32", 1, False, {"spelling": "newer"}),
-    ("qwen3-moe-window", 2, "fp32", 2, False, {}),
+    ("qwen2-window", 2, "fp32", 1, True, {}), ("qwen2-window", 3, "fp32", 1, False, {"spelling": "newer"}),
+    ("qwen3", 1, "fp32", 1, False, {"tokenizer": "sentencepiece"}), ("qwen3", 4, "bf16", 1, True, {"spelling": "newer"}),
+    ("qwen3-tied", 3, "fp32", 1, True, {}), ("qwen3-window", 2, "fp32", 1, False, {"spelling": "newer"}),
+    ("qwen3-moe-window", 3, "fp32", 1, False, {}),
     ("mistral", 2, "fp32", 1, True, {"tokenizer": "sentencepiece"}), ("mistral", 1, "bf16", 1, False, {"spelling": "newer"}),
-    ("mistral-whole", 4, "fp32", 1, True, {}),
+    ("mistral", 3, "fp32", 1, False, {}), ("mistral-whole", 4, "fp32", 1, True, {}),
     ("olmo2", 1, "fp32", 1, False, {"tokenizer": "sentencepiece"}), ("olmo2", 4, "bf16", 1, True, {"spelling": "newer"}), ("olmo2", 2, "fp32", 1, True, {}),
     ("mamba2", 1, "fp32", 1, False, {"tokenizer": "sentencepiece"}), ("mamba2-tied", 2, "bf16", 1, False, {"spelling": "newer"}),
+    ("mamba2", 4, "fp32", 1, False, {}), ("mamba2-tied", 3, "fp32", 1, False, {}),
     ("nemotron-h", 2, "fp32", 1, False, {"tokenizer": "sentencepiece"}), ("nemotron-h", 1, "bf16", 1, False, {"spelling": "newer"}),
+    ("nemotron-h", 3, "fp32", 1, False, {}), ("nemotron-h", 4, "bf16", 1, False, {}),
 ])
-def test_a_model_goes_in_and_out(start, older, tmp_path, name, ranks, dtype, expert, packed, made):
+def test_a_model_goes_in_and_out(start, tmp_path, older, name, ranks, dtype, expert, packed, made):
     source = tmp_path / "model"
     save(name, source, dtype, **made)
-    tokens = write_text(tmp_path / "text")
-    spec = job_from(name, source, tmp_path, ranks, packed)
+    sequences = 6 if ranks == 3 else SEQUENCES
+    tokens = write_text(tmp_path / "text", sequences)
+    spec = job_from(name, source, tmp_path, ranks, packed, sequences)
     if expert > 1:
         spec["parallelism"]["expert"] = expert
 
@@ -127,11 +126,12 @@ def test_a_model_goes_in_and_out(start, older, tmp_path, name, ranks, dtype, exp
                 assert torch.equal(loaded(**inputs(tokens, packed, model.config)).logits, logits)
         tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / exported)
         assert tokenizer.decode(tokenizer.encode("the weights")) == "the weights"
-    if (name, expert) in OLDER_LOADS:
-        check_older(older, tmp_path, inputs(tokens, packed, model.config), logits)
+    if name not in OLDER_LACKS:
+        difference = (older(tmp_path / "fp32", inputs(tokens, packed, model.config)) - logits).abs().max() / logits.abs().max()
+        assert difference >= 1e-2 if name in OLDER_DIFFERS else difference <= 1e-5, difference
     make_model(name).save_pretrained(tmp_path / "hub")  # under the hub's names
     assert set(stored(tmp_path / "fp32")) == set(stored(tmp_path / "hub"))
-    assert "| tokens | 384 |" in (tmp_path / "bf16" / "README.md").read_text()
+    assert f"| tokens | {sequences * LENGTH} |" in (tmp_path / "bf16" / "README.md").read_text()
 
 
 def save_with(model, folder, **changes):
