@@ -155,7 +155,7 @@ class Bench {
     const at::Tensor c = cosines.view({1, a.length, 1, -1});
     const at::Tensor s = sines.view({1, a.length, 1, -1});
     Compare(
-        "rope", [&] { ops_.Rope(cosines, sines, heads, qkv)(); },
+        "rope", [&] { ops_.Rope(cosines, sines, heads, a.head_dim, qkv)(); },
         [&] {
           const at::Tensor first = x.narrow(3, 0, a.head_dim / 2);
           const at::Tensor second = x.narrow(3, a.head_dim / 2, a.head_dim / 2);

@@ -179,7 +179,7 @@ class Bench {
     const at::Tensor wide_c = c.view({1, a.length, 1, -1});
     const at::Tensor wide_s = s.view({1, a.length, 1, -1});
     rows_.Moves(
-        "rope", 2 * Bytes({x}), [&] { ops_.Rope(c, s, heads, qkv)(); },
+        "rope", 2 * Bytes({x}), [&] { ops_.Rope(c, s, heads, a.head_dim, qkv)(); },
         [&] {
           const at::Tensor first = x.narrow(3, 0, a.head_dim / 2);
           const at::Tensor second = x.narrow(3, a.head_dim / 2, a.head_dim / 2);

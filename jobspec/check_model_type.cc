@@ -40,6 +40,28 @@ void CheckWindow(FieldChecker& check, const v1::Model& model, const ModelType& t
   }
 }
 
+// What only some types may have.
+void CheckRotation(FieldChecker& check, const v1::Model& model, const ModelType& type) {
+  constexpr char kPart[] = "model.partial_rotary_factor";
+  if (!check.Usable({kPart})) {
+    return;
+  }
+  if (!type.may_rotate_partly) {
+    check.Forbid(kPart, absl::StrCat(check.Named("model.model_type"),
+                                     " has no use for it: omit the key, or use model_type: ",
+                                     ModelTypesThat(&ModelType::may_rotate_partly, " or ")));
+    return;
+  }
+  const auto rotary =
+      static_cast<int64_t>(model.partial_rotary_factor() * static_cast<double>(model.head_dim()));
+  if (check.Usable({"model.head_dim"}) && (rotary % 2 != 0 || rotary == 0)) {
+    check.Refuse(
+        kPart, absl::StrCat("a share of ", check.Named("model.head_dim"), " that is an even number of dims"),
+        absl::StrCat("rotary embedding turns pairs of dims, and this share has ", rotary,
+                     ": use another number"));
+  }
+}
+
 }  // namespace
 
 void CheckModelType(FieldChecker& check, const v1::Model& model, const ModelType& type) {
@@ -61,6 +83,7 @@ void CheckModelType(FieldChecker& check, const v1::Model& model, const ModelType
     }
   }
   CheckWindow(check, model, type);
+  CheckRotation(check, model, type);
 }
 
 }  // namespace tandem::jobspec

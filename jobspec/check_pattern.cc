@@ -122,7 +122,7 @@ void RefuseUnused(FieldChecker& check, const model::LayerPattern& pattern, const
       refuse(path, absl::StrCat("no layer of ", check.Named(kPattern), " attends"));
     }
   }
-  for (const char* path : {"model.rope_theta", "model.rope_scaling.type"}) {
+  for (const char* path : {"model.rope_theta", "model.rope_scaling.type", "model.partial_rotary_factor"}) {
     if (!attends || !type.rotates) {
       refuse(path, absl::StrCat("no layer of model_type ", type.name, attends ? "" : " and this pattern",
                                 " rotates queries and keys"));

@@ -172,6 +172,7 @@ model::DecoderConfig ModelConfigOf(const v1::Model& resolved) {
                            ? WindowLayersIn(resolved.window_layers(), layers).value()
                            : std::vector<int64_t>(),
       .rotates = type->rotates,
+      .partial_rotary_factor = resolved.has_partial_rotary_factor() ? resolved.partial_rotary_factor() : 1,
       .activation = resolved.model_type() == "nemotron_h" ? model::Activation::kSquaredRelu
                                                           : model::Activation::kSwiGlu,
       .tie_word_embeddings = resolved.tie_word_embeddings(),

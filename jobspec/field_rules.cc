@@ -158,6 +158,7 @@ const std::vector<NumberRule>& NumberRules() {
   static const std::vector<NumberRule> rules = {
       {"model.rms_norm_eps", kSmallestNormEpsilon, 0.1, false, false},
       {"model.rope_theta", 1, 1e12, true, false},
+      {"model.partial_rotary_factor", 0, 1, true, false},
       {"model.initializer_range", 0, 10, true, false},
       {"model.rope_scaling.factor", 1, 1e6, false, false},
       {"model.rope_scaling.low_freq_factor", 0, 1e6, true, false},
@@ -204,7 +205,6 @@ const std::vector<RequiredRule>& RequiredRules() {
 
 const std::vector<AbsentRule>& AbsentRules() {
   static const std::vector<AbsentRule> rules = {
-      {"model.partial_rotary_factor", "not built yet; omit the key"},
       {"model.rotary_embedding", "not built yet; omit the key"},
       {"model.embedding_multiplier", "not built yet; omit the key"},
       {"model.attention_multiplier", "not built yet; omit the key"},

@@ -158,6 +158,7 @@ class HuggingFaceReader {
     }
     if (has('*') && own) {
       ReadField({"rope_theta"}, model_);
+      ReadField({"partial_rotary_factor", true}, model_);
     }
     if (has('-')) {
       ReadField({"intermediate_size"}, model_);

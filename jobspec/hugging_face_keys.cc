@@ -183,7 +183,7 @@ class KeyChecker {
     for (const Supported& supported : kSupported) {
       const auto found = config_.find(supported.key);
       if (found == config_.end() || (found->is_null() && !supported.is_never_null) ||
-          *found == KeyJson::parse(supported.value)) {
+          *found == KeyJson::parse(supported.value) || IsOfMixers(supported.key)) {
         continue;
       }
       if (supported.key == std::string_view("attention_bias") && family_ != nullptr) {

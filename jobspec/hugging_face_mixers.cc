@@ -91,6 +91,9 @@ void AddMixers(const v1::Model& resolved, nlohmann::ordered_json& config) {
   if (resolved.has_rope_theta()) {
     config["rope_theta"] = resolved.rope_theta();
   }
+  if (resolved.has_partial_rotary_factor()) {
+    config["partial_rotary_factor"] = resolved.partial_rotary_factor();
+  }
   if (resolved.has_intermediate_size()) {
     config["intermediate_size"] = resolved.intermediate_size();
   }

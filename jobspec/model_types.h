@@ -26,11 +26,12 @@ struct ModelType {
   bool has_latent_attention = false;
   v1::RouterScore score = v1::ROUTER_SCORE_SOFTMAX;  // if the type has experts
   const char* letters =
-      nullptr;  // the letters of its layers, if a pattern lists them (model/layer_pattern.h); otherwise null
-  bool may_group = false;   // whether its pattern may have groups
-  bool has_depths = false;  // whether its pattern may have depths of multi-token prediction
-  bool rotates = true;      // whether queries and keys are rotated
-  double least_step = 0;    // the shortest time step of a mixer
+      nullptr;              // of its layers, which a pattern lists (model/layer_pattern.h); null: it has none
+  bool may_group = false;   // its pattern
+  bool has_depths = false;  // of multi-token prediction, in its pattern
+  bool rotates = true;      // queries and keys
+  bool may_rotate_partly = false;
+  double least_step = 0;  // of a mixer's time
 };
 
 // Returns null for an unknown name.

@@ -152,6 +152,9 @@ void ResolveModel(v1::Model& model) {
   const bool attends = !pattern.has_value() || model::Has(*pattern, model::LayerSymbol::kAttention);
   if (type == nullptr || (type->rotates && attends)) {
     TANDEM_DEFAULT(model, rope_theta, 10000);
+    if (type != nullptr && type->may_rotate_partly) {
+      TANDEM_DEFAULT(model, partial_rotary_factor, 1);
+    }
   }
   TANDEM_DEFAULT(model, tie_word_embeddings, false);
   TANDEM_DEFAULT(model, initializer_range, 0.02);

@@ -225,7 +225,8 @@ class AttentionNode final : public SplitNode {
   // sign: -1 for a gradient.
   void Rotate(const ops::Array& qkv, int sign, ops::Calls& calls) const {
     if (s_.rotates) {
-      calls.Add(ops_.Rope(tables_->cosines.array, tables_->sines.array, s_.heads + s_.kv_heads, qkv, sign));
+      calls.Add(ops_.Rope(tables_->cosines.array, tables_->sines.array, s_.heads + s_.kv_heads, s_.head_dim,
+                          qkv, sign));
     }
   }
 

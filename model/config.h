@@ -125,7 +125,8 @@ struct DecoderConfig {
   // 0: a token sees all tokens before it.
   int64_t sliding_window = 0;
   std::vector<int64_t> window_layers;
-  bool rotates = true;  // rotates queries and keys by their place in the sequence
+  bool rotates = true;               // queries and keys, by their place in the sequence
+  double partial_rotary_factor = 1;  // the share of a head's dims, the first ones, that are rotated
   Activation activation = Activation::kSwiGlu;
   bool tie_word_embeddings = false;
   double initializer_range = 0.02;

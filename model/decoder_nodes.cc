@@ -12,18 +12,19 @@ namespace tandem::model {
 namespace {
 
 std::shared_ptr<const RotaryTables> MakeRotaryTables(const NodeContext& context) {
-  const int64_t head_dim = context.shapes.head_dim;
-  if (head_dim == 0 || !context.config.rotates) {
+  const int64_t rotary = context.shapes.rotary;
+  if (rotary == 0 || !context.config.rotates) {
     return nullptr;  // no layer attends, or none rotates
   }
-  if (head_dim % 2 != 0) {
-    throw std::invalid_argument(absl::StrCat("rotary embedding needs an even head_dim, not ", head_dim));
+  if (rotary % 2 != 0) {
+    throw std::invalid_argument(
+        absl::StrCat("rotary embedding turns an even number of a head's dims, not ", rotary));
   }
   const int64_t length = context.shapes.length;
   const ComputeType type = MainType(context.types.unit.compute);
-  const auto bytes = static_cast<size_t>(length * head_dim / 2 * ElementBytes(type));
+  const auto bytes = static_cast<size_t>(length * rotary / 2 * ElementBytes(type));
   std::vector<char> memory(2 * bytes);
-  const ops::Array cosines(memory.data(), ElementKindOf(type), DeviceKind::kCpu, length, head_dim / 2);
+  const ops::Array cosines(memory.data(), ElementKindOf(type), DeviceKind::kCpu, length, rotary / 2);
   ops::Array sines = cosines;
   sines.begin = memory.data() + bytes;
   if (context.shapes.latent.kv_rank > 0) {

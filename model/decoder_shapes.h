@@ -59,6 +59,8 @@ struct DecoderShapes {
   int64_t heads = config.num_attention_heads;
   int64_t kv_heads = config.num_key_value_heads;
   int64_t head_dim = config.head_dim;
+  // Dims of a head that are rotated, the first ones.
+  int64_t rotary = static_cast<int64_t>(config.partial_rotary_factor * static_cast<double>(head_dim));
   int64_t vocabulary = config.vocab_size;  // V
   int64_t query = heads * head_dim;
   int64_t key = kv_heads * head_dim;

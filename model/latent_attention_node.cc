@@ -65,7 +65,7 @@ class LatentAttentionNode final : public DeclaredNode {
     NormLatent(down, key_value_down_norm, kv_latent, kv_normed, calls);
     calls.Add(ops_.Linear(kv_normed, key_value_up, /*residual=*/{}, key_value, products));
     calls.Add(ops_.PackLatentHeads(heads_, query, key_value, down, qkv));
-    calls.Add(ops_.Rope(tables_->cosines.array, tables_->sines.array, 2 * s_.heads, qkv));
+    calls.Add(ops_.Rope(tables_->cosines.array, tables_->sines.array, 2 * s_.heads, s_.head_dim, qkv));
     if (!context.defined()) {
       return calls;
     }
@@ -101,7 +101,8 @@ class LatentAttentionNode final : public DeclaredNode {
     }
     calls.Add(ops_.AttentionBackward(shape_, qkv, DocumentStarts(in), context, in.Value("lse"), grad_context,
                                      grad_qkv, in.Work("work")));
-    calls.Add(ops_.RopeBackward(tables_->cosines.array, tables_->sines.array, 2 * s_.heads, grad_qkv));
+    calls.Add(
+        ops_.RopeBackward(tables_->cosines.array, tables_->sines.array, 2 * s_.heads, s_.head_dim, grad_qkv));
     calls.Add(ops_.UnpackLatentHeads(heads_, grad_qkv, in.Scratch("grad_query"), in.Scratch("grad_key_value"),
                                      in.Scratch("grad_down")));
     calls.Add(ops_.RmsNorm(x, norm, epsilon_, in.Scratch("normed")));

@@ -119,9 +119,11 @@ class Operations {
                        const Array& grad_weight, Workspace work) const;
 
   // `sign` is 1, or -1 for the backward.
-  Call Rope(const Array& cosines, const Array& sines, int64_t heads, const Array& x, int sign = 1) const;
-  Call RopeBackward(const Array& cosines, const Array& sines, int64_t heads, const Array& grad) const {
-    return Rope(cosines, sines, heads, grad, /*sign=*/-1);
+  Call Rope(const Array& cosines, const Array& sines, int64_t heads, int64_t head_dim, const Array& x,
+            int sign = 1) const;
+  Call RopeBackward(const Array& cosines, const Array& sines, int64_t heads, int64_t head_dim,
+                    const Array& grad) const {
+    return Rope(cosines, sines, heads, head_dim, grad, /*sign=*/-1);
   }
 
   // Chooses the kernels of this shape for the current device, so that the first call of Attention and

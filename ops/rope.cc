@@ -7,14 +7,15 @@
 
 namespace tandem::ops {
 
-Call Operations::Rope(const Array& cosines, const Array& sines, int64_t heads, const Array& x,
-                      int sign) const {
+Call Operations::Rope(const Array& cosines, const Array& sines, int64_t heads, int64_t head_dim,
+                      const Array& x, int sign) const {
   Check(sign == 1 || sign == -1, "a rotation has the sign 1 or -1, not ", sign);
   const DeviceKind on = kernels_.kind();
   const int64_t length = cosines.rows;
-  const int64_t head_dim = 2 * cosines.columns;
-  CheckMatrix("cosines", cosines, length, head_dim / 2, on);
-  CheckMatrix("sines", sines, length, head_dim / 2, on);
+  const int64_t pairs = cosines.columns;
+  Check(2 * pairs <= head_dim, "heads of ", head_dim, " dims have at most half as many pairs, not ", pairs);
+  CheckMatrix("cosines", cosines, length, pairs, on);
+  CheckMatrix("sines", sines, length, pairs, on);
   CheckRows("x", x, on);
   const bool whole = length > 0 ? x.rows % length == 0 : x.rows == 0;
   Check(whole && x.columns >= heads * head_dim, "x must have whole sequences of ", length,
@@ -28,6 +29,7 @@ Call Operations::Rope(const Array& cosines, const Array& sines, int64_t heads, c
                                      .length = length,
                                      .heads = heads,
                                      .head_dim = head_dim,
+                                     .pairs = pairs,
                                      .row_stride = x.row_stride,
                                      .x = ElementsOf<E>(x)});
   });

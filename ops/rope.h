@@ -12,16 +12,17 @@ class Tensor;
 
 namespace tandem::ops {
 
-// Rotary position embedding, half-split ("rotate_half") as in Hugging Face's models: dims i and i + d / 2 of
-// a head rotate by position times the frequency of that pair (rope_scaling.h).
+// Rotary position embedding, half-split ("rotate_half") as in Hugging Face's models: of the first r dims of a
+// head, i and i + r / 2 rotate by position times the frequency of that pair (rope_scaling.h). The others
+// stay.
 
-// Fills tables [S, d / 2] with cosine and sine of position times frequency, times the scaling's attention
-// factor, computed in double. The tables are float if bfloat16 is rotated.
+// Fills tables [S, r / 2]: cosine and sine of position times frequency, times the scaling's attention factor,
+// computed in double. They are of float where what is rotated is of bfloat16.
 void RopeTables(double theta, const RopeScaling& scaling, at::Tensor& cosines, at::Tensor& sines);
 
 // Rotates the first `heads` heads of every row in place by sign times their angle. `sign` is 1, or -1 for the
 // transpose, which is the backward. x: [rows, ≥ heads * head_dim], rows row_stride apart; row t has position
-// t mod length. Tables: [length, head_dim / 2].
+// t mod length. Tables: [length, pairs]; 2 * pairs ≤ head_dim.
 template <typename E>
 struct RopeArgs {
   static constexpr const char* kName = "Rope";
@@ -32,6 +33,7 @@ struct RopeArgs {
   int64_t length;
   int64_t heads;
   int64_t head_dim;
+  int64_t pairs;
   int64_t row_stride;
   E* x;
 };

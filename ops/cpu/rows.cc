@@ -87,7 +87,7 @@ void RmsNormBackward(const RmsNormBackwardArgs<E>& args) {
 template <typename E>
 void Rope(const RopeArgs<E>& args) {
   using T = Arithmetic<E>;
-  const int64_t half = args.head_dim / 2;
+  const int64_t half = args.pairs;
   const T sign = args.sign;
   for (int64_t row = 0; row < args.rows; ++row) {
     const T* const cosine = args.cosines + row % args.length * half;

@@ -12,13 +12,13 @@ namespace tandem::ops::cuda {
 namespace {
 
 template <int N, typename E, typename T = Arithmetic<E>>
-__global__ void RopeRow(RopeArgs<E> args, int heads, int half) {
+__global__ void RopeRow(RopeArgs<E> args, int heads, int head_dim, int half) {
   const int packs = half / N;
   const int64_t position = blockIdx.x % args.length * half;
   E* const x = args.x + blockIdx.x * args.row_stride;
   for (int index = static_cast<int>(threadIdx.x); index < heads * packs; index += kThreads) {
     const int i = index % packs;
-    E* const first = x + index / packs * 2 * half;
+    E* const first = x + index / packs * head_dim;
     E* const second = first + half;
     Pack<E, N> a = PackAt<E, N>(first, i);
     Pack<E, N> b = PackAt<E, N>(second, i);
@@ -176,11 +176,12 @@ int Launch(const RopeArgs<E>& args, Stream stream) {
   if (args.rows == 0 || args.heads == 0) {
     return cudaSuccess;
   }
-  const int64_t half = args.head_dim / 2;
-  WithPacks<E>({half, args.row_stride}, {args.cosines, args.sines, args.x}, [&]<int N>(Packed<N>) {
-    RopeRow<N><<<static_cast<unsigned>(args.rows), kThreads, 0, stream>>>(args, static_cast<int>(args.heads),
-                                                                          static_cast<int>(half));
-  });
+  WithPacks<E>({args.pairs, args.head_dim, args.row_stride}, {args.cosines, args.sines, args.x},
+               [&]<int N>(Packed<N>) {
+                 RopeRow<N><<<static_cast<unsigned>(args.rows), kThreads, 0, stream>>>(
+                     args, static_cast<int>(args.heads), static_cast<int>(args.head_dim),
+                     static_cast<int>(args.pairs));
+               });
   return cudaGetLastError();
 }
 TANDEM_KERNEL(RopeArgs)

@@ -63,14 +63,15 @@ TEST_P(CudaOperationsTest, RmsNorm) {
 }
 
 TEST_P(CudaOperationsTest, Rope) {
-  for (const int64_t half : {5, 8, 64}) {
-    at::Tensor cosines = NanStatistics({12, half});
-    at::Tensor sines = NanStatistics({12, half});
+  for (const auto& [pairs, dim] :
+       std::vector<std::pair<int64_t, int64_t>>{{5, 10}, {8, 16}, {64, 128}, {16, 128}, {8, 20}, {3, 16}}) {
+    at::Tensor cosines = NanStatistics({12, pairs});
+    at::Tensor sines = NanStatistics({12, pairs});
     RopeTables(10000, {}, cosines, sines);
-    Compare({cosines, sines}, {Normal({36, 10 * half}), Normal({36, 10 * half})},
-            [](const Operations& ops, const Tensors& in, Tensors& out) {
-              ops.Rope(in[0], in[1], 4, out[0])();
-              ops.RopeBackward(in[0], in[1], 4, out[1])();
+    Compare({cosines, sines}, {Normal({36, 5 * dim}), Normal({36, 5 * dim})},
+            [dim = dim](const Operations& ops, const Tensors& in, Tensors& out) {
+              ops.Rope(in[0], in[1], 4, dim, out[0])();
+              ops.RopeBackward(in[0], in[1], 4, dim, out[1])();
             });
   }
 }

@@ -98,7 +98,7 @@ TEST_P(CudaRepeatsTest, RotationAndActivation) {
   const at::Tensor on_gpu_sines = sines.to(at::kCUDA);
   ExpectRepeats([&] {
     at::Tensor rotated = x.clone();
-    ops_.Rope(on_gpu_cosines, on_gpu_sines, kHidden / 64, rotated)();
+    ops_.Rope(on_gpu_cosines, on_gpu_sines, kHidden / 64, 64, rotated)();
     at::Tensor activated = at::empty({kRows, kHidden / 2}, x.options());
     ops_.SwiGlu(x, activated)();
     at::Tensor grad_x = at::empty_like(x);

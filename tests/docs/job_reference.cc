@@ -105,6 +105,7 @@ const std::map<std::string, std::string>& DefaultsOfOtherJobs() {
       {"model.qk_norm", "`head` with `qwen3` and `qwen3_moe`, `whole` with `olmo2`, otherwise `none`"},
       {"model.norms", "`after` with `olmo2`, otherwise `before`"},
       {"model.window_layers", "`all` with a `sliding_window`"},
+      {"model.partial_rotary_factor", "`1` with `hybrid`"},
       {"model.hybrid_pattern", "an M for each layer with `mamba2`"},
       {"model.mamba.num_heads", "2 × `hidden_size` / `mamba.head_dim`"},
       {"model.mamba.head_dim", "`64`"},

@@ -158,7 +158,14 @@ at::Tensor AutogradDecoder::Attention(int layer, const at::Tensor& x, const at::
     const at::Tensor projected = heads(name, count);
     const at::Tensor normed_too =
         config_.qk_norm == QkNorm::kHead ? Norm(projected, prefix + norm) : projected;
-    return config_.rotates ? Rotate(normed_too) : normed_too;
+    if (!config_.rotates) {
+      return normed_too;
+    }
+    const auto rotary =
+        static_cast<int64_t>(config_.partial_rotary_factor * static_cast<double>(config_.head_dim));
+    return at::cat(
+        {Rotate(normed_too.narrow(3, 0, rotary)), normed_too.narrow(3, rotary, config_.head_dim - rotary)},
+        -1);
   };
   const at::Tensor q = normed_heads("q_proj", config_.num_attention_heads, "q_norm");
   const at::Tensor k =

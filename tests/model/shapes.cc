@@ -55,6 +55,11 @@ DecoderConfig NormedHeads(DecoderConfig config) {
   return config;
 }
 
+DecoderConfig RotatedInPart(DecoderConfig config, double factor) {
+  config.partial_rotary_factor = factor;
+  return config;
+}
+
 DecoderConfig BiasedThroughout(DecoderConfig config) {
   config.qkv_bias = true;
   config.output_bias = true;
@@ -199,6 +204,11 @@ const std::vector<Shape>& Shapes() {
            {.kv_rank = 7, .content_head_dim = 6, .rotary_head_dim = 4, .value_head_dim = 5}),
        {3, 33}},
       {"qwen3", NormedHeads(Config(24, 40, 2, 4, 2, 6, 17, true)), {3, 20}},
+      // Four dims of six.
+      {"heads_rotated_in_part", RotatedInPart(Config(24, 40, 2, 4, 2, 6, 17, false), 0.7), {3, 20}},
+      {"normed_heads_rotated_in_part",
+       RotatedInPart(NormedHeads(Config(24, 40, 2, 4, 2, 8, 17, true)), 0.25),
+       {3, 20}},
       {"qwen2", Biased(Config(24, 40, 2, 4, 2, 6, 17, true)), {3, 20}},
       {"llama_with_biases", BiasedThroughout(Config(24, 40, 2, 4, 2, 6, 17, true)), {3, 20}},
       {"qwen3_with_biases", BiasedThroughout(NormedHeads(Config(24, 40, 2, 4, 2, 6, 17, false))), {3, 20}},

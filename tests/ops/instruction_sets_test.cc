@@ -212,7 +212,7 @@ TYPED_TEST(InstructionSetsTest, RopeAgrees) {
   const std::vector<T> tables = this->Statistics(2 * 5 * 22);
   this->ExpectAgreement([&](const Kernels<E>& kernels) {
     std::vector<E> turned = x;
-    kernels.rope({tables.data(), tables.data() + 5 * 22, T{-1}, 10, 5, 2, 44, 3 * 44, turned.data()});
+    kernels.rope({tables.data(), tables.data() + 5 * 22, T{-1}, 10, 5, 2, 44, 22, 3 * 44, turned.data()});
     std::vector<double> results;
     this->Append(turned, results);
     return results;

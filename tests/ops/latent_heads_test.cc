@@ -98,7 +98,7 @@ TEST_P(LatentHeadsTest, ProductsValuesAndTheirGradientsMatchAutograd) {
     at::Tensor qkv = FilledWithNan({tokens, 3 * h.heads * d}, type);
     CpuOperations().PackLatentHeads(h, query.detach().to(type), key_value.detach().to(type),
                                     down.detach().to(type), qkv)();
-    CpuOperations().Rope(cosines, sines, 2 * h.heads, qkv)();
+    CpuOperations().Rope(cosines, sines, 2 * h.heads, d, qkv)();
     const at::Tensor packed = qkv.to(at::kDouble).view({tokens, 3, h.heads, d});
     EXPECT_LE(RelativeError(products(packed.select(1, 0), packed.select(1, 1)), expected),
               2 * Tolerance(type));
@@ -112,7 +112,7 @@ TEST_P(LatentHeadsTest, ProductsValuesAndTheirGradientsMatchAutograd) {
         at::matmul(weights.transpose(1, 2), packed.select(1, 0).transpose(0, 1)).transpose(0, 1));
     grad.select(1, 2).narrow(2, 0, h.value).copy_(value_weights);
     at::Tensor grad_qkv = grad.to(type).view({tokens, 3 * h.heads * d});
-    CpuOperations().RopeBackward(cosines, sines, 2 * h.heads, grad_qkv)();
+    CpuOperations().RopeBackward(cosines, sines, 2 * h.heads, d, grad_qkv)();
     at::Tensor grad_query = FilledWithNan({tokens, h.heads * d}, type);
     at::Tensor grad_key_value = FilledWithNan({tokens, h.heads * (h.content + h.value)}, type);
     at::Tensor grad_down = FilledWithNan({tokens, rank + h.rotary}, type);

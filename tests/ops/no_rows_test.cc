@@ -64,8 +64,8 @@ TEST_P(NoRowsTest, RowsAreEmptyAndTheNormsGradientIsZero) {
   at::Tensor heads = Of({0, 8});
   for (const int64_t length : {3, 0}) {
     const at::Tensor table = Statistics({length, 2});
-    ops_.Rope(table, table, 2, heads)();
-    ops_.RopeBackward(table, table, 2, heads)();
+    ops_.Rope(table, table, 2, 4, heads)();
+    ops_.RopeBackward(table, table, 2, 4, heads)();
   }
   at::Tensor activated = Of({0, 4});
   ops_.SwiGlu(heads, activated)();

@@ -94,10 +94,11 @@ TEST_P(PlacementTest, RopeGivesTheSameBitsAnywhere) {
   constexpr int64_t kRows = 6;
   constexpr int64_t kHeads = 3;
   const int64_t dim = GetParam();
-  ExpectSameBitsAnywhere(
-      {kRows * dim / 2, kRows * dim / 2, kRows * kHeads * dim}, [&](const std::vector<float*>& in) {
-        cpu::BestKernels<float>().rope({in[0], in[1], 1.0F, kRows, kRows, kHeads, dim, kHeads * dim, in[2]});
-      });
+  ExpectSameBitsAnywhere({kRows * dim / 2, kRows * dim / 2, kRows * kHeads * dim},
+                         [&](const std::vector<float*>& in) {
+                           cpu::BestKernels<float>().rope(
+                               {in[0], in[1], 1.0F, kRows, kRows, kHeads, dim, dim / 2, kHeads * dim, in[2]});
+                         });
 }
 
 TEST_P(PlacementTest, SwiGluAndItsBackwardGiveTheSameBitsAnywhere) {

@@ -18,15 +18,16 @@ using namespace test;
 
 constexpr double kTheta = 10000;
 
-// As Hugging Face's LlamaRotaryEmbedding and rotate_half do it. x: [B, S, heads, d].
-at::Tensor Reference(const at::Tensor& x) {
+// As Hugging Face's LlamaRotaryEmbedding and rotate_half do it with the first `dim` dims. x: [B, S, heads,
+// d].
+at::Tensor Reference(const at::Tensor& all, int64_t dim) {
+  const at::Tensor x = all.narrow(-1, 0, dim);
   const int64_t length = x.size(1);
-  const int64_t dim = x.size(3);
   const at::Tensor frequencies = at::pow(kTheta, at::arange(0, dim, 2, at::kDouble) / dim).reciprocal();
   const at::Tensor angles = at::arange(length, at::kDouble).unsqueeze(1) * frequencies;
   const at::Tensor twice = at::cat({angles, angles}, -1).view({length, 1, dim});
   const at::Tensor rotated = at::cat({-x.narrow(-1, dim / 2, dim / 2), x.narrow(-1, 0, dim / 2)}, -1);
-  return x * twice.cos() + rotated * twice.sin();
+  return at::cat({x * twice.cos() + rotated * twice.sin(), all.narrow(-1, dim, all.size(3) - dim)}, -1);
 }
 
 class RopeTest : public testing::TestWithParam<at::ScalarType> {};
@@ -35,28 +36,35 @@ INSTANTIATE_TEST_SUITE_P(Types, RopeTest, AllTypes());
 TEST_P(RopeTest, MatchesAutogradAndLeavesTheOtherColumnsAlone) {
   const at::ScalarType type = GetParam();
   Numbers numbers(41);
-  for (const auto& [sequences, length, heads, dim] :
-       std::vector<std::array<int64_t, 4>>{{1, 1, 1, 2}, {2, 5, 3, 6}, {2, 33, 2, 32}, {1, 4, 1, 70}}) {
-    SCOPED_TRACE(testing::Message() << sequences << " x " << length << " x " << heads << " x " << dim);
+  for (const auto& [sequences, length, heads, dim, rotary] :
+       std::vector<std::array<int64_t, 5>>{{1, 1, 1, 2, 2},
+                                           {2, 5, 3, 6, 6},
+                                           {2, 33, 2, 32, 32},
+                                           {1, 4, 1, 70, 70},
+                                           {2, 5, 3, 6, 4},
+                                           {2, 33, 2, 64, 16},
+                                           {1, 4, 1, 70, 2}}) {
+    SCOPED_TRACE(testing::Message() << sequences << " x " << length << " x " << heads << " x " << dim << ", "
+                                    << rotary << " rotated");
     const int64_t rest = 3;
     const int64_t columns = heads * dim + rest;
     const at::Tensor all = Rounded(numbers.Normal({sequences * length, columns}), type);
     const at::Tensor x = Leaf(all.narrow(1, 0, heads * dim));
     const at::Tensor grad = Rounded(numbers.Normal({sequences * length, columns}), type);
     const at::Tensor expected =
-        Reference(x.view({sequences, length, heads, dim})).view({sequences * length, heads * dim});
+        Reference(x.view({sequences, length, heads, dim}), rotary).view({sequences * length, heads * dim});
     expected.backward(grad.narrow(1, 0, heads * dim));
 
-    at::Tensor cosines = FilledWithNan({length, dim / 2}, StatisticsOf(type));
-    at::Tensor sines = FilledWithNan({length, dim / 2}, StatisticsOf(type));
+    at::Tensor cosines = FilledWithNan({length, rotary / 2}, StatisticsOf(type));
+    at::Tensor sines = FilledWithNan({length, rotary / 2}, StatisticsOf(type));
     RopeTables(kTheta, {}, cosines, sines);
     at::Tensor y = all.to(type, /*non_blocking=*/false, /*copy=*/true);
-    CpuOperations().Rope(cosines, sines, heads, y)();
+    CpuOperations().Rope(cosines, sines, heads, dim, y)();
     EXPECT_LE(RelativeError(y.narrow(1, 0, heads * dim), expected), Tolerance(type));
     EXPECT_TRUE(y.narrow(1, heads * dim, rest).equal(all.narrow(1, heads * dim, rest).to(type)));
 
     at::Tensor grad_x = grad.to(type, /*non_blocking=*/false, /*copy=*/true);
-    CpuOperations().RopeBackward(cosines, sines, heads, grad_x)();
+    CpuOperations().RopeBackward(cosines, sines, heads, dim, grad_x)();
     EXPECT_LE(RelativeError(grad_x.narrow(1, 0, heads * dim), x.grad()), Tolerance(type));
   }
 }
