@@ -103,6 +103,18 @@ void CheckWidth(FieldChecker& check, const v1::Model& model) {
   }
 }
 
+void CheckSharedExpert(FieldChecker& check, const ModelType& type) {
+  constexpr char kWidth[] = "model.moe.shared_expert_intermediate_size";
+  if (check.Usable({kWidth}) && !type.may_share_expert) {
+    check.Forbid(kWidth,
+                 absl::StrCat(check.Named("model.model_type"), " has no use for it: omit the key, or ",
+                              type.has_latent_attention
+                                  ? "give n_shared_experts"
+                                  : absl::StrCat("use model_type: ",
+                                                 ModelTypesThat(&ModelType::may_share_expert, " or "))));
+  }
+}
+
 // What evens the load of the experts, or bounds it.
 void CheckLoad(FieldChecker& check, const v1::Model& model) {
   const v1::MixtureOfExperts& moe = model.moe();
@@ -203,6 +215,7 @@ void CheckExperts(FieldChecker& check, const v1::Model& model, const ModelType& 
   CheckCounts(check, model);
   CheckProbabilities(check, model);
   CheckWidth(check, model);
+  CheckSharedExpert(check, type);
   if (type.has_latent_attention) {
     CheckDeepseekExperts(check, model);
   }

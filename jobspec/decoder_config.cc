@@ -46,6 +46,7 @@ model::MixtureOfExperts Moe(const v1::MixtureOfExperts& spec, const ModelType& t
                  .normalize = spec.norm_topk_prob()},
       .intermediate_size = spec.moe_intermediate_size(),
       .decoder_sparse_step = spec.decoder_sparse_step(),
+      .shared_intermediate_size = spec.shared_expert_intermediate_size(),
       .router_aux_loss_coef = spec.router_aux_loss_coef(),
       .balance_scope = ScopeOf(spec.router_aux_loss_scope()),
       .router_z_loss_coef = spec.router_z_loss_coef(),

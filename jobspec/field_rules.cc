@@ -112,6 +112,7 @@ const std::vector<IntegerRule>& IntegerRules() {
       {"model.moe.num_experts", 1, 1024},
       {"model.moe.num_experts_per_tok", 1, 1024},
       {"model.moe.moe_intermediate_size", 1, 1 << 22},
+      {"model.moe.shared_expert_intermediate_size", 0, 1 << 22},
       {"model.moe.decoder_sparse_step", 1, 1024},
       {"model.moe.first_k_dense_replace", 0, 1024},
       {"model.moe.n_shared_experts", 0, 1024},
@@ -212,7 +213,6 @@ const std::vector<AbsentRule>& AbsentRules() {
       {"model.logits_scaling", "not built yet; omit the key"},
       {"model.attention_gate", "not built yet; omit the key"},
       {"model.norms_add_one", "not built yet; omit the key"},
-      {"model.moe.shared_expert_intermediate_size", "not built yet; omit the key"},
       {"model.moe.shared_expert_gate", "not built yet; omit the key"},
       {"model.num_nextn_predict_layers",
        "not built yet: multi-token prediction by number; omit the key, or use model_type: hybrid and a "

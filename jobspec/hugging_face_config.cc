@@ -168,6 +168,7 @@ class HuggingFaceReader {
       ReadField({"num_experts"}, moe);
       ReadField({"num_experts_per_tok"}, moe);
       ReadFields(kExperts, moe);
+      ReadField({"shared_expert_intermediate_size", true}, moe);
     }
     if (has('M')) {
       ReadMamba(type == "mamba2", *model_.mutable_mamba());

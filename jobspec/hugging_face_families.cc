@@ -121,8 +121,8 @@ constexpr HuggingFaceFamily kFamilies[] = {
     {.architecture = "TandemHybridForCausalLM",
      .model_type = "hybrid",
      .defaults = "{}",
-     .mixer_keys = R"(["hybrid_pattern", "partial_rotary_factor", "mamba_num_heads", "mamba_head_dim",
-       "ssm_state_size", "n_groups", "conv_kernel", "chunk_size", "linear_num_key_heads", "linear_num_value_heads", "linear_key_head_dim",
+     .mixer_keys = R"(["hybrid_pattern", "partial_rotary_factor", "shared_expert_intermediate_size",
+       "mamba_num_heads", "mamba_head_dim", "ssm_state_size", "n_groups", "conv_kernel", "chunk_size", "linear_num_key_heads", "linear_num_value_heads", "linear_key_head_dim",
        "linear_value_head_dim", "linear_conv_kernel_dim", "linear_chunk_size"])"},
 };
 

@@ -102,6 +102,7 @@ void AddMixers(const v1::Model& resolved, nlohmann::ordered_json& config) {
     config["num_experts_per_tok"] = resolved.moe().num_experts_per_tok();
     config["moe_intermediate_size"] = resolved.moe().moe_intermediate_size();
     config["norm_topk_prob"] = resolved.moe().norm_topk_prob();
+    config["shared_expert_intermediate_size"] = resolved.moe().shared_expert_intermediate_size();
   }
   if (resolved.model_type() == "nemotron_h") {
     config["mlp_hidden_act"] = "relu2";

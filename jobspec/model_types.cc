@@ -29,7 +29,12 @@ constexpr ModelType kModelTypes[] = {
      .has_experts = true,
      .has_latent_attention = true,
      .score = v1::ROUTER_SCORE_SIGMOID},
-    {.name = "hybrid", .letters = "MG*-E", .may_group = true, .has_depths = true, .may_rotate_partly = true},
+    {.name = "hybrid",
+     .letters = "MG*-E",
+     .may_group = true,
+     .has_depths = true,
+     .may_rotate_partly = true,
+     .may_share_expert = true},
     {.name = "mamba2", .letters = "M", .rotates = false},
     {.name = "nemotron_h", .letters = "M*-", .rotates = false, .least_step = 0.001},
 };

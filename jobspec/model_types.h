@@ -31,7 +31,8 @@ struct ModelType {
   bool has_depths = false;  // of multi-token prediction, in its pattern
   bool rotates = true;      // queries and keys
   bool may_rotate_partly = false;
-  double least_step = 0;  // of a mixer's time
+  bool may_share_expert = false;  // its experts may have an MLP of a width of its own beside them
+  double least_step = 0;          // of a mixer's time
 };
 
 // Returns null for an unknown name.

@@ -119,6 +119,9 @@ void ResolveModel(v1::Model& model) {
     TANDEM_DEFAULT(moe, norm_topk_prob, !latent_attention || type->score == v1::ROUTER_SCORE_SIGMOID);
     if (type != nullptr) {
       TANDEM_DEFAULT(moe, score, type->score);
+      if (type->may_share_expert) {
+        TANDEM_DEFAULT(moe, shared_expert_intermediate_size, 0);
+      }
     }
     TANDEM_DEFAULT(moe, decoder_sparse_step, 1);
     TANDEM_DEFAULT(moe, router_aux_loss_coef, 0);

@@ -130,6 +130,7 @@ const std::map<std::string, std::string>& DefaultsOfOtherJobs() {
       {"training.schedule.decay_shape", "`linear` with `wsd`"},
       {"model.moe.norm_topk_prob", "`false` with `deepseek_v2`, otherwise `true`"},
       {"model.moe.score", "`sigmoid` with `deepseek_v3`, otherwise `softmax`"},
+      {"model.moe.shared_expert_intermediate_size", "`0` with `hybrid`"},
       {"model.moe.first_k_dense_replace", "`0` with `deepseek_v2` and `deepseek_v3`"},
       {"model.moe.n_group", "`1` with `deepseek_v2` and `deepseek_v3`"},
       {"model.moe.topk_group", "`1` with `deepseek_v2` and `deepseek_v3`"},

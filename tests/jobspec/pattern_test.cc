@@ -32,7 +32,7 @@ v1::JobSpec SpecWith(const std::string& model) {
 constexpr char kHybrid[] =
     "{model_type: hybrid, hybrid_pattern: \"[M*-]M[*E]\", hidden_size: 64, intermediate_size: 96, "
     "num_attention_heads: 4, partial_rotary_factor: 0.5, vocab_size: 320, "
-    "moe: {num_experts: 4, num_experts_per_tok: 2}}";
+    "moe: {num_experts: 4, num_experts_per_tok: 2, shared_expert_intermediate_size: 48}}";
 constexpr char kDepths[] =
     "{model_type: hybrid, hybrid_pattern: \"M[*E]/M*E/M*E\", hidden_size: 64, num_attention_heads: 4, "
     "vocab_size: 320, moe: {num_experts: 4, num_experts_per_tok: 2, moe_intermediate_size: 96}}";
@@ -103,6 +103,7 @@ TEST(PatternTest, ModelHasItsPatternsLayers) {
                           ElementsAre(LayerSymbol::kAttention, LayerSymbol::kExperts)));
   EXPECT_TRUE(hybrid.rotates);
   EXPECT_EQ(hybrid.partial_rotary_factor, 0.5);
+  EXPECT_EQ(hybrid.moe.shared_intermediate_size, 48);
   EXPECT_EQ(hybrid.mamba.least_step, 0);
   const model::DecoderConfig nemotron = ModelConfigOf(Resolve(SpecWith(kNemotron)).model());
   EXPECT_EQ(nemotron.names, model::ParameterNames::kMixer);

@@ -106,6 +106,11 @@ DecoderConfig WithDelta(DecoderConfig config, GatedDeltaNet delta) {
   return config;
 }
 
+DecoderConfig WithSharedExpert(DecoderConfig config, int64_t width) {
+  config.moe.shared_intermediate_size = width;
+  return config;
+}
+
 // As Mamba-2 and Nemotron-H have theirs.
 DecoderConfig OfMixers(DecoderConfig config) {
   config.names = ParameterNames::kMixer;
@@ -226,9 +231,11 @@ const std::vector<Shape>& Shapes() {
       {"logits_of_a_token_at_a_time", InChunks(Config(8, 12, 0, 1, 1, 8, 5, false), 1), {2, 3}},
       {"no_layers", Config(8, 12, 0, 1, 1, 8, 5, true), {2, 3}},
       {"hybrid",
-       Patterned(Sparse(Config(24, 40, 4, 4, 2, 6, 17, false), Family::kQwen3Moe, 5, 3, false, 7, 1),
-                 "[*E][M-]M[M*E]",
-                 {.heads = 4, .head_dim = 5, .state = 6, .groups = 2, .conv_width = 4, .chunk = 8}),
+       WithSharedExpert(
+           Patterned(Sparse(Config(24, 40, 4, 4, 2, 6, 17, false), Family::kQwen3Moe, 5, 3, false, 7, 1),
+                     "[*E][M-]M[M*E]",
+                     {.heads = 4, .head_dim = 5, .state = 6, .groups = 2, .conv_width = 4, .chunk = 8}),
+           /*width=*/11),
        {2, 33}},
       {"mamba2",
        OfMixers(
