@@ -73,6 +73,8 @@ double ScoreFlops(const DecoderShapes& s, bool windowed) {
 // log-sum-exps; the backward recomputes the norm. Where queries and keys are normalised before they are
 // rotated, q, k and v are kept as they were before, and rotated again. Wqkv and Wo may have biases.
 //
+// With a residual multiplier, what Wo gives is multiplied by it, in the product.
+//
 // If norms come after: hidden = x + norm(Wo · attention(rope(Wqkv · x))); the backward multiplies by Wo
 // again.
 //

@@ -65,7 +65,8 @@ class AttentionNode final : public SplitNode {
       AddBias(output_bias, projected, calls);
       AddNormed(projected, x, norm, normed, hidden, calls);
     } else {
-      calls.Add(ops_.Linear(context, weight_output, /*residual=*/x, hidden, products));
+      calls.Add(
+          ops_.Linear(context, weight_output, /*residual=*/x, hidden, products, s_.residual_multiplier));
       AddBias(output_bias, hidden, calls);
     }
     return calls;
@@ -92,7 +93,8 @@ class AttentionNode final : public SplitNode {
       AddBias(output_bias, projected, calls);
       AddNormedBackward(grad_hidden, projected, grad_projected, in, calls);
     }
-    calls.Add(ops_.LinearBackwardInput(grad_projected, weight_output, /*add=*/false, grad_context, products));
+    calls.Add(ops_.LinearBackwardInput(grad_projected, weight_output, /*add=*/false, grad_context, products,
+                                       s_.residual_multiplier));
     NormAndRotate(heads, qkv, calls);
     AddStarts(starts, calls);
     calls.Add(ops_.AttentionBackward(shape_, heads.rotated, starts.seen, context, in.Value("lse"),
@@ -130,7 +132,7 @@ class AttentionNode final : public SplitNode {
     ops::Calls calls;
     const ops::Array grad_projected = s_.norms_after ? in.Value("grad_projected") : in.Gradient("hidden");
     calls.Add(ops_.LinearBackwardWeight(grad_projected, in.Value("context"), add,
-                                        in.ParameterGradient("output"), products));
+                                        in.ParameterGradient("output"), products, s_.residual_multiplier));
     calls.Add(ops_.LinearBackwardWeight(grad_qkv, in.Value(s_.norms_after ? "x" : "normed"), add,
                                         in.ParameterGradient("qkv"), products));
     const ops::Workspace bias_work = s_.qkv_bias || s_.output_bias ? in.Work("bias_work") : ops::Workspace();

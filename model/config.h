@@ -127,6 +127,12 @@ struct DecoderConfig {
   std::vector<int64_t> window_layers;
   bool rotates = true;               // queries and keys, by their place in the sequence
   double partial_rotary_factor = 1;  // the share of a head's dims, the first ones, that are rotated
+  // What multiplies the embedding's rows, products of queries and keys (0: 1 / sqrt(head_dim)), and what a
+  // node adds to the hidden state; and what divides logits.
+  double embedding_multiplier = 1;
+  double attention_multiplier = 0;
+  double residual_multiplier = 1;
+  double logits_scaling = 1;
   Activation activation = Activation::kSwiGlu;
   bool tie_word_embeddings = false;
   double initializer_range = 0.02;

@@ -80,7 +80,10 @@ struct DecoderShapes {
   bool norms_after = config.norms_after;
   // The window of the layers that have one. 0: there is none, or it is not shorter than a sequence.
   int64_t window = config.sliding_window < length ? config.sliding_window : 0;
-  ops::RouterConfig router = config.moe.router;
+  double residual_multiplier = config.residual_multiplier;
+  double logits_multiplier = 1 / config.logits_scaling;
+  // What experts make is multiplied by probabilities, so that these take the residual multiplier.
+  ops::RouterConfig router = Scaled(config.moe.router, config.residual_multiplier);
   ops::RouterLossConfig router_losses{
       .sequence_length = config.moe.balance_scope == BalanceScope::kSequence ? length : tokens,
       .balance = config.moe.router_aux_loss_coef,
@@ -146,8 +149,14 @@ struct DecoderShapes {
   // `windowed`: the shape of a layer with a sliding window. Its rows begin as those of documents of one row
   // would.
   ops::AttentionShape attention(bool windowed = false) const {
-    return {
-        sequences, length, heads, kv_heads, head_dim, repeats, packs_documents || (windowed && window > 0)};
+    return {sequences,
+            length,
+            heads,
+            kv_heads,
+            head_dim,
+            repeats,
+            packs_documents || (windowed && window > 0),
+            config.attention_multiplier};
   }
   ops::LatentHeads latent_heads() const {
     return {heads, latent.content_head_dim, latent.rotary_head_dim, latent.value_head_dim};
@@ -182,6 +191,10 @@ struct DecoderShapes {
   }
 
  private:
+  static ops::RouterConfig Scaled(ops::RouterConfig router, double factor) {
+    router.scale *= factor;
+    return router;
+  }
   static int64_t MostReceived(const MixtureOfExperts& moe, int64_t tokens);
   static int64_t RowsOfChunk(int64_t rows, int64_t row_bytes, int64_t most_bytes);
   static int64_t RowsAtATime(double multiple, int64_t expected, int64_t most);

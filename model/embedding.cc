@@ -5,7 +5,7 @@
 namespace tandem::model {
 namespace {
 
-// hidden[t] = table[tokens[t]].
+// hidden[t] = multiplier · table[tokens[t]].
 NodeDeclaration DeclareEmbedding(const DecoderShapes& s) {
   return {
       .inputs = {BatchTokens(s)},

@@ -13,7 +13,8 @@ class EmbeddingNode final : public DeclaredNode {
 
  private:
   BoundPass BindForward(BoundArrays& in) const override {
-    return ops_.Embedding(Inputs(in.Value("tokens")), in.Parameter("table"), in.Value("hidden"));
+    return ops_.Embedding(Inputs(in.Value("tokens")), in.Parameter("table"), in.Value("hidden"),
+                          s_.config.embedding_multiplier);
   }
 
   BoundPass BindBackward(BoundArrays& in) const override {
@@ -25,7 +26,7 @@ class EmbeddingNode final : public DeclaredNode {
     if (!grad_table.defined()) {
       return [] {};
     }
-    return ops_.EmbeddingBackward(inputs, grad_hidden, add, grad_table, work);
+    return ops_.EmbeddingBackward(inputs, grad_hidden, add, grad_table, work, s_.config.embedding_multiplier);
   }
 
   // [B, S] of [B, S + 1]: the last token of a sequence is only predicted.

@@ -47,9 +47,9 @@ NodeDeclaration DeclareChunkedHead(const DecoderShapes& s) {
   };
 }
 
-// loss = cross_entropy(weight · norm(x), next tokens). The forward leaves the gradient of the logits where
-// the logits were: the derivative of the loss is 1 by definition, so it is known already, and what would be
-// kept for the backward is as large. The weight is the embedding's table when it is tied.
+// loss = cross_entropy(multiplier · weight · norm(x), next tokens). The forward leaves the gradient of the
+// logits where the logits were: the derivative of the loss is 1 by definition, so it is known already, and
+// what would be kept for the backward is as large. The weight is the embedding's table when it is tied.
 NodeDeclaration DeclareHead(const DecoderShapes& s) {
   if (s.logit_rows < s.tokens) {
     return DeclareChunkedHead(s);

@@ -40,7 +40,7 @@ double ScanFlops(const DecoderShapes& s) {
 
 // A Mamba-2 mixer (Dao and Gu, arXiv:2405.21060):
 //   [z | xBC | steps] = Win · norm(x); xBC = silu(conv(xBC)); y = scan(xBC, steps)
-//   hidden = x + Wout · gate_norm(y · silu(z))
+//   hidden = x + multiplier · Wout · gate_norm(y · silu(z))
 // The forward keeps what Win gives, y, and the states before each chunk. The backward convolves again, and
 // computes the gradients of all but the two matrices on the way to that of x; the weight half has the rest.
 NodeDeclaration DeclareMamba(const DecoderShapes& s) {

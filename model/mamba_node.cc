@@ -39,7 +39,7 @@ class MambaNode final : public SplitNode {
       return calls;
     }
     calls.Add(ops_.GatedNorm(y, GateIn(projected), gate_norm, s_.scan.groups, epsilon_, gated));
-    calls.Add(ops_.Linear(gated, out_proj, /*residual=*/x, hidden, products));
+    calls.Add(ops_.Linear(gated, out_proj, /*residual=*/x, hidden, products, s_.residual_multiplier));
     return calls;
   }
 
@@ -56,7 +56,7 @@ class MambaNode final : public SplitNode {
     const ops::ScanInputs scan = ScanOf(projected, in);
     ops::Calls calls;
     calls.Add(ops_.LinearBackwardInput(in.Gradient("hidden"), in.Parameter("out_proj"), /*add=*/false,
-                                       grad_gated, products));
+                                       grad_gated, products, s_.residual_multiplier));
     calls.Add(ops_.GatedNorm(y, GateIn(projected), gate_norm, s_.scan.groups, epsilon_, in.Value("gated")));
     calls.Add(ops_.GatedNormBackward(grad_gated, y, GateIn(projected), gate_norm, s_.scan.groups, epsilon_,
                                      grad_y, GateIn(grad_projected), in.Value("grad_gate_norm"),
@@ -80,7 +80,7 @@ class MambaNode final : public SplitNode {
     ops::Calls calls;
     calls.Add(ops_.LinearBackwardWeight(in.Gradient("hidden"), in.Value("gated"),
                                         in.AddsToParameterGradient("out_proj"),
-                                        in.ParameterGradient("out_proj"), products));
+                                        in.ParameterGradient("out_proj"), products, s_.residual_multiplier));
     calls.Add(ops_.LinearBackwardWeight(in.Value("grad_projected"), in.Value("normed"),
                                         in.AddsToParameterGradient("in_proj"),
                                         in.ParameterGradient("in_proj"), products));

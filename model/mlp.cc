@@ -10,8 +10,8 @@
 namespace tandem::model {
 namespace {
 
-// hidden = x + Wdown · activation(W · norm(x)), W having the projections. The forward keeps W · norm(x),
-// which is called `kept`; the backward recomputes the norm and the activation.
+// hidden = x + multiplier · Wdown · activation(W · norm(x)), W having the projections. The forward keeps W ·
+// norm(x), which is called `kept`; the backward recomputes the norm and the activation.
 NodeDeclaration Declare(const DecoderShapes& s, const std::string& kept,
                         const std::vector<ParameterSpec>& projections) {
   const int64_t kept_columns = std::ssize(projections) * s.inner;

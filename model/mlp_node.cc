@@ -31,7 +31,7 @@ class MlpNode final : public SplitNode {
       return calls;  // recomputed for the backward, which does not read it
     }
     calls.Add(squares_ ? ops_.SquaredRelu(kept, activated) : ops_.SwiGlu(kept, activated));
-    calls.Add(ops_.Linear(activated, weight_down, /*residual=*/x, hidden, products));
+    calls.Add(ops_.Linear(activated, weight_down, /*residual=*/x, hidden, products, s_.residual_multiplier));
     return calls;
   }
 
@@ -44,8 +44,8 @@ class MlpNode final : public SplitNode {
     const ops::Workspace products = in.Work("products");
     ops::Calls calls;
     // `activated` is first the activation's gradient, then the activation itself.
-    calls.Add(
-        ops_.LinearBackwardInput(grad_hidden, in.Parameter("down"), /*add=*/false, activated, products));
+    calls.Add(ops_.LinearBackwardInput(grad_hidden, in.Parameter("down"), /*add=*/false, activated, products,
+                                       s_.residual_multiplier));
     calls.Add(squares_ ? ops_.SquaredReluBackward(kept, activated, grad_kept, activated)
                        : ops_.SwiGluBackward(kept, activated, grad_kept, activated));
     calls.Add(ops_.LinearBackwardInput(grad_kept, in.Parameter(up_), /*add=*/false, grad_normed, products));
@@ -58,7 +58,7 @@ class MlpNode final : public SplitNode {
     const ops::Workspace products = in.Work("products");
     ops::Calls calls;
     calls.Add(ops_.LinearBackwardWeight(in.Gradient("hidden"), in.Value("activated"), add,
-                                        in.ParameterGradient("down"), products));
+                                        in.ParameterGradient("down"), products, s_.residual_multiplier));
     calls.Add(ops_.LinearBackwardWeight(in.Value(grad_kept_), in.Value("normed"), add,
                                         in.ParameterGradient(up_), products));
     calls.Add(CopyOrAdd(in.Value("grad_norm"), add, in.ParameterGradient("norm")));

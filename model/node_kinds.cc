@@ -87,6 +87,16 @@ std::vector<LayerSymbol> SymbolsOf(const DecoderConfig& config, int layer) {
   return {LayerSymbol::kAttention, config.IsSparse(layer) ? LayerSymbol::kExperts : LayerSymbol::kMlp};
 }
 
+// What some kinds of nodes do not have.
+void CheckMultipliers(const DecoderConfig& config) {
+  const bool has_any = config.embedding_multiplier != 1 || config.attention_multiplier != 0 ||
+                       config.residual_multiplier != 1 || config.logits_scaling != 1;
+  if (has_any && (config.latent.kv_rank > 0 || config.norms_after || config.output_bias ||
+                  config.delta.value_heads > 0 || config.depths.number > 0)) {
+    throw std::logic_error("no kind of node has these multipliers");
+  }
+}
+
 // What a layer is made of, in forward order.
 std::vector<const NodeKind*> LayerKinds(const DecoderConfig& config, int layer) {
   if (!config.layers.empty()) {
@@ -211,6 +221,7 @@ NodeDeclaration DeclarationOf(const DecoderNode& node, DecoderShapes shapes) {
 }
 
 std::vector<DecoderNode> DecoderNodeList(const DecoderConfig& config) {
+  CheckMultipliers(config);
   std::vector<DecoderNode> nodes = {Alone(kEmbedding)};
   for (int layer = 0; layer < config.num_hidden_layers; ++layer) {
     const std::string unit = "layers." + std::to_string(layer);

@@ -50,8 +50,8 @@ void AddSharedExperts(const DecoderShapes& s, NodeDeclaration& declaration) {
 // model/decoder_shapes.h. Where the balance is global, the node behind this one writes balance_counts, and
 // has its value. Where experts have room for some tokens only, `chosen` is -1 where a choice was dropped.
 // Where routers have biases, they choose by them, and count the tokens of each expert for the next one. Where
-// an MLP sees every token beside the experts: shared = Wdown · swiglu(Wgate_up · normed), of which gate and
-// up are kept.
+// an MLP sees every token beside the experts: shared = multiplier · Wdown · swiglu(Wgate_up · normed), of
+// which gate and up are kept.
 NodeDeclaration DeclareRoute(const DecoderShapes& s) {
   const double shared_flops = s.ProductFlops(s.hidden, 3 * s.shared_inner);
   const double flops = s.ProductFlops(s.hidden, s.router.experts) + shared_flops;

@@ -87,7 +87,7 @@ class RouteNode final : public DeclaredNode {
     }
     if (made.defined()) {
       calls.Add(ops_.SwiGlu(gate_up, activated));
-      calls.Add(ops_.Linear(activated, weight_down, /*residual=*/{}, made, products));
+      calls.Add(ops_.Linear(activated, weight_down, /*residual=*/{}, made, products, s_.residual_multiplier));
     }
   }
 
@@ -145,11 +145,12 @@ class RouteNode final : public DeclaredNode {
     const ops::Array grad_share = in.Scratch("grad_shared_normed");
     const ops::Workspace products = in.Work("products");
     // `activated` is first the activation's gradient, then the activation itself.
-    calls.Add(
-        ops_.LinearBackwardInput(grad_made, in.Parameter("shared_down"), /*add=*/false, activated, products));
+    calls.Add(ops_.LinearBackwardInput(grad_made, in.Parameter("shared_down"), /*add=*/false, activated,
+                                       products, s_.residual_multiplier));
     calls.Add(ops_.SwiGluBackward(in.Value("shared_gate_up"), activated, grad_gate_up, activated));
     if (grad_weight_down.defined()) {
-      calls.Add(ops_.LinearBackwardWeight(grad_made, activated, add, grad_weight_down, products));
+      calls.Add(ops_.LinearBackwardWeight(grad_made, activated, add, grad_weight_down, products,
+                                          s_.residual_multiplier));
     }
     if (grad_weight_gate_up.defined()) {
       calls.Add(ops_.LinearBackwardWeight(grad_gate_up, normed, add, grad_weight_gate_up, products));

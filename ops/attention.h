@@ -7,8 +7,8 @@
 
 namespace tandem::ops {
 
-// Causal attention with scale 1 / sqrt(d), within documents if the shape has them. q, k and v are the
-// columns, in this order, of qkv: [B * S, (heads + 2 * kv_heads) * d]. context: [B * S, heads * d]. lse: [B,
+// Causal attention with the shape's scale, within documents where the shape has them. q, k and v are the
+// columns, in this order, of qkv: [B * S, (heads + 2 * kv_heads) * d]; context: [B * S, heads * d]; lse: [B,
 // heads, S], the logarithms of the sums of exponentials.
 //
 // All input, also that of the backward, must be finite. A row takes part, with weight 0, in the sums of rows

@@ -18,6 +18,7 @@ struct AttentionShape {
   // otherwise a row attends to all rows before it. Documents are isolated from each other only if all numbers
   // are finite (attention.h).
   bool documents = false;
+  double scale = 0;  // of products of queries and keys; 0: 1 / sqrt(d)
 
   int64_t tokens() const { return sequences * length; }
   // Columns of a row of queries, keys and values, and of its context.
@@ -38,7 +39,7 @@ struct DocumentStarts {
 };
 
 inline double AttentionScale(const AttentionShape& shape) {
-  return 1 / std::sqrt(static_cast<double>(shape.head_dim));
+  return shape.scale > 0 ? shape.scale : 1 / std::sqrt(static_cast<double>(shape.head_dim));
 }
 
 }  // namespace tandem::ops

@@ -10,19 +10,24 @@
 
 namespace tandem::ops {
 
-Call Operations::Embedding(const Array& tokens, const Array& weight, const Array& output) const {
+Call Operations::Embedding(const Array& tokens, const Array& weight, const Array& output,
+                           double factor) const {
   const DeviceKind on = kernels_.kind();
   const Tokens ids = TokensOf(tokens, on);
   CheckMatrix("weight", weight, weight.rows, weight.columns, on);
   CheckMatrix("output", output, tokens.elements(), weight.columns, on);
   return WithElementType(weight, [&]<typename E>(E) {
-    return kernels_.Bind(
-        EmbeddingArgs<E>{ids, ElementsOf<E>(weight), weight.rows, weight.columns, ElementsOf<E>(output)});
+    return kernels_.Bind(EmbeddingArgs<E>{.tokens = ids,
+                                          .weight = ElementsOf<E>(weight),
+                                          .vocabulary = weight.rows,
+                                          .columns = weight.columns,
+                                          .factor = static_cast<Arithmetic<E>>(factor),
+                                          .output = ElementsOf<E>(output)});
   });
 }
 
 Call Operations::EmbeddingBackward(const Array& tokens, const Array& grad_output, bool add,
-                                   const Array& grad_weight, Workspace work) const {
+                                   const Array& grad_weight, Workspace work, double factor) const {
   const DeviceKind on = kernels_.kind();
   const Tokens ids = TokensOf(tokens, on);
   CheckMatrix("grad_weight", grad_weight, grad_weight.rows, grad_weight.columns, on);
@@ -34,6 +39,7 @@ Call Operations::EmbeddingBackward(const Array& tokens, const Array& grad_output
                                   .add = add,
                                   .vocabulary = grad_weight.rows,
                                   .columns = grad_weight.columns,
+                                  .factor = static_cast<Arithmetic<E>>(factor),
                                   .grad_weight = nullptr,
                                   .rounded = nullptr,
                                   .work = work};

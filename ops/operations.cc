@@ -54,18 +54,19 @@ Call Operations::Fill(uint8_t byte, const Array& to) const {
 }
 
 Call Operations::Linear(const Array& x, const Array& weight, const Array& residual, const Array& y,
-                        Workspace work) const {
-  return kernels_.Bind(ProductArgs{x, weight.Transposed(), residual, y, work});
+                        Workspace work, double factor) const {
+  return kernels_.Bind(ProductArgs{x, weight.Transposed(), residual, y, work, factor});
 }
 
 Call Operations::LinearBackwardInput(const Array& grad_y, const Array& weight, bool add, const Array& grad_x,
-                                     Workspace work) const {
-  return kernels_.Bind(ProductArgs{grad_y, weight, add ? grad_x : Array(), grad_x, work});
+                                     Workspace work, double factor) const {
+  return kernels_.Bind(ProductArgs{grad_y, weight, add ? grad_x : Array(), grad_x, work, factor});
 }
 
 Call Operations::LinearBackwardWeight(const Array& grad_y, const Array& x, bool add, const Array& grad_weight,
-                                      Workspace work) const {
-  return kernels_.Bind(ProductArgs{grad_y.Transposed(), x, add ? grad_weight : Array(), grad_weight, work});
+                                      Workspace work, double factor) const {
+  return kernels_.Bind(
+      ProductArgs{grad_y.Transposed(), x, add ? grad_weight : Array(), grad_weight, work, factor});
 }
 
 }  // namespace tandem::ops

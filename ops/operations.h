@@ -97,21 +97,21 @@ class Operations {
   // without a copy. The bits depend only on shapes and types, not on addresses, if these are multiples of 64
   // bytes (for MKL; 16 on a GPU).
   //
-  // y = residual + x W^T. x: [T, I], W: [O, I], y: [T, O]; residual: the shape and type of y, contiguous;
-  // undefined: none.
-  Call Linear(const Array& x, const Array& weight, const Array& residual, const Array& y,
-              Workspace work) const;
-  // grad_x (+)= grad_y W.
+  // y = residual + factor x W^T. x: [T, I], W: [O, I], y: [T, O]; residual: the shape and type of y,
+  // contiguous; undefined: none.
+  Call Linear(const Array& x, const Array& weight, const Array& residual, const Array& y, Workspace work,
+              double factor = 1) const;
+  // grad_x (+)= factor grad_y W.
   Call LinearBackwardInput(const Array& grad_y, const Array& weight, bool add, const Array& grad_x,
-                           Workspace work) const;
-  // grad_weight (+)= grad_y^T x.
+                           Workspace work, double factor = 1) const;
+  // grad_weight (+)= factor grad_y^T x.
   Call LinearBackwardWeight(const Array& grad_y, const Array& x, bool add, const Array& grad_weight,
-                            Workspace work) const;
+                            Workspace work, double factor = 1) const;
 
   // tokens, targets: int64 [B, S], rows may be apart.
-  Call Embedding(const Array& tokens, const Array& weight, const Array& output) const;
+  Call Embedding(const Array& tokens, const Array& weight, const Array& output, double factor = 1) const;
   Call EmbeddingBackward(const Array& tokens, const Array& grad_output, bool add, const Array& grad_weight,
-                         Workspace work) const;
+                         Workspace work, double factor = 1) const;
 
   Call RmsNorm(const Array& x, const Array& weight, double epsilon, const Array& y) const;
   Call RmsNormBackward(const Array& grad_y, const Array& x, const Array& weight, double epsilon,

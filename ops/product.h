@@ -6,15 +6,15 @@
 
 namespace tandem::ops {
 
-// output = addend + a b, with views as Operations describes for its products. `addend` has the shape of
-// `output`, may be `output` itself, or is undefined for no addend. `work` has at least LinearWorkBytes
-// (linear_work.h).
+// output = addend + factor a b, views as Operations says of its products. addend: as output, may be it, or
+// not defined: none. work: at least LinearWorkBytes (linear_work.h).
 struct ProductArgs {
   Array a;  // [M, K]
   Array b;  // [K, N]
   Array addend;
   Array output;  // [M, N]
   Workspace work;
+  double factor = 1;
 };
 
 }  // namespace tandem::ops

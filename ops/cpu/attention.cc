@@ -36,7 +36,7 @@ struct Sizes {
         matrix(length * padded_dim),
         queries(queries),
         most_rows(Smaller(queries, length)),
-        scale(1 / SquareRoot(static_cast<T>(dim))) {}
+        scale(shape.scale > 0 ? static_cast<T>(shape.scale) : 1 / SquareRoot(static_cast<T>(dim))) {}
 
   // The log-sum-exps of a head.
   template <typename Statistics>

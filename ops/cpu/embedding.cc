@@ -11,7 +11,33 @@
 namespace tandem::ops::cpu {
 namespace {
 
-constexpr int64_t kColumnsAtOnce = 4096;  // of the sum of one id's rows, on the stack
+constexpr int64_t kColumnsAtOnce = 4096;  // of a row that is wider, on the stack
+
+// Calls visit(first column, columns, factor times those of `row`) for parts of it.
+template <typename E, typename Visit>
+void ForEachScaledPart(const E* row, int64_t columns, Arithmetic<E> factor, const Visit& visit) {
+  Arithmetic<E> scaled[kColumnsAtOnce];
+  for (int64_t begin = 0; begin < columns; begin += kColumnsAtOnce) {
+    const int64_t count = std::min(kColumnsAtOnce, columns - begin);
+    BestKernels<E>().widen(row + begin, count, scaled);
+    for (int64_t i = 0; i < count; ++i) {
+      scaled[i] *= factor;
+    }
+    visit(begin, count, scaled);
+  }
+}
+
+// sum += factor * row.
+template <typename E>
+void AddScaled(const E* row, int64_t columns, Arithmetic<E> factor, Arithmetic<E>* sum) {
+  if (factor == 1) {
+    BestKernels<E>().accumulate(row, columns, sum);
+    return;
+  }
+  ForEachScaledPart(row, columns, factor, [&](int64_t begin, int64_t count, const Arithmetic<E>* scaled) {
+    BestKernels<Arithmetic<E>>().add(scaled, count, sum + begin);
+  });
+}
 
 // The first row whose token has that id.
 int64_t FirstRowOf(const Tokens& tokens, int64_t id) {
@@ -45,7 +71,7 @@ void SumAndRound(const EmbeddingBackwardArgs<E>& args) {
       }
       ForEachToken(args.tokens, args.vocabulary, [&](int64_t row, int64_t other) {
         if (other == id) {
-          kernels.accumulate(args.grad_output + row * args.columns + begin, count, sum);
+          AddScaled(args.grad_output + row * args.columns + begin, count, args.factor, sum);
         }
       });
       kernels.narrow(sum, count, out);
@@ -58,7 +84,16 @@ void SumAndRound(const EmbeddingBackwardArgs<E>& args) {
 template <typename E>
 void Run(const EmbeddingArgs<E>& args) {
   ForEachToken(args.tokens, args.vocabulary, [&](int64_t row, int64_t id) {
-    std::memcpy(args.output + row * args.columns, args.weight + id * args.columns, args.columns * sizeof(E));
+    E* const to = args.output + row * args.columns;
+    const E* const from = args.weight + id * args.columns;
+    if (args.factor == 1) {
+      std::memcpy(to, from, args.columns * sizeof(E));
+      return;
+    }
+    ForEachScaledPart(from, args.columns, args.factor,
+                      [&](int64_t begin, int64_t count, const Arithmetic<E>* scaled) {
+                        BestKernels<E>().narrow(scaled, count, to + begin);
+                      });
   });
 }
 TANDEM_CPU_KERNEL(EmbeddingArgs)
@@ -76,10 +111,9 @@ void Run(const EmbeddingBackwardArgs<E>& args) {
   if (!args.add) {
     std::memset(args.grad_weight, 0, elements * sizeof(Arithmetic<E>));
   }
-  const Kernels<E>& kernels = BestKernels<E>();
   ForEachToken(args.tokens, args.vocabulary, [&](int64_t row, int64_t id) {
-    kernels.accumulate(args.grad_output + row * args.columns, args.columns,
-                       args.grad_weight + id * args.columns);
+    AddScaled(args.grad_output + row * args.columns, args.columns, args.factor,
+              args.grad_weight + id * args.columns);
   });
 }
 TANDEM_CPU_KERNEL(EmbeddingBackwardArgs)

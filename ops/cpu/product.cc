@@ -29,13 +29,14 @@ Call BindFactors(const ProductArgs& product, bool add) {
   Check(a.type == b.type && a.type == output.type,
         "a matrix product takes operands and output of one type, not ", ToText(a.type), ", ", ToText(b.type),
         " and ", ToText(output.type));
-  return [a = TensorOf(a), b = TensorOf(b), output = TensorOf(output), add]() mutable {
-    if (add) {
-      at::addmm_out(output, output, a, b);
-    } else {
-      at::mm_out(output, a, b);
-    }
-  };
+  return
+      [a = TensorOf(a), b = TensorOf(b), output = TensorOf(output), add, factor = product.factor]() mutable {
+        if (add || factor != 1) {
+          at::addmm_out(output, output, a, b, /*beta=*/add ? 1 : 0, /*alpha=*/factor);
+        } else {
+          at::mm_out(output, a, b);
+        }
+      };
 }
 
 }  // namespace

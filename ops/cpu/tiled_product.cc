@@ -114,6 +114,9 @@ void MultiplyInTiles(const ProductArgs& product, bool add) {
           at::addmm_out(tile, tile, x, y);
         }
       }
+      if (product.factor != 1) {
+        tile.mul_(product.factor);
+      }
       const auto write = [&]<typename E>(E* out) {
         const Kernels<E>& kernels = BestKernels<E>();
         for (int64_t i = 0; i < tile_rows; ++i) {

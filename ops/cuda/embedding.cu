@@ -31,6 +31,12 @@ __global__ void EmbeddingRows(EmbeddingArgs<E> args) {
     for (int q = 0; q < kTokensOfABlock; ++q) {
       if (from[q] != nullptr) {
         rows[q] = PackAt<E, N>(from[q], i);
+        if (args.factor != 1) {
+#pragma unroll
+          for (int k = 0; k < N; ++k) {
+            Narrow(Widen(rows[q].e[k]) * args.factor, rows[q].e[k]);
+          }
+        }
       } else {
 #pragma unroll
         for (int k = 0; k < N; ++k) {
@@ -59,6 +65,7 @@ struct SumArgs {
   int64_t vocabulary;
   int64_t columns;
   bool add;
+  Arithmetic<G> factor;
   G* table;
 };
 
@@ -132,7 +139,7 @@ __device__ void SumFew(const SumArgs<G>& args, const E* grad_output, int64_t fir
         if ((all_reads >> q & 1) != 0) {
 #pragma unroll
           for (int k = 0; k < N; ++k) {
-            sums[k] += Widen(rows[q].e[k]);
+            sums[k] += args.factor * Widen(rows[q].e[k]);
           }
         }
       }
@@ -197,7 +204,7 @@ __device__ void SumMany(const SumArgs<G>& args, const E* grad_output, int64_t pl
       if ((there >> q & 1) != 0) {
 #pragma unroll
         for (int k = 0; k < N; ++k) {
-          sums[k] += Widen(rows[q].e[k]);
+          sums[k] += args.factor * Widen(rows[q].e[k]);
         }
       }
     }
@@ -272,7 +279,7 @@ int SumRows(const EmbeddingBackwardArgs<E>& args, G* table, Stream stream) {
       return;
     }
     EmbeddingSums<N><<<static_cast<unsigned>(of_many + of_few), kThreads, 0, stream>>>(
-        SumArgs<G>{sorted, args.vocabulary, args.columns, args.add, table}, args.grad_output,
+        SumArgs<G>{sorted, args.vocabulary, args.columns, args.add, args.factor, table}, args.grad_output,
         static_cast<unsigned>(of_many), static_cast<unsigned>(shares));
   });
   const int launched = cudaGetLastError();

@@ -5,6 +5,7 @@
 #include <cudnn_frontend.h>
 
 #include <array>
+#include <bit>
 #include <limits>
 #include <map>
 #include <string>
@@ -212,8 +213,9 @@ class FlashAttention::Graphs {
     if (handle == nullptr) {
       CheckCudnn(cudnnCreate(&handle), "no handle");
     }
-    Entry& entry = entries_[{device, backward, shape.sequences, shape.length, shape.heads, shape.kv_heads,
-                             shape.head_dim, shape.repeats, shape.documents}];
+    Entry& entry =
+        entries_[{device, backward, shape.sequences, shape.length, shape.heads, shape.kv_heads,
+                  shape.head_dim, shape.repeats, shape.documents, std::bit_cast<int64_t>(shape.scale)}];
     if (entry.graph == nullptr) {
       std::unique_ptr<Graph> graph =
           backward ? BackwardGraph({shape, FlashBackwardPart(shape)}) : ForwardGraph({shape, shape});
@@ -260,7 +262,7 @@ class FlashAttention::Graphs {
   absl::Mutex mu_;
   // Of the process, like what LibTorch keeps: cuDNN may be gone when statics are destroyed.
   std::map<int, cudnnHandle_t> handles_ ABSL_GUARDED_BY(mu_);
-  std::map<std::array<int64_t, 9>, Entry> entries_ ABSL_GUARDED_BY(mu_);
+  std::map<std::array<int64_t, 10>, Entry> entries_ ABSL_GUARDED_BY(mu_);
 };
 
 bool FlashAttention::Computes(const AttentionShape& shape) {

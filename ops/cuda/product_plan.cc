@@ -112,7 +112,8 @@ ProductOperands::ProductOperands(const ProductArgs& product)
       right(product.b),
       output(product.output),
       adds(product.addend.defined()),
-      addend(adds ? product.addend : product.output) {
+      addend(adds ? product.addend : product.output),
+      factor(product.factor) {
   Check(left.columns == right.rows && output.rows == left.rows && output.columns == right.columns &&
             !output.transposed,
         "the product is [", left.rows, ", ", right.columns, "], its output ", product.output.shape());
@@ -267,8 +268,8 @@ std::vector<ProductTable::Algorithm> ProductPlan::Proposed(cublasLtHandle_t hand
 
 void ProductPlan::Run(cublasLtHandle_t handle, const ProductOperands& operands, Workspace work,
                       CUstream_st* stream) const {
-  const double double_factors[] = {1, operands.adds ? 1.0 : 0.0};
-  const float float_factors[] = {1, operands.adds ? 1.0F : 0.0F};
+  const double double_factors[] = {operands.factor, operands.adds ? 1.0 : 0.0};
+  const float float_factors[] = {static_cast<float>(operands.factor), operands.adds ? 1.0F : 0.0F};
   const bool fp64 = type_ == CUDA_R_64F;
   const void* const alpha = fp64 ? static_cast<const void*>(double_factors) : float_factors;
   const void* const beta = fp64 ? static_cast<const void*>(double_factors + 1) : float_factors + 1;

@@ -31,7 +31,8 @@ struct Operand {
   int64_t stride;
 };
 
-// output = addend + left right, or without an addend, which is then a second name of the output.
+// output = addend + factor left right, or without an addend, which is then a second name of the output. The
+// factor changes neither text nor algorithm.
 struct ProductOperands {
   // Throws std::invalid_argument for what MatrixProduct::Multiply does not take. Refers to the matrices'
   // memory alone.
@@ -46,6 +47,7 @@ struct ProductOperands {
   Operand output;
   bool adds;
   Operand addend;
+  double factor;
 };
 
 // The current GPU and the version of cuBLASLt, as the table names them.

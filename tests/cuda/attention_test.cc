@@ -91,7 +91,10 @@ TEST_P(CudaAttentionTest, IsThatOfTheCpu) {
                                                           {1, 2, 2, 2, 136},
                                                           {2, 257, 6, 2, 192},
                                                           {1, 300, 4, 4, 256},
-                                                          {1, 70, 2, 1, 264}}) {
+                                                          {1, 70, 2, 1, 264},
+                                                          {3, 37, 6, 2, 10, true, false, 0.6},
+                                                          {3, 130, 6, 3, 128, true, false, 0.015625},
+                                                          {2, 257, 6, 2, 192, true, false, 0.02}}) {
     for (const bool repeats : {true, false}) {
       shape.repeats = repeats;
       CompareAttention(shape);

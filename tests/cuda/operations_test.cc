@@ -114,17 +114,19 @@ TEST_P(CudaOperationsTest, Embedding) {
       const std::vector<int64_t> table = {c.vocabulary, c.columns};
       const std::vector<int64_t> rows = {c.sequences * c.length, c.columns};
       const at::Tensor ids = numbers_.Integers({c.sequences, c.length + 1}, c.ids);
-      Compare({Normal(table), Normal(rows)},
-              {NanOf(rows), add ? Normal(table) : NanOf(table),
-               add ? NormalStatistics(table) : NanStatistics(table)},
-              [&](const Operations& ops, const Tensors& in, Tensors& out) {
-                const at::Tensor tokens = ids.to(in[0].device()).narrow(1, 0, c.length);
-                const WorkMemory work(EmbeddingBackwardWorkBytes(KindOf(ops), tokens.numel()),
-                                      in[0].device().type());
-                ops.Embedding(tokens, in[0], out[0])();
-                ops.EmbeddingBackward(tokens, in[1], add, out[1], work)();
-                ops.EmbeddingBackward(tokens, in[1], add, out[2], work)();
-              });
+      for (const double factor : {1.0, 12.0}) {
+        Compare({Normal(table), Normal(rows)},
+                {NanOf(rows), add ? Normal(table) : NanOf(table),
+                 add ? NormalStatistics(table) : NanStatistics(table)},
+                [&](const Operations& ops, const Tensors& in, Tensors& out) {
+                  const at::Tensor tokens = ids.to(in[0].device()).narrow(1, 0, c.length);
+                  const WorkMemory work(EmbeddingBackwardWorkBytes(KindOf(ops), tokens.numel()),
+                                        in[0].device().type());
+                  ops.Embedding(tokens, in[0], out[0], factor)();
+                  ops.EmbeddingBackward(tokens, in[1], add, out[1], work, factor)();
+                  ops.EmbeddingBackward(tokens, in[1], add, out[2], work, factor)();
+                });
+      }
     }
   }
 }
@@ -172,6 +174,14 @@ TEST_P(CudaOperationsTest, Linear) {
               ops.LinearBackwardWeight(in[2], in[0], /*add=*/true, out[4], work)();
               ops.LinearBackwardWeight(in[2], in[0], /*add=*/false, out[5], work)();
               ops.LinearBackwardWeight(in[2], in[0], /*add=*/false, out[6], work)();
+            });
+    Compare({Normal({tokens, inputs}), Normal({outputs, inputs}), Normal({tokens, outputs})},
+            {NanOf({tokens, outputs}), NanOf({tokens, inputs}), NormalStatistics({outputs, inputs})},
+            [](const Operations& ops, const Tensors& in, Tensors& out) {
+              const WorkMemory work(kGpuLinearWorkBytes, in[0].device().type());
+              ops.Linear(in[0], in[1], /*residual=*/in[2], out[0], work, /*factor=*/0.22)();
+              ops.LinearBackwardInput(in[2], in[1], /*add=*/false, out[1], work, /*factor=*/0.22)();
+              ops.LinearBackwardWeight(in[2], in[0], /*add=*/true, out[2], work, /*factor=*/0.22)();
             });
   }
 }

@@ -132,7 +132,7 @@ int64_t AutogradDecoder::LengthOf(const at::Tensor& tokens) const {
 
 at::Tensor AutogradDecoder::Embedding(const at::Tensor& tokens) const {
   const at::Tensor inputs = tokens.narrow(1, 0, LengthOf(tokens)).reshape({-1});
-  return Of("model.embed_tokens.weight").index_select(0, inputs);
+  return Of("model.embed_tokens.weight").index_select(0, inputs) * config_.embedding_multiplier;
 }
 
 at::Tensor AutogradDecoder::Attention(int layer, const at::Tensor& x, const at::Tensor& tokens) const {
@@ -177,7 +177,8 @@ at::Tensor AutogradDecoder::Attention(int layer, const at::Tensor& x, const at::
   if (config_.output_bias) {
     made = made + parameters_.at(prefix + "o_proj.bias");
   }
-  return x + (config_.norms_after ? Norm(made, LayerPrefix(layer) + "post_attention_layernorm") : made);
+  return x + (config_.norms_after ? Norm(made, LayerPrefix(layer) + "post_attention_layernorm")
+                                  : made * config_.residual_multiplier);
 }
 
 // window: the most rows that a row sees. q, k, v: [B, heads, S, d]; returns [T, heads * d].
@@ -191,9 +192,11 @@ at::Tensor AutogradDecoder::CausalAttention(const at::Tensor& q, const at::Tenso
         tokens.narrow(1, (has_targets_ ? 2 : 1) * length + 1, length).view({q.size(0), 1, length, 1});
     hidden = hidden.logical_or(at::arange(length, at::kLong) < starts);  // [B, 1, S, S]
   }
-  const at::Tensor scores =
-      (at::matmul(q, k.transpose(2, 3)) / std::sqrt(static_cast<double>(config_.head_dim)))
-          .masked_fill(hidden, -std::numeric_limits<double>::infinity());
+  const double scale = config_.attention_multiplier > 0
+                           ? config_.attention_multiplier
+                           : 1 / std::sqrt(static_cast<double>(config_.head_dim));
+  const at::Tensor scores = (at::matmul(q, k.transpose(2, 3)) * scale)
+                                .masked_fill(hidden, -std::numeric_limits<double>::infinity());
   const at::Tensor context = at::matmul(at::softmax(scores, -1), v);
   return context.transpose(1, 2).reshape({q.size(0) * length, -1});
 }
@@ -286,7 +289,7 @@ at::Tensor AutogradDecoder::Mamba(int layer, const at::Tensor& x, const at::Tens
                                .view({-1, m.groups, inner / m.groups});
   const at::Tensor normed =
       (gated * (gated.square().mean(-1, true) + config_.rms_norm_eps).rsqrt()).view({-1, inner});
-  return x + Project(normed * Of(prefix + "norm.weight"), prefix + "out_proj");
+  return x + Project(normed * Of(prefix + "norm.weight"), prefix + "out_proj") * config_.residual_multiplier;
 }
 
 // Token by token, as Qwen3-Next has it.
@@ -362,14 +365,15 @@ at::Tensor AutogradDecoder::Mlp(int layer, const at::Tensor& x) const {
   const std::string prefix = LayerPrefix(layer);
   if (config_.activation == Activation::kSquaredRelu) {
     const at::Tensor raised = Project(Norm(x, prefix + "post_attention_layernorm"), prefix + "mlp.up_proj");
-    return x + Project(raised.relu().square(), prefix + "mlp.down_proj");
+    return x + Project(raised.relu().square(), prefix + "mlp.down_proj") * config_.residual_multiplier;
   }
   if (config_.norms_after) {
     return x + Norm(Gated(x, prefix + "mlp.gate_proj", prefix + "mlp.up_proj", prefix + "mlp.down_proj"),
                     prefix + "post_feedforward_layernorm");
   }
   const at::Tensor normed = Norm(x, prefix + "post_attention_layernorm");
-  return x + Gated(normed, prefix + "mlp.gate_proj", prefix + "mlp.up_proj", prefix + "mlp.down_proj");
+  return x + Gated(normed, prefix + "mlp.gate_proj", prefix + "mlp.up_proj", prefix + "mlp.down_proj") *
+                 config_.residual_multiplier;
 }
 
 // Every expert sees every token; those that a token did not choose count nothing.
@@ -388,7 +392,7 @@ at::Tensor AutogradDecoder::Experts(int layer, const at::Tensor& x) const {
   if (router.normalize) {
     weights = weights / weights.sum(-1, /*keepdim=*/true);
   }
-  weights = weights * router.scale;
+  weights = weights * router.scale * config_.residual_multiplier;
   if (config_.moe.capacity.factor > 0) {
     weights = weights * Kept(chosen, weights.detach());
   }
@@ -407,7 +411,8 @@ at::Tensor AutogradDecoder::Experts(int layer, const at::Tensor& x) const {
   }
   if (config_.moe.shared_intermediate_size > 0) {
     const std::string own = prefix + "shared_experts.";
-    sum = sum + Gated(normed, own + "gate_proj", own + "up_proj", own + "down_proj");
+    sum = sum +
+          Gated(normed, own + "gate_proj", own + "up_proj", own + "down_proj") * config_.residual_multiplier;
   }
   return sum;
 }
@@ -482,8 +487,8 @@ at::Tensor AutogradDecoder::Head(const at::Tensor& hidden, const at::Tensor& tok
   }
   const at::Tensor predicting =
       hidden.view({tokens.size(0), length, -1}).narrow(1, 0, rows).reshape({-1, hidden.size(1)});
-  return at::cross_entropy_loss(at::matmul(predicting, weight.t()), targets, /*weight=*/{},
-                                at::Reduction::Sum, /*ignore_index=*/-1) /
+  return at::cross_entropy_loss(at::matmul(predicting, weight.t()) / config_.logits_scaling, targets,
+                                /*weight=*/{}, at::Reduction::Sum, /*ignore_index=*/-1) /
          static_cast<double>(targets.numel());
 }
 

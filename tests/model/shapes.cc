@@ -111,6 +111,15 @@ DecoderConfig WithSharedExpert(DecoderConfig config, int64_t width) {
   return config;
 }
 
+// As Granite has them.
+DecoderConfig Multiplied(DecoderConfig config) {
+  config.embedding_multiplier = 12;
+  config.attention_multiplier = 0.15;
+  config.residual_multiplier = 0.22;
+  config.logits_scaling = 6;
+  return config;
+}
+
 // As Mamba-2 and Nemotron-H have theirs.
 DecoderConfig OfMixers(DecoderConfig config) {
   config.names = ParameterNames::kMixer;
@@ -268,6 +277,17 @@ const std::vector<Shape>& Shapes() {
        Patterned(Config(24, 40, 3, 4, 2, 6, 17, false), "M[M*-]",
                  {.heads = 4, .head_dim = 5, .state = 6, .groups = 2, .conv_width = 4, .chunk = 8}),
        {3, 37, /*packs_documents=*/true}},
+      {"multipliers", Multiplied(Config(24, 40, 2, 4, 2, 6, 17, true)), {3, 20}},
+      {"multipliers_of_logits_in_chunks",
+       InChunks(Multiplied(Config(32, 48, 1, 2, 2, 16, 150, false)), 12'000),
+       {2, 33}},
+      {"multipliers_of_a_hybrid",
+       Multiplied(WithSharedExpert(
+           Patterned(Sparse(Config(24, 40, 3, 4, 2, 6, 17, true), Family::kQwen3Moe, 5, 3, true, 7, 1),
+                     "[ME][*E][M-]",
+                     {.heads = 4, .head_dim = 5, .state = 6, .groups = 1, .conv_width = 4, .chunk = 8}),
+           /*width=*/11)),
+       {2, 33}},
       {"documents", Config(24, 40, 2, 4, 2, 6, 17, false), {3, 37, /*packs_documents=*/true}},
       {"documents_with_windows",
        Windowed(Config(24, 40, 2, 4, 2, 6, 17, false), 4, {0}),

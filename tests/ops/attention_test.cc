@@ -70,7 +70,8 @@ std::pair<at::Tensor, at::Tensor> Reference(const AttentionShape& s, const at::T
     const at::Tensor starts = documents.view({s.sequences, 1, s.length, 1});
     hidden = hidden.logical_or(at::arange(s.length, at::kLong) < starts);
   }
-  const at::Tensor scores = (at::matmul(q, k.transpose(2, 3)) / std::sqrt(static_cast<double>(s.head_dim)))
+  const double scale = s.scale > 0 ? s.scale : 1 / std::sqrt(static_cast<double>(s.head_dim));
+  const at::Tensor scores = (at::matmul(q, k.transpose(2, 3)) * scale)
                                 .masked_fill(hidden, -std::numeric_limits<double>::infinity());
   const at::Tensor context = at::matmul(at::softmax(scores, -1), v);
   return {context.transpose(1, 2).reshape({s.sequences * s.length, s.heads * s.head_dim}),
@@ -128,7 +129,10 @@ TEST_P(AttentionTest, MatchesAutogradAndRepeatsBitForBit) {
                                                                  // Several blocks of keys and of rows.
                                                                  {1, 257, 1, 1, 7},
                                                                  {1, 600, 4, 2, 20},
-                                                                 {2, 801, 1, 1, 16}}) {
+                                                                 {2, 801, 1, 1, 16},
+                                                                 // With a scale of their own.
+                                                                 {2, 31, 4, 2, 12, true, false, 0.6},
+                                                                 {1, 100, 3, 1, 64, true, false, 0.015625}}) {
     SCOPED_TRACE(Describe(shape));
     const int64_t tokens = shape.sequences * shape.length;
     const at::Tensor qkv = Leaf(Rounded(numbers.Normal({tokens, shape.qkv_columns()}), type));

@@ -43,6 +43,27 @@ TEST_P(EmbeddingTest, MatchesAutograd) {
   }
 }
 
+TEST_P(EmbeddingTest, MultipliesByAFactor) {
+  const at::ScalarType type = GetParam();
+  Numbers numbers(23);
+  constexpr double kFactor = 12.5;
+  const at::Tensor tokens = numbers.Integers({2, 30}, 7);
+  const at::Tensor weight = Leaf(Rounded(numbers.Normal({7, 19}), type));
+  const at::Tensor grad = Rounded(numbers.Normal({60, 19}), type);
+  const at::Tensor expected = weight.index_select(0, tokens.reshape({-1})) * kFactor;
+  expected.backward(grad);
+  at::Tensor output = FilledWithNan({60, 19}, type);
+  CpuOperations().Embedding(tokens, weight.detach().to(type), output, kFactor)();
+  EXPECT_LE(RelativeError(output, expected), Tolerance(type));
+  for (const at::ScalarType sum : {type, StatisticsOf(type)}) {
+    at::Tensor grad_weight = FilledWithNan({7, 19}, sum);
+    CpuOperations().EmbeddingBackward(tokens, grad.to(type), /*add=*/false, grad_weight, {}, kFactor)();
+    EXPECT_LE(RelativeError(grad_weight, weight.grad()), Tolerance(sum));
+    CpuOperations().EmbeddingBackward(tokens, grad.to(type), /*add=*/true, grad_weight, {}, kFactor)();
+    EXPECT_LE(RelativeError(grad_weight, weight.grad() * 2), 1.5 * Tolerance(sum));
+  }
+}
+
 // What is added up in bfloat16 stops at 256 ones.
 TEST(EmbeddingBf16Test, RowsOfOneIdAreAddedUpBeforeTheyAreRounded) {
   const at::Tensor tokens = at::zeros({1, 1000}, at::kLong);

@@ -71,6 +71,33 @@ TEST_P(LinearTest, MatchesAutograd) {
   }
 }
 
+TEST_P(LinearTest, MultipliesByAFactor) {
+  const at::ScalarType type = GetParam();
+  Numbers numbers(13);
+  constexpr double kFactor = 0.22;
+  const at::Tensor x = Rounded(numbers.Normal({64, 128}), type);
+  const at::Tensor weight = Rounded(numbers.Normal({96, 128}), type);
+  const at::Tensor grad_y = Rounded(numbers.Normal({64, 96}), type);
+  const at::Tensor residual = Rounded(numbers.Normal({64, 96}), type);
+  for (const at::ScalarType out : {type, StatisticsOf(type)}) {
+    Work work;
+    at::Tensor y = FilledWithNan({64, 96}, out);
+    Ops().Linear(x.to(type), weight.to(type), residual.to(out), y, work, kFactor)();
+    EXPECT_LE(RelativeError(y, residual + kFactor * at::mm(x, weight.t())), 1.5 * Tolerance(out));
+    for (const bool add : {false, true}) {
+      at::Tensor grad_x =
+          add ? x.to(out, /*non_blocking=*/false, /*copy=*/true) : FilledWithNan({64, 128}, out);
+      Ops().LinearBackwardInput(grad_y.to(type), weight.to(type), add, grad_x, work, kFactor)();
+      EXPECT_LE(RelativeError(grad_x, (add ? 1 : 0) * x + kFactor * at::mm(grad_y, weight)), Tolerance(out));
+      at::Tensor grad_weight =
+          add ? weight.to(out, /*non_blocking=*/false, /*copy=*/true) : FilledWithNan({96, 128}, out);
+      Ops().LinearBackwardWeight(grad_y.to(type), x.to(type), add, grad_weight, work, kFactor)();
+      EXPECT_LE(RelativeError(grad_weight, (add ? 1 : 0) * weight + kFactor * at::mm(grad_y.t(), x)),
+                Tolerance(out));
+    }
+  }
+}
+
 TEST_P(LinearTest, TakesViewsOfLargerMatrices) {
   const at::ScalarType type = GetParam();
   Numbers numbers(12);
