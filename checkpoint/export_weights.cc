@@ -105,15 +105,24 @@ absl::StatusOr<Plan> PlanOf(const std::vector<ExportedTensor>& tensors, const Ex
   Plan plan;
   std::vector<std::vector<TensorToWrite>> entries(1);
   int64_t in_file = 0;
+  int64_t begin = 0;  // of the newest tensor of the file
   for (const ExportedTensor& tensor : tensors) {
     const std::string dtype = DtypeOf(tensor, options.bf16);
-    const int64_t bytes = ElementsOf(tensor) * BytesOfDtype(dtype);
+    const TensorSlice whole =
+        tensor.part_of.value_or(TensorSlice{.name = tensor.name, .shape = tensor.shape});
+    const int64_t within = whole.begin * BytesOfDtype(dtype);
+    if (!entries.back().empty() && entries.back().back().name == whole.name) {
+      plan.targets.push_back({.file = entries.size() - 1, .begin = begin + within, .bf16 = dtype == "BF16"});
+      continue;
+    }
+    const int64_t bytes = fsdp::NumElements(whole.shape, {}) * BytesOfDtype(dtype);
     if (in_file > 0 && in_file + bytes > options.most_file_bytes) {
       entries.emplace_back();
       in_file = 0;
     }
-    plan.targets.push_back({.file = entries.size() - 1, .begin = in_file, .bf16 = dtype == "BF16"});
-    entries.back().push_back({.name = tensor.name, .dtype = dtype, .shape = tensor.shape});
+    begin = in_file;
+    plan.targets.push_back({.file = entries.size() - 1, .begin = begin + within, .bf16 = dtype == "BF16"});
+    entries.back().push_back({.name = whole.name, .dtype = dtype, .shape = whole.shape});
     in_file += bytes;
     plan.bytes += bytes;
   }
@@ -220,7 +229,8 @@ absl::StatusOr<ExportedFiles> ExportWeights(platform::Files& files, const SavedS
   if (plan.files.size() > 1) {
     std::map<std::string, std::string> weight_map;
     for (size_t i = 0; i < tensors.size(); ++i) {
-      weight_map[tensors[i].name] = plan.files[plan.targets[i].file].name;
+      const std::string& name = tensors[i].part_of.has_value() ? tensors[i].part_of->name : tensors[i].name;
+      weight_map[name] = plan.files[plan.targets[i].file].name;
     }
     nlohmann::ordered_json index;
     index["metadata"] = {{"total_size", plan.bytes}};

@@ -2,11 +2,13 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "checkpoint/saved_step.h"
+#include "checkpoint/stored_weights.h"
 #include "platform/files.h"
 
 namespace tandem::checkpoint {
@@ -16,6 +18,9 @@ namespace tandem::checkpoint {
 struct ExportedTensor {
   std::string name;  // of the array and of the tensor
   std::vector<int64_t> shape;
+  // The tensor that the array becomes a part of, if it is none of its own. Such arrays follow each other, and
+  // fill the tensor.
+  std::optional<TensorSlice> part_of;
   bool keeps_fp32 = false;    // stays fp32 whatever type the others get
   bool may_be_zeros = false;  // written as zeros if the step has no such array
 };

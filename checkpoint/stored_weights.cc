@@ -86,7 +86,10 @@ class Finder {
         return Elements(whole->second, slice, wanted.shape);
       }
     }
-    found_.missing.push_back(wanted.name);
+    const std::string& name = wanted.fused ? wanted.instead.front().name : wanted.name;
+    if (missing_.insert(name).second) {
+      found_.missing.push_back(name);
+    }
     return std::nullopt;
   }
 
@@ -115,6 +118,7 @@ class Finder {
 
   const HuggingFaceFolder& folder_;
   std::set<std::string> used_;  // names of the folder
+  std::set<std::string> missing_;
   StoredWeights found_;
 };
 

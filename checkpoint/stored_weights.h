@@ -25,6 +25,7 @@ struct WantedTensor {
   std::string name;
   std::vector<int64_t> shape;
   std::vector<TensorSlice> instead;  // where it lies if the folder has no tensor of that name
+  bool fused = false;                // files of its family have it in the first of those, and so have exports
 };
 
 struct WantedWeights {

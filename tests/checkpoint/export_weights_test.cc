@@ -109,6 +109,24 @@ TEST_F(ExportWeightsTest, RoundsToNearestEven) {
   EXPECT_THAT(Words("model.a"), ElementsAre(0x3F80, 0x3F80, 0x3F82, 0x3F81, 0xFF80, 0x7F7F));
 }
 
+TEST_F(ExportWeightsTest, ArraysBecomePartsOfOneTensor) {
+  const SavedStep step = StepWith({{"model.a", {1, 2}}, {"model.b", {3, 4}}, {"model.c", {5}}});
+  const auto part = [](const char* name, int64_t begin) {
+    return ExportedTensor{.name = name, .shape = {2}, .part_of = TensorSlice{"model.both", {2, 2}, begin}};
+  };
+  for (const int64_t most_bytes : {1000, 6}) {  // in one file, and each tensor in one
+    const auto exported =
+        Export(step, {part("model.b", 2), part("model.a", 0), {.name = "model.c", .shape = {1}}},
+               {.most_file_bytes = most_bytes});
+    ASSERT_TRUE(exported.ok());
+    EXPECT_EQ(exported->bytes, 10);
+    EXPECT_THAT(Words("model.both"), ElementsAre(0x3F80, 0x4000, 0x4040, 0x4080));
+    EXPECT_THAT(Words("model.c"), ElementsAre(0x40A0));
+    std::filesystem::remove_all(folder_.path() + "/out");
+    folder_.Write("out/config.json", "{}");
+  }
+}
+
 TEST_F(ExportWeightsTest, ValueBeyondBf16IsNamed) {
   const SavedStep step = StepWith({{"model.a", {1, 2, 3, 0x1.FFp127F}}});
   const auto exported = Export(step, {{.name = "model.a", .shape = {4}}}, {});
