@@ -317,17 +317,27 @@ class FolderReader {
   }
 
   void AddPrefix() {
-    constexpr char kPrefix[] = "model.";
+    bool has_backbone = false;
+    bool has_model = false;
+    bool has_mixers = false;
+    for (const auto& [name, tensor] : folder_.tensors) {
+      has_backbone |= name.starts_with("backbone.");
+      has_model |= name.starts_with(kModel);
+      has_mixers |= name.find(".mixer.") != name.npos;
+    }
+    if (has_backbone || (has_model && !has_mixers)) {
+      return;
+    }
     std::map<std::string, StoredTensor> renamed;
-    for (auto& [name, tensor] : folder_.tensors) {
-      if (name.starts_with(kPrefix) || name.starts_with("backbone.")) {
-        return;
-      }
-      renamed.emplace(name.starts_with("lm_head.") ? name : absl::StrCat(kPrefix, name), tensor);
+    for (const auto& [name, tensor] : folder_.tensors) {
+      const std::string own = has_model && name.starts_with(kModel) ? name.substr(sizeof(kModel) - 1) : name;
+      renamed.emplace(
+          name.starts_with("lm_head.") ? name : absl::StrCat(has_mixers ? "backbone." : kModel, own), tensor);
     }
     folder_.tensors = std::move(renamed);
   }
 
+  static constexpr char kModel[] = "model.";
   platform::Files& files_;
   const std::string& path_;
   std::set<std::string> names_;

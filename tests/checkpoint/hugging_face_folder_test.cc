@@ -104,6 +104,19 @@ TEST_F(HuggingFaceFolderTest, ModelsOfMixersKeepTheirPrefix) {
   EXPECT_TRUE(read->tensors.contains("lm_head.weight"));
 }
 
+TEST_F(HuggingFaceFolderTest, ModelsOfMixersGetTheirPrefix) {
+  for (const std::string prefix : {"", "model."}) {  // without a head, and as transformers 5 holds them
+    folder_.Write("model.safetensors",
+                  WeightsFileOf({Counting(prefix + "layers.0.mixer.D", {2}),
+                                 Counting(prefix + "norm_f.weight", {2}), Counting("lm_head.weight", {2})}));
+    const auto read = Read();
+    ASSERT_TRUE(read.ok()) << read.status();
+    EXPECT_TRUE(read->tensors.contains("backbone.layers.0.mixer.D"));
+    EXPECT_TRUE(read->tensors.contains("backbone.norm_f.weight"));
+    EXPECT_TRUE(read->tensors.contains("lm_head.weight"));
+  }
+}
+
 TEST_F(HuggingFaceFolderTest, OtherWeightsOfEqualShapesHaveAnotherDigest) {
   folder_.Write("model.safetensors", WeightsFileOf({Counting("model.a", {100'000}, 1)}));
   const std::string first = Read()->digest;
