@@ -78,9 +78,11 @@ void CheckCounts(FieldChecker& check, const v1::Model& model) {
 void CheckProbabilities(FieldChecker& check, const v1::Model& model) {
   const v1::MixtureOfExperts& moe = model.moe();
   const bool mixtral = IsMixtral(model);
-  if (mixtral && check.Usable({"model.moe.norm_topk_prob"}) && !moe.norm_topk_prob()) {
-    check.Refuse("model.moe.norm_topk_prob", "false", "true with model_type mixtral",
-                 "omit the key, or use model_type: qwen3_moe");
+  const bool divides = mixtral || model.model_type() == "granitemoehybrid";
+  if (divides && check.Usable({"model.moe.norm_topk_prob"}) && !moe.norm_topk_prob()) {
+    check.Refuse("model.moe.norm_topk_prob", "false",
+                 absl::StrCat("true with model_type ", model.model_type()),
+                 absl::StrCat("omit the key, or use model_type: ", mixtral ? "qwen3_moe" : "hybrid"));
   }
   if (check.Usable({"model.moe.num_experts_per_tok", "model.moe.norm_topk_prob"}) &&
       moe.num_experts_per_tok() == 1 && moe.norm_topk_prob()) {
@@ -89,7 +91,7 @@ void CheckProbabilities(FieldChecker& check, const v1::Model& model) {
         absl::StrCat("2 or more with norm_topk_prob: true", check.Origin("model.moe.norm_topk_prob")),
         absl::StrCat("divided by their sum, the probability of one expert is always 1, and the router "
                      "would never learn: use more",
-                     mixtral ? "" : ", or norm_topk_prob: false"));
+                     divides ? "" : ", or norm_topk_prob: false"));
   }
 }
 
@@ -103,7 +105,7 @@ void CheckWidth(FieldChecker& check, const v1::Model& model) {
   }
 }
 
-void CheckSharedExpert(FieldChecker& check, const ModelType& type) {
+void CheckSharedExpert(FieldChecker& check, const v1::Model& model, const ModelType& type) {
   constexpr char kWidth[] = "model.moe.shared_expert_intermediate_size";
   if (check.Usable({kWidth}) && !type.may_share_expert) {
     check.Forbid(kWidth,
@@ -112,6 +114,9 @@ void CheckSharedExpert(FieldChecker& check, const ModelType& type) {
                                   ? "give n_shared_experts"
                                   : absl::StrCat("use model_type: ",
                                                  ModelTypesThat(&ModelType::may_share_expert, " or "))));
+  } else if (check.Usable({kWidth}) && type.pairs && model.moe().shared_expert_intermediate_size() == 0) {
+    check.Refuse(kWidth, absl::StrCat("at least 1 with model_type ", model.model_type()),
+                 "its experts have an MLP beside them: say how wide it is");
   }
 }
 
@@ -215,7 +220,7 @@ void CheckExperts(FieldChecker& check, const v1::Model& model, const ModelType& 
   CheckCounts(check, model);
   CheckProbabilities(check, model);
   CheckWidth(check, model);
-  CheckSharedExpert(check, type);
+  CheckSharedExpert(check, model, type);
   if (type.has_latent_attention) {
     CheckDeepseekExperts(check, model);
   }

@@ -40,25 +40,58 @@ void CheckWindow(FieldChecker& check, const v1::Model& model, const ModelType& t
   }
 }
 
-// What only some types may have.
+// Forbids the field of a type that does not have it.
+void ForbidUnless(FieldChecker& check, const ModelType& type, bool ModelType::*has, const char* path) {
+  if (check.IsWritten(path) && !(type.*has)) {
+    check.Forbid(path, absl::StrCat(check.Named("model.model_type"),
+                                    " has no use for it: omit the key, or use model_type: ",
+                                    ModelTypesThat(has, " or ")));
+  }
+}
+
 void CheckRotation(FieldChecker& check, const v1::Model& model, const ModelType& type) {
   constexpr char kPart[] = "model.partial_rotary_factor";
-  if (!check.Usable({kPart})) {
-    return;
+  ForbidUnless(check, type, &ModelType::may_not_rotate, "model.rotary_embedding");
+  if (check.Usable({"model.rotary_embedding"}) && !model.rotary_embedding()) {
+    for (const char* const path : {"model.rope_theta", "model.rope_scaling.type", kPart}) {
+      if (check.IsWritten(path)) {
+        check.Forbid(path,
+                     absl::StrCat(check.Named("model.rotary_embedding"), " rotates nothing: omit the key"));
+      }
+    }
   }
-  if (!type.may_rotate_partly) {
-    check.Forbid(kPart, absl::StrCat(check.Named("model.model_type"),
-                                     " has no use for it: omit the key, or use model_type: ",
-                                     ModelTypesThat(&ModelType::may_rotate_partly, " or ")));
+  if (type.partial_rotary_factor == 1) {
+    ForbidUnless(check, type, &ModelType::may_rotate_partly, kPart);
+  } else if (check.Usable({kPart}) && model.partial_rotary_factor() != type.partial_rotary_factor) {
+    check.Refuse(
+        kPart, absl::StrCat(NumberText(type.partial_rotary_factor), " with model_type ", model.model_type()),
+        "it follows from the model type: omit the key, or use another type");
+  }
+  if (!check.Usable({kPart, "model.head_dim"})) {
     return;
   }
   const auto rotary =
       static_cast<int64_t>(model.partial_rotary_factor() * static_cast<double>(model.head_dim()));
-  if (check.Usable({"model.head_dim"}) && (rotary % 2 != 0 || rotary == 0)) {
+  if (rotary % 2 != 0 || rotary == 0) {
+    const bool follows = !check.IsWritten(kPart);
     check.Refuse(
-        kPart, absl::StrCat("a share of ", check.Named("model.head_dim"), " that is an even number of dims"),
+        follows ? (check.IsWritten("model.head_dim") ? "model.head_dim" : "model.hidden_size") : kPart,
+        follows
+            ? absl::StrCat("heads of which ", check.Named(kPart), " is an even number of dims")
+            : absl::StrCat("a share of ", check.Named("model.head_dim"), " that is an even number of dims"),
         absl::StrCat("rotary embedding turns pairs of dims, and this share has ", rotary,
                      ": use another number"));
+  }
+}
+
+void CheckMultipliers(FieldChecker& check, const v1::Model& model, const ModelType& type) {
+  for (const char* const path : {"model.embedding_multiplier", "model.attention_multiplier",
+                                 "model.residual_multiplier", "model.logits_scaling"}) {
+    ForbidUnless(check, type, &ModelType::has_multipliers, path);
+  }
+  if (check.IsWritten("model.attention_multiplier") && !model.has_num_attention_heads() &&
+      check.IsOk({"model.attention_multiplier", "model.num_attention_heads"})) {
+    check.Forbid("model.attention_multiplier", "no layer attends: omit the key");
   }
 }
 
@@ -84,6 +117,7 @@ void CheckModelType(FieldChecker& check, const v1::Model& model, const ModelType
   }
   CheckWindow(check, model, type);
   CheckRotation(check, model, type);
+  CheckMultipliers(check, model, type);
 }
 
 }  // namespace tandem::jobspec

@@ -50,6 +50,24 @@ absl::Status LettersStatus(const std::vector<LayerSymbol>& symbols, const ModelT
   return absl::OkStatus();
 }
 
+// Of a model type whose layers are all a mixer and an MLP, or all a mixer and experts.
+absl::Status PairsStatus(const std::vector<model::LogicalLayer>& layers, const ModelType& type) {
+  const LayerSymbol last = layers.front().symbols.back();
+  for (const model::LogicalLayer& layer : layers) {
+    const std::vector<LayerSymbol>& symbols = layer.symbols;
+    const bool pair = symbols.size() == 2 &&
+                      (symbols[0] == LayerSymbol::kMamba || symbols[0] == LayerSymbol::kAttention) &&
+                      (symbols[1] == LayerSymbol::kMlp || symbols[1] == LayerSymbol::kExperts);
+    if (!pair || symbols[1] != last) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "layer ", layer.index, " is none of model_type ", type.name, ": write each as [M-] or [*-]",
+          std::string_view(type.letters).find('E') == std::string_view::npos ? ""
+                                                                             : ", or each as [ME] or [*E]"));
+    }
+  }
+  return absl::OkStatus();
+}
+
 // Of one layer, that the model type may have it.
 absl::Status LayerStatus(const model::LogicalLayer& layer, const ModelType& type) {
   if (layer.grouped && !type.may_group) {
@@ -96,6 +114,9 @@ absl::Status PatternStatus(FieldChecker& check, const v1::Model& model, const Mo
   if (pattern.num_depths > 0) {
     TANDEM_RETURN_IF_ERROR(DepthStatus(pattern, type));
   }
+  if (type.pairs) {
+    TANDEM_RETURN_IF_ERROR(PairsStatus(model::LayersOf(pattern), type));
+  }
   const int64_t letters_of_depths = pattern.num_depths * static_cast<int64_t>(pattern.depth.size());
   if (const int64_t layers = model::CountsOf(pattern).logical + letters_of_depths;
       layers > kMostModelLayers) {
@@ -122,7 +143,8 @@ void RefuseUnused(FieldChecker& check, const model::LayerPattern& pattern, const
       refuse(path, absl::StrCat("no layer of ", check.Named(kPattern), " attends"));
     }
   }
-  for (const char* path : {"model.rope_theta", "model.rope_scaling.type", "model.partial_rotary_factor"}) {
+  for (const char* path : {"model.rope_theta", "model.rope_scaling.type", "model.partial_rotary_factor",
+                           "model.rotary_embedding"}) {
     if (!attends || !type.rotates) {
       refuse(path, absl::StrCat("no layer of model_type ", type.name, attends ? "" : " and this pattern",
                                 " rotates queries and keys"));
@@ -133,7 +155,8 @@ void RefuseUnused(FieldChecker& check, const model::LayerPattern& pattern, const
   }
 }
 
-void CheckMixers(FieldChecker& check, const v1::Model& model, const model::LayerPattern& pattern) {
+void CheckMixers(FieldChecker& check, const v1::Model& model, const model::LayerPattern& pattern,
+                 const ModelType& type) {
   if (!model::Has(pattern, LayerSymbol::kMamba)) {
     if (model.has_mamba()) {
       check.Forbid(kMixers, absl::StrCat("no layer of ", check.Named(kPattern),
@@ -151,6 +174,14 @@ void CheckMixers(FieldChecker& check, const v1::Model& model, const model::Layer
       model.mamba().num_heads() % model.mamba().n_groups() != 0) {
     check.Refuse("model.mamba.n_groups", absl::StrCat("a divisor of ", check.Named("model.mamba.num_heads")),
                  "heads are shared evenly among groups: use another number");
+  }
+  if (type.pairs && check.Usable({"model.mamba.num_heads", "model.mamba.head_dim", "model.hidden_size"}) &&
+      model.mamba().num_heads() * model.mamba().head_dim() % model.hidden_size() != 0) {
+    check.Refuse("model.mamba.num_heads",
+                 absl::StrCat("a number that, times ", check.Named("model.mamba.head_dim"),
+                              ", is a multiple of ", check.Named("model.hidden_size")),
+                 absl::StrCat("the mixers of model_type ", model.model_type(),
+                              " are a whole number of times as wide as the model: use another number"));
   }
 }
 
@@ -186,13 +217,13 @@ void CheckPattern(FieldChecker& check, const v1::Model& model, const ModelType& 
   if (type.letters == nullptr) {
     if (check.IsWritten(kPattern)) {
       check.Forbid(kPattern, absl::StrCat(check.Named("model.model_type"),
-                                          " has no pattern: omit the key, or use model_type: hybrid or "
-                                          "nemotron_h"));
+                                          " has no pattern: omit the key, or use model_type: hybrid, "
+                                          "nemotron_h, granitemoehybrid or bamba"));
     }
     if (model.has_mamba()) {
       check.Forbid(kMixers, absl::StrCat(check.Named("model.model_type"),
                                          " has no Mamba-2 mixers: omit the block, or use model_type: hybrid, "
-                                         "mamba2 or nemotron_h"));
+                                         "mamba2, nemotron_h, granitemoehybrid or bamba"));
     }
     if (model.has_gated_delta_net()) {
       check.Forbid(kDeltaNets,
@@ -203,7 +234,8 @@ void CheckPattern(FieldChecker& check, const v1::Model& model, const ModelType& 
   }
   if (!check.Has(kPattern)) {
     if (std::string_view(type.letters).size() > 1) {
-      check.Refuse(kPattern, "say what each layer is, for instance M-M*-");
+      check.Refuse(kPattern, absl::StrCat("say what each layer is, for instance ",
+                                          type.pairs ? "[M-][M-][*-]" : "M-M*-"));
     }
     return;
   }
@@ -218,7 +250,7 @@ void CheckPattern(FieldChecker& check, const v1::Model& model, const ModelType& 
                  "a group is one layer: omit the key");
   }
   RefuseUnused(check, pattern, type);
-  CheckMixers(check, model, pattern);
+  CheckMixers(check, model, pattern, type);
   CheckDeltaNets(check, model, pattern, type);
 }
 

@@ -138,6 +138,8 @@ model::PredictionDepths DepthsOf(const v1::Model& resolved) {
 
 model::ParameterNames NamesOf(const std::string& model_type) {
   return model_type == "mixtral"                                ? model::ParameterNames::kMixtral
+         : model_type == "granitemoehybrid"                     ? model::ParameterNames::kGranite
+         : model_type == "bamba"                                ? model::ParameterNames::kBamba
          : model_type == "mamba2" || model_type == "nemotron_h" ? model::ParameterNames::kMixer
                                                                 : model::ParameterNames::kUsual;
 }
@@ -172,8 +174,12 @@ model::DecoderConfig ModelConfigOf(const v1::Model& resolved) {
       .window_layers = resolved.has_sliding_window()
                            ? WindowLayersIn(resolved.window_layers(), layers).value()
                            : std::vector<int64_t>(),
-      .rotates = type->rotates,
+      .rotates = type->rotates && (!resolved.has_rotary_embedding() || resolved.rotary_embedding()),
       .partial_rotary_factor = resolved.has_partial_rotary_factor() ? resolved.partial_rotary_factor() : 1,
+      .embedding_multiplier = resolved.has_embedding_multiplier() ? resolved.embedding_multiplier() : 1,
+      .attention_multiplier = resolved.attention_multiplier(),
+      .residual_multiplier = resolved.has_residual_multiplier() ? resolved.residual_multiplier() : 1,
+      .logits_scaling = resolved.has_logits_scaling() ? resolved.logits_scaling() : 1,
       .activation = resolved.model_type() == "nemotron_h" ? model::Activation::kSquaredRelu
                                                           : model::Activation::kSwiGlu,
       .tie_word_embeddings = resolved.tie_word_embeddings(),

@@ -26,7 +26,7 @@ constexpr TextRule kTextRules[] = {
     {"model.hugging_face", "path of a config.json"},
     {"model.model_type",
      "llama, mistral, mixtral, qwen2, qwen3, qwen3_moe, olmo2, deepseek_v2, deepseek_v3, "
-     "hybrid, mamba2, nemotron_h"},
+     "granite, hybrid, mamba2, nemotron_h, granitemoehybrid, bamba"},
     {"model.hybrid_pattern", "a letter a layer: M, G, *, -, E, and groups as [M*-]"},
     {"model.window_layers", "all, or layers and ranges of them joined by commas, as 0-3,8"},
     {"data.train", "absolute path of a file, a folder or a glob"},
@@ -160,6 +160,10 @@ const std::vector<NumberRule>& NumberRules() {
       {"model.rms_norm_eps", kSmallestNormEpsilon, 0.1, false, false},
       {"model.rope_theta", 1, 1e12, true, false},
       {"model.partial_rotary_factor", 0, 1, true, false},
+      {"model.embedding_multiplier", 0, 1e6, true, false},
+      {"model.attention_multiplier", 0, 1e6, true, false},
+      {"model.residual_multiplier", 0, 1e6, true, false},
+      {"model.logits_scaling", 0, 1e6, true, false},
       {"model.initializer_range", 0, 10, true, false},
       {"model.rope_scaling.factor", 1, 1e6, false, false},
       {"model.rope_scaling.low_freq_factor", 0, 1e6, true, false},
@@ -206,11 +210,6 @@ const std::vector<RequiredRule>& RequiredRules() {
 
 const std::vector<AbsentRule>& AbsentRules() {
   static const std::vector<AbsentRule> rules = {
-      {"model.rotary_embedding", "not built yet; omit the key"},
-      {"model.embedding_multiplier", "not built yet; omit the key"},
-      {"model.attention_multiplier", "not built yet; omit the key"},
-      {"model.residual_multiplier", "not built yet; omit the key"},
-      {"model.logits_scaling", "not built yet; omit the key"},
       {"model.attention_gate", "not built yet; omit the key"},
       {"model.norms_add_one", "not built yet; omit the key"},
       {"model.moe.shared_expert_gate", "not built yet; omit the key"},

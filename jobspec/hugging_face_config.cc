@@ -52,6 +52,7 @@ constexpr Field kOthers[] = {
 constexpr Field kLatentAttention[] = {
     {"q_lora_rank", true}, {"kv_lora_rank"}, {"qk_nope_head_dim"}, {"qk_rope_head_dim"}, {"v_head_dim"},
 };
+constexpr Field kMultipliers[] = {{"embedding_multiplier"}, {"residual_multiplier"}, {"logits_scaling"}};
 constexpr Field kExperts[] = {{"moe_intermediate_size"}, {"norm_topk_prob"}};
 constexpr Field kSparseLayers[] = {{"decoder_sparse_step"}};
 constexpr Field kDeepseekExperts[] = {
@@ -97,11 +98,16 @@ class HuggingFaceReader {
     const auto refuse = [this](const std::string& value, const std::string& allowed,
                                const std::string& remedy) { Refuse(value, allowed, remedy); };
     refused_ = CheckKeys(json_, family_, IsRead, refuse);
-    ReadSlidingWindow(json_, family_ == nullptr ? WindowKeys::kNone : family_->window, model_, refuse);
-    if (family_ == nullptr) {
+    const ModelType* const type = family_ == nullptr ? nullptr : FindModelType(family_->model_type);
+    Json of_window = json_;
+    if (type != nullptr && type->pairs) {
+      of_window.erase("layer_types");  // which say something else
+    }
+    ReadSlidingWindow(of_window, family_ == nullptr ? WindowKeys::kNone : family_->window, model_, refuse);
+    if (type == nullptr) {
       return;
     }
-    if (family_->mixer_keys != nullptr) {
+    if (type->letters != nullptr) {
       ReadPatternedModel();
     } else {
       ReadUsualModel();
@@ -123,6 +129,10 @@ class HuggingFaceReader {
       ReadField({"head_dim", true}, model_);
     }
     ReadFields(kOthers, model_);
+    if (FindModelType(family_->model_type)->has_multipliers) {
+      ReadFields(kMultipliers, model_);
+      ReadField({"attention_multiplier"}, model_);
+    }
     if (!model_.has_attention_bias() && HasBiases(json_, *family_)) {
       model_.set_attention_bias(v1::ATTENTION_BIAS_ALL);
     }
@@ -135,16 +145,20 @@ class HuggingFaceReader {
   void ReadPatternedModel() {
     const std::string_view type = family_->model_type;
     const bool own = type == "hybrid";
+    const bool granite = type == "granitemoehybrid";
+    const bool pairs = FindModelType(type)->pairs;
     ReadField({"hidden_size"}, model_);
     ReadField({"vocab_size"}, model_);
     ReadField({"max_position_embeddings", true}, model_);
     ReadField({"initializer_range"}, model_);
     ReadField({"tie_word_embeddings"}, model_);
-    ReadField({"rms_norm_eps"}, model_, own ? "rms_norm_eps" : "layer_norm_epsilon");
+    ReadField({"rms_norm_eps"}, model_, own || pairs ? "rms_norm_eps" : "layer_norm_epsilon");
     std::string pattern = "M";
     if (type == "mamba2") {
       ReadField({"num_hidden_layers"}, model_);
-    } else if (const std::string problem = ReadMixerPattern(json_, model_); !problem.empty()) {
+    } else if (const std::string problem =
+                   pairs ? ReadPairs(json_, type == "bamba", model_) : ReadMixerPattern(json_, model_);
+               !problem.empty()) {
       Refuse(problem, "a text of letters, or a list of kinds of layers", "mend the file");
       return;
     } else {
@@ -157,21 +171,40 @@ class HuggingFaceReader {
       ReadField({"head_dim", true}, model_);
     }
     if (has('*') && own) {
+      ReadField({"rotary_embedding", true}, model_);
+    } else if (has('*') && granite) {
+      ReadPositions();
+    }
+    if (has('*') && (own || pairs) && (!model_.has_rotary_embedding() || model_.rotary_embedding())) {
       ReadField({"rope_theta"}, model_);
+    }
+    if (has('*') && own) {
       ReadField({"partial_rotary_factor", true}, model_);
     }
-    if (has('-')) {
-      ReadField({"intermediate_size"}, model_);
+    if (granite) {
+      ReadFields(kMultipliers, model_);
     }
-    if (has('E') && own) {
+    if (granite && has('*')) {
+      ReadField({"attention_multiplier"}, model_);
+    }
+    if (has('-')) {
+      ReadField({"intermediate_size"}, model_, granite ? "shared_intermediate_size" : "intermediate_size");
+    }
+    if (has('E')) {
       v1::MixtureOfExperts& moe = *model_.mutable_moe();
-      ReadField({"num_experts"}, moe);
       ReadField({"num_experts_per_tok"}, moe);
-      ReadFields(kExperts, moe);
-      ReadField({"shared_expert_intermediate_size", true}, moe);
+      if (granite) {
+        ReadField({"num_experts"}, moe, "num_local_experts");
+        ReadField({"moe_intermediate_size"}, moe, "intermediate_size");
+        ReadField({"shared_expert_intermediate_size"}, moe, "shared_intermediate_size");
+      } else if (own) {
+        ReadField({"num_experts"}, moe);
+        ReadFields(kExperts, moe);
+        ReadField({"shared_expert_intermediate_size", true}, moe);
+      }
     }
     if (has('M')) {
-      ReadMamba(type == "mamba2", *model_.mutable_mamba());
+      ReadMamba(MixerKeysOf(std::string(type)), *model_.mutable_mamba());
     }
     if (has('G')) {
       ReadGatedDelta(*model_.mutable_gated_delta_net());
@@ -181,13 +214,28 @@ class HuggingFaceReader {
     }
   }
 
-  void ReadMamba(bool alone, v1::Mamba& mamba) {
-    ReadField({"num_heads"}, mamba, alone ? "num_heads" : "mamba_num_heads");
-    ReadField({"head_dim"}, mamba, alone ? "head_dim" : "mamba_head_dim");
-    ReadField({"state_size"}, mamba, alone ? "state_size" : "ssm_state_size");
-    ReadField({"n_groups"}, mamba);
-    ReadField({"conv_kernel"}, mamba);
-    ReadField({"chunk_size"}, mamba);
+  // Of granitemoehybrid, whether queries and keys are rotated: transformers does so for "rope" alone.
+  void ReadPositions() {
+    constexpr char kKey[] = "position_embedding_type";
+    const Json kind = Of(kKey);
+    if (!kind.is_null() && kind != "rope" && kind != "nope") {
+      Refuse(absl::StrCat(kKey, " ", kind.dump()), "\"rope\", \"nope\", null",
+             "mend the file, or use another model");
+    } else if (!model_.has_rotary_embedding()) {
+      model_.set_rotary_embedding(kind == "rope");
+    }
+  }
+
+  void ReadMamba(const MixerKeys& keys, v1::Mamba& mamba) {
+    ReadField({"num_heads"}, mamba, keys.num_heads);
+    if (Of(keys.head_dim) == "auto") {  // it follows from the others
+      json_[keys.head_dim] = AutoHeadDim(json_);
+    }
+    ReadField({"head_dim"}, mamba, keys.head_dim);
+    ReadField({"state_size"}, mamba, keys.state_size);
+    ReadField({"n_groups"}, mamba, keys.n_groups);
+    ReadField({"conv_kernel"}, mamba, keys.conv_kernel);
+    ReadField({"chunk_size"}, mamba, keys.chunk_size);
   }
 
   void ReadGatedDelta(v1::GatedDeltaNet& delta) {
@@ -236,7 +284,7 @@ class HuggingFaceReader {
     }
     const Json architectures = Of("architectures");
     const auto text = [](std::string* out, const HuggingFaceFamily& known) {
-      absl::StrAppend(out, known.architecture, " (model_type ", known.model_type, ")");
+      absl::StrAppend(out, known.architecture);
     };
     Refuse(absl::StrCat("architecture ",
                         architectures.is_null() ? Of("model_type").dump() : architectures.dump()),

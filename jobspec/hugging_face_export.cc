@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -127,6 +128,7 @@ absl::Status AddUsual(const v1::Model& resolved, const HuggingFaceFamily& family
   if (resolved.model_type() == "llama") {
     config["mlp_bias"] = false;
   }
+  AddMultipliers(resolved, config);
   if (resolved.has_moe()) {
     AddExperts(resolved, config);
   }
@@ -145,8 +147,11 @@ std::vector<checkpoint::ExportedTensor> ExportedTensors(const model::DecoderConf
   for (const std::vector<checkpoint::WantedTensor>& list : {wanted.tensors, wanted.zeros}) {
     for (const checkpoint::WantedTensor& tensor : list) {
       const bool is_bias = tensor.name.ends_with(kBias);
-      tensors.push_back(
-          {.name = tensor.name, .shape = tensor.shape, .keeps_fp32 = is_bias, .may_be_zeros = is_bias});
+      tensors.push_back({.name = tensor.name,
+                         .shape = tensor.shape,
+                         .part_of = tensor.fused ? std::optional(tensor.instead.front()) : std::nullopt,
+                         .keeps_fp32 = is_bias,
+                         .may_be_zeros = is_bias});
     }
   }
   std::stable_sort(tensors.begin(), tensors.end(),
@@ -215,7 +220,7 @@ absl::StatusOr<std::string> ExportedConfig(const std::string& source, bool is_or
         resolved.has_max_position_embeddings() ? resolved.max_position_embeddings() : trained_length;
   }
   config["initializer_range"] = resolved.initializer_range();
-  if (family->mixer_keys != nullptr) {
+  if (FindModelType(resolved.model_type())->letters != nullptr) {
     AddMixers(resolved, config);
   } else {
     TANDEM_RETURN_IF_ERROR(AddUsual(resolved, *family, config));

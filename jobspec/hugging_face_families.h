@@ -27,10 +27,9 @@ struct HuggingFaceFamily {
   const char* experts_too = nullptr;
   bool has_latent_attention = false;
   WindowKeys window = WindowKeys::kNone;
-  // The further keys of a family whose layers are given by a pattern: JSON. hugging_face_mixers.h reads the
-  // pattern.
-  const char* mixer_keys = nullptr;
-  // Keys for which this family allows another value than other families, or which only it has: JSON.
+  // Keys that it has beside others', or with values that others may not have: JSON.
+  const char* own_keys = "[]";
+  // Keys of which this family has another only value than others, or has one at all: JSON.
   const char* must_be = "{}";
 };
 

@@ -134,7 +134,7 @@ class KeyChecker {
     constexpr size_t kMostShown = 5;
     std::vector<std::string> unknown;
     for (const auto& [key, value] : config_.items()) {
-      if (!value.is_null() && !IsKnown(key) && !is_read_(key) && !IsOfMixers(key)) {
+      if (!value.is_null() && !IsKnown(key) && !is_read_(key) && !IsOwn(key)) {
         unknown.push_back(platform::Shown(key));
       }
     }
@@ -151,11 +151,11 @@ class KeyChecker {
         "model");
   }
 
-  bool IsOfMixers(const std::string& key) const {
-    if (family_ == nullptr || family_->mixer_keys == nullptr) {
+  bool IsOwn(const std::string& key) const {
+    if (family_ == nullptr) {
       return false;
     }
-    const KeyJson keys = KeyJson::parse(family_->mixer_keys);
+    const KeyJson keys = KeyJson::parse(family_->own_keys);
     return std::find(keys.begin(), keys.end(), key) != keys.end() ||
            KeyJson::parse(family_->must_be).contains(key);
   }
@@ -183,7 +183,7 @@ class KeyChecker {
     for (const Supported& supported : kSupported) {
       const auto found = config_.find(supported.key);
       if (found == config_.end() || (found->is_null() && !supported.is_never_null) ||
-          *found == KeyJson::parse(supported.value) || IsOfMixers(supported.key)) {
+          *found == KeyJson::parse(supported.value) || IsOwn(supported.key)) {
         continue;
       }
       if (supported.key == std::string_view("attention_bias") && family_ != nullptr) {

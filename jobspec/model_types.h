@@ -29,8 +29,12 @@ struct ModelType {
       nullptr;              // of its layers, which a pattern lists (model/layer_pattern.h); null: it has none
   bool may_group = false;   // its pattern
   bool has_depths = false;  // of multi-token prediction, in its pattern
-  bool rotates = true;      // queries and keys
+  bool pairs = false;   // each layer of its pattern is a group: M or *, and behind it - or E, in all the same
+  bool rotates = true;  // queries and keys
+  bool may_not_rotate = false;  // then, if the job says so
   bool may_rotate_partly = false;
+  double partial_rotary_factor = 1;  // where it may not
+  bool has_multipliers = false;
   bool may_share_expert = false;  // its experts may have an MLP of a width of its own beside them
   double least_step = 0;          // of a mixer's time
 };

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <cmath>
 #include <optional>
 #include <string_view>
 
@@ -153,11 +154,23 @@ void ResolveModel(v1::Model& model) {
   TANDEM_DEFAULT(model, rms_norm_eps, 1e-5);
   const std::optional<model::LayerPattern> pattern = PatternOf(model);
   const bool attends = !pattern.has_value() || model::Has(*pattern, model::LayerSymbol::kAttention);
-  if (type == nullptr || (type->rotates && attends)) {
+  if (type != nullptr && type->may_not_rotate && attends) {
+    TANDEM_DEFAULT(model, rotary_embedding, true);
+  }
+  if (type == nullptr ||
+      (type->rotates && attends && (!model.has_rotary_embedding() || model.rotary_embedding()))) {
     TANDEM_DEFAULT(model, rope_theta, 10000);
-    if (type != nullptr && type->may_rotate_partly) {
-      TANDEM_DEFAULT(model, partial_rotary_factor, 1);
+    if (type != nullptr && (type->may_rotate_partly || type->partial_rotary_factor != 1)) {
+      TANDEM_DEFAULT(model, partial_rotary_factor, type->partial_rotary_factor);
     }
+  }
+  if (type != nullptr && type->has_multipliers) {
+    TANDEM_DEFAULT(model, embedding_multiplier, 1);
+    if (attends && model.head_dim() > 0) {
+      TANDEM_DEFAULT(model, attention_multiplier, 1 / std::sqrt(static_cast<double>(model.head_dim())));
+    }
+    TANDEM_DEFAULT(model, residual_multiplier, 1);
+    TANDEM_DEFAULT(model, logits_scaling, 1);
   }
   TANDEM_DEFAULT(model, tie_word_embeddings, false);
   TANDEM_DEFAULT(model, initializer_range, 0.02);

@@ -6,6 +6,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/strip.h"
 #include "checkpoint/folder.h"
 #include "checkpoint/manifest.h"
 #include "jobspec/decoder_config.h"
@@ -20,16 +21,40 @@ namespace {
 
 constexpr char kStartAllowed[] = "the folder of a Hugging Face model, or of one step of a checkpoint";
 
-// Where transformers 5 has the experts of a layer in one tensor, if it saves them as it holds them:
-// gate_up_proj [E, 2I, H], an expert's rows of gate before its rows of up, and down_proj [E, H, I].
+// Where a gate or the rows of up behind it lie in one tensor of both.
+checkpoint::TensorSlice HalfOf(const std::string& name, const checkpoint::WantedTensor& half, bool second) {
+  return {.name = name,
+          .shape = {2 * half.shape[0], half.shape[1]},
+          .begin = second ? half.shape[0] * half.shape[1] : 0};
+}
+
+// Where files have in one tensor what parameters are of their own. Of experts: gate and up [E, 2I, H], an
+// expert's rows of gate before its rows of up, and down [E, H, I]; so has transformers 5 all experts if it
+// saves them as it holds them, and granitemoehybrid its own always, beside the halves of its other MLP.
 void AddFused(const model::DecoderConfig& config, checkpoint::WantedTensor& tensor) {
   const bool mixtral = config.names == model::ParameterNames::kMixtral;
-  const std::string experts = mixtral ? ".block_sparse_moe.experts." : ".mlp.experts.";
+  const bool granite = config.names == model::ParameterNames::kGranite;
+  const std::string experts = mixtral || granite ? ".block_sparse_moe.experts." : ".mlp.experts.";
   const size_t at = tensor.name.find(experts);
   if (at == tensor.name.npos) {
-    if (mixtral && absl::EndsWith(tensor.name, ".block_sparse_moe.gate.weight")) {
-      const std::string layer = tensor.name.substr(0, tensor.name.find(".block_sparse_moe"));
-      tensor.instead.push_back({.name = layer + ".mlp.gate.weight", .shape = tensor.shape});
+    const auto add = [&](const char* ours, const char* theirs) {
+      if (absl::EndsWith(tensor.name, ours)) {
+        tensor.instead.push_back(
+            {.name = absl::StrCat(absl::StripSuffix(tensor.name, ours), theirs), .shape = tensor.shape});
+      }
+    };
+    if (mixtral) {
+      add(".block_sparse_moe.gate.weight", ".mlp.gate.weight");
+    } else if (granite) {
+      add(".block_sparse_moe.router.layer.weight", ".block_sparse_moe.router.weight");
+      for (const std::string ours : {".shared_mlp.gate_proj.weight", ".shared_mlp.up_proj.weight"}) {
+        if (absl::EndsWith(tensor.name, ours)) {
+          tensor.instead = {
+              HalfOf(absl::StrCat(absl::StripSuffix(tensor.name, ours), ".shared_mlp.input_linear.weight"),
+                     tensor, ours == ".shared_mlp.up_proj.weight")};
+          tensor.fused = true;
+        }
+      }
     }
     return;
   }
@@ -42,14 +67,18 @@ void AddFused(const model::DecoderConfig& config, checkpoint::WantedTensor& tens
   };
   const int64_t elements = tensor.shape[0] * tensor.shape[1];
   const int64_t all = config.moe.router.experts;
-  if (is("down_proj", "w2")) {
-    tensor.instead.push_back({.name = layer + ".mlp.experts.down_proj",
-                              .shape = {all, tensor.shape[0], tensor.shape[1]},
-                              .begin = expert * elements});
-  } else {
-    tensor.instead.push_back({.name = layer + ".mlp.experts.gate_up_proj",
-                              .shape = {all, 2 * tensor.shape[0], tensor.shape[1]},
-                              .begin = (2 * expert + (is("up_proj", "w3") ? 1 : 0)) * elements});
+  const bool down = is("down_proj", "w2");
+  checkpoint::TensorSlice slice{
+      .name = absl::StrCat(layer, granite ? ".block_sparse_moe" : ".mlp", ".experts.",
+                           down ? "down_proj" : "gate_up_proj"),
+      .shape = {all, (down ? 1 : 2) * tensor.shape[0], tensor.shape[1]},
+      .begin = down ? expert * elements : (2 * expert + (is("up_proj", "w3") ? 1 : 0)) * elements};
+  tensor.instead = {slice};
+  if (granite) {
+    slice.name =
+        absl::StrCat(layer, ".block_sparse_moe.", down ? "output_linear" : "input_linear", ".weight");
+    tensor.instead.insert(tensor.instead.begin(), slice);
+    tensor.fused = true;
   }
 }
 

@@ -13,9 +13,9 @@
 
 namespace tandem::model {
 
-// The naming scheme of a decoder's parameters. kMixtral names experts differently. kMixer is that of Mamba-2
-// and Nemotron-H, whose layers have one mixer each.
-enum class ParameterNames : uint8_t { kUsual, kMixtral, kMixer };
+// Whose names a decoder's parameters have: Mixtral's experts have names of their own. kMixer: of Mamba-2 and
+// Nemotron-H, whose layers are one mixer each. kGranite: of Granite-4's hybrids.
+enum class ParameterNames : uint8_t { kUsual, kMixtral, kMixer, kGranite, kBamba };
 
 // What a dense MLP computes between its products: silu(gate) · up, or relu(up)² without a gate.
 enum class Activation : uint8_t { kSwiGlu, kSquaredRelu };

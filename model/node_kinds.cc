@@ -2,6 +2,7 @@
 #include "model/node_kinds.h"
 
 #include <stdexcept>
+#include <string_view>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -107,6 +108,35 @@ std::vector<const NodeKind*> LayerKinds(const DecoderConfig& config, int layer) 
     AddKinds(config, layer, symbol, kinds);
   }
   return kinds;
+}
+
+// What a family's names begin with in place of the usual: the first row that fits.
+struct OtherName {
+  ParameterNames names;
+  std::string_view usual;
+  std::string_view theirs;
+};
+constexpr OtherName kOtherNames[] = {
+    {ParameterNames::kGranite, "mamba_layernorm.", "input_layernorm."},
+    {ParameterNames::kGranite, "mlp.gate.", "block_sparse_moe.router.layer."},
+    {ParameterNames::kGranite, "mlp.experts.", "block_sparse_moe.experts."},
+    {ParameterNames::kGranite, "mlp.shared_experts.down_proj.", "shared_mlp.output_linear."},
+    {ParameterNames::kGranite, "mlp.shared_experts.", "shared_mlp."},
+    {ParameterNames::kGranite, "mlp.down_proj.", "shared_mlp.output_linear."},
+    {ParameterNames::kGranite, "mlp.", "shared_mlp."},
+    {ParameterNames::kBamba, "mamba_layernorm.", "input_layernorm."},
+    {ParameterNames::kBamba, "post_attention_layernorm.", "pre_ff_layernorm."},
+    {ParameterNames::kBamba, "mlp.", "feed_forward."},
+    {ParameterNames::kBamba, "model.norm.", "model.final_layernorm."},
+};
+
+std::string NameOf(ParameterNames names, const std::string& usual) {
+  for (const OtherName& other : kOtherNames) {
+    if (other.names == names && usual.starts_with(other.usual)) {
+      return std::string(other.theirs) + usual.substr(other.usual.size());
+    }
+  }
+  return usual;
 }
 
 // The nodes of the layer that is a depth (depths.h).
@@ -261,7 +291,8 @@ std::string HuggingFaceName(ParameterNames names, const NodeKind& kind, const st
     }
     if (row.parameter == split.first) {
       const bool mixtral = names == ParameterNames::kMixtral && row.mixtral != nullptr;
-      const std::string name = absl::StrReplaceAll(mixtral ? row.mixtral : row.name, {{"*", split.second}});
+      const std::string name =
+          absl::StrReplaceAll(mixtral ? row.mixtral : NameOf(names, row.name), {{"*", split.second}});
       return layer < 0 ? name : absl::StrCat("model.layers.", layer, ".", name);
     }
   }

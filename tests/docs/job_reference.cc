@@ -105,7 +105,12 @@ const std::map<std::string, std::string>& DefaultsOfOtherJobs() {
       {"model.qk_norm", "`head` with `qwen3` and `qwen3_moe`, `whole` with `olmo2`, otherwise `none`"},
       {"model.norms", "`after` with `olmo2`, otherwise `before`"},
       {"model.window_layers", "`all` with a `sliding_window`"},
-      {"model.partial_rotary_factor", "`1` with `hybrid`"},
+      {"model.partial_rotary_factor", "`1` with `hybrid`, `0.5` with `bamba`"},
+      {"model.rotary_embedding", "`true` with `hybrid` and `granitemoehybrid`"},
+      {"model.embedding_multiplier", "`1` with `granite` and `granitemoehybrid`"},
+      {"model.attention_multiplier", "1 / sqrt(`head_dim`) with `granite` and `granitemoehybrid`"},
+      {"model.residual_multiplier", "`1` with `granite` and `granitemoehybrid`"},
+      {"model.logits_scaling", "`1` with `granite` and `granitemoehybrid`"},
       {"model.hybrid_pattern", "an M for each layer with `mamba2`"},
       {"model.mamba.num_heads", "2 × `hidden_size` / `mamba.head_dim`"},
       {"model.mamba.head_dim", "`64`"},
@@ -122,7 +127,7 @@ const std::map<std::string, std::string>& DefaultsOfOtherJobs() {
       {"training.mtp_loss_weight", "`0.1` with depths of multi-token prediction"},
       {"training.mtp_detach", "`false` with depths of multi-token prediction"},
       {"training.optimizer.no_weight_decay",
-       "`*norm.weight,*.bias`; of `hybrid`, `mamba2` and `nemotron_h` also `*norm_f.weight`, `*.A_log`, "
+       "`*norm.weight,*.bias`; of layers by a pattern also `*norm_f.weight`, `*.A_log`, "
        "`*.D` and "
        "`*.dt_bias`"},
       {"training.schedule.decay_steps",
@@ -130,7 +135,7 @@ const std::map<std::string, std::string>& DefaultsOfOtherJobs() {
       {"training.schedule.decay_shape", "`linear` with `wsd`"},
       {"model.moe.norm_topk_prob", "`false` with `deepseek_v2`, otherwise `true`"},
       {"model.moe.score", "`sigmoid` with `deepseek_v3`, otherwise `softmax`"},
-      {"model.moe.shared_expert_intermediate_size", "`0` with `hybrid`"},
+      {"model.moe.shared_expert_intermediate_size", "`0` with `hybrid`; required with `granitemoehybrid`"},
       {"model.moe.first_k_dense_replace", "`0` with `deepseek_v2` and `deepseek_v3`"},
       {"model.moe.n_group", "`1` with `deepseek_v2` and `deepseek_v3`"},
       {"model.moe.topk_group", "`1` with `deepseek_v2` and `deepseek_v3`"},

@@ -33,6 +33,7 @@ ROPE = {
     "yarn": YARN,
     "yarn-mscale": {**YARN, "mscale": 1.5, "mscale_all_dim": 0.5, "truncate": False},
 }
+MULTIPLIERS = {"embedding_multiplier": 3.0, "attention_multiplier": 0.4, "residual_multiplier": 0.6, "logits_scaling": 2.5}
 LATENT = {**UNEVEN, "num_key_value_heads": 3, "kv_lora_rank": 10, "qk_nope_head_dim": 6, "v_head_dim": 8,
           "moe_intermediate_size": 20}
 MODELS = {
@@ -90,6 +91,20 @@ MODELS = {
                                         state_size=12, chunk_size=20, **TOKENS),
     "mamba2-tied": transformers.Mamba2Config(num_hidden_layers=2, hidden_size=40, num_heads=5, head_dim=16, n_groups=1,
                                              state_size=8, chunk_size=64, tie_word_embeddings=True, **TOKENS),
+    "granite": transformers.GraniteConfig(num_hidden_layers=2, rope_theta=300.0, **MULTIPLIERS, **SIZES),
+    "granite-hybrid": transformers.GraniteMoeHybridConfig(
+        num_hidden_layers=3, layer_types=["linear_attention", "full_attention", "linear_attention"], num_local_experts=8,
+        num_experts_per_tok=3, shared_intermediate_size=28, position_embedding_type="rope", rope_theta=300.0,
+        mamba_n_heads=12, mamba_d_head=8, mamba_n_groups=3, mamba_d_state=10, mamba_chunk_size=16,
+        tie_word_embeddings=True, **MULTIPLIERS, **SIZES),
+    "granite-hybrid-dense": transformers.GraniteMoeHybridConfig(
+        num_hidden_layers=2, layer_types=["full_attention", "linear_attention"], num_local_experts=0,
+        shared_intermediate_size=60, mamba_n_heads=6, mamba_d_head=16, mamba_d_state=12, mamba_chunk_size=64,
+        **MULTIPLIERS, **SIZES),
+    # Without a padding token, whose row transformers does not train.
+    "bamba": transformers.BambaConfig(
+        num_hidden_layers=3, attn_layer_indices=[1], rope_theta=300.0, mamba_n_heads=12, mamba_d_head=8, mamba_n_groups=2,
+        mamba_d_state=10, mamba_chunk_size=16, pad_token_id=None, **SIZES),
     "nemotron-h": transformers.NemotronHConfig(
         layers_block_type=["linear_attention", "mlp", "full_attention", "linear_attention", "mlp"], head_dim=12,
         mamba_num_heads=6, mamba_head_dim=8, n_groups=3, ssm_state_size=10, chunk_size=16, **UNEVEN),
@@ -134,6 +149,13 @@ def published(config):
         kind = rope.pop("rope_type")
         config["rope_scaling"] = None if kind == "default" else {"type": kind, **rope}
     config["torch_dtype"] = config.pop("dtype")
+    if config["model_type"] == "granitemoehybrid":
+        old = {"linear_attention": "mamba", "full_attention": "attention"}
+        config["layer_types"] = [old[layer] for layer in config["layer_types"]]
+        config.update({"normalization_function": "rmsnorm", "init_method": "mup"})
+        config["position_embedding_type"] = config["position_embedding_type"] or "nope"
+    if config["model_type"] == "bamba":
+        config.update({"rope_scaling": None, "partial_rotary_factor": 0.5, "mamba_d_head": "auto"})
     config["transformers_version"] = "4.46.0"
     if config["model_type"] == "qwen3_moe":
         config["num_experts"] = config.pop("num_local_experts")
@@ -260,7 +282,7 @@ def job_from(name, folder, tmp_path, ranks, packed=False, sequences=SEQUENCES, *
     spec["checkpoint"].update({"start_from": str(folder), **checkpoint})
     config = folder / "config.json"  # a step of a checkpoint has none
     model_type = json.loads(config.read_text())["model_type"] if config.exists() else ""
-    if model_type in ("mamba2", "nemotron_h"):
+    if model_type in ("mamba2", "nemotron_h", "granitemoehybrid", "bamba"):
         spec["resources"] = {"device": "cpu"}
     if model_type == "deepseek_v3":
         spec["model"]["moe"] = {"router_bias_update_rate": 1e-30}  # it has biases, which are read

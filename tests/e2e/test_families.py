@@ -44,6 +44,12 @@ CHANGED = {
                          "attention_factor": 4.0, "truncate": True},
     "mamba2": {"layer_norm_epsilon": 1e-1},
     "nemotron-h": {"layer_norm_epsilon": 1e-1},
+    "granite": {"rope_theta": 30.0, "rms_norm_eps": 1e-1, "embedding_multiplier": 2.0, "attention_multiplier": 0.1,
+                "residual_multiplier": 0.8, "logits_scaling": 4.0},
+    "granite-hybrid": {"rope_theta": 30.0, "rms_norm_eps": 1e-1, "num_experts_per_tok": 2, "embedding_multiplier": 1.0,
+                       "attention_multiplier": 0.1, "residual_multiplier": 0.8, "logits_scaling": 4.0,
+                       "position_embedding_type": "nope"},
+    "bamba": {"rope_theta": 30.0, "rms_norm_eps": 1e-1},
 }
 # With another one of these the weights do not fit, which is said before one is read.
 SIZES = {
@@ -72,6 +78,15 @@ SIZES = {
                     "qk_nope_head_dim": 8, "qk_rope_head_dim": 6, "v_head_dim": 9, "num_nextn_predict_layers": 0},
     "mamba2": {"vocab_size": 321, "hidden_size": 80, "num_hidden_layers": 3, "num_heads": 8, "head_dim": 16, "expand": 3,
                "state_size": 13, "n_groups": 1, "conv_kernel": 3},
+    "granite": {"vocab_size": 321, "hidden_size": 36, "intermediate_size": 57, "num_hidden_layers": 3, "num_attention_heads": 2,
+                "num_key_value_heads": 3, "head_dim": 10},
+    "granite-hybrid": {"vocab_size": 321, "hidden_size": 96, "intermediate_size": 57, "shared_intermediate_size": 29,
+                       "num_hidden_layers": 2, "num_attention_heads": 2, "num_key_value_heads": 3, "num_local_experts": 9,
+                       "layer_types": ["mamba", "mamba", "attention"], "mamba_n_heads": 6, "mamba_d_head": 16,
+                       "mamba_expand": 4, "mamba_d_state": 11, "mamba_n_groups": 2, "mamba_d_conv": 3},
+    "bamba": {"vocab_size": 321, "hidden_size": 96, "intermediate_size": 57, "num_hidden_layers": 2, "num_attention_heads": 2,
+              "num_key_value_heads": 3, "attn_layer_indices": [2], "mamba_n_heads": 6, "mamba_d_head": 16, "mamba_expand": 4,
+              "mamba_d_state": 11, "mamba_n_groups": 3, "mamba_d_conv": 3},
     "nemotron-h": {"vocab_size": 321, "hidden_size": 36, "intermediate_size": 57, "num_attention_heads": 2,
                    "num_key_value_heads": 3, "head_dim": 10, "mamba_num_heads": 9, "mamba_head_dim": 16,
                    "ssm_state_size": 11, "n_groups": 2, "conv_kernel": 3,
@@ -94,6 +109,13 @@ MUST_BE = {
     "deepseek-v3": {"hidden_act": "gelu", "attention_bias": True, "attention_dropout": 0.1, "output_router_logits": True,
                     "rope_interleave": False, "pretraining_tp": 2},
     "mamba2": {"hidden_act": "gelu", "use_bias": True, "use_conv_bias": False, "time_step_limit": [0.0, 1.0]},
+    "granite": {"hidden_act": "gelu", "attention_bias": True, "mlp_bias": True, "attention_dropout": 0.1},
+    "granite-hybrid": {"hidden_act": "gelu", "attention_bias": True, "attention_dropout": 0.1, "output_router_logits": True,
+                       "mamba_conv_bias": False, "mamba_proj_bias": True, "time_step_limit": [0.0, 1.0],
+                       "normalization_function": "layernorm", "position_embedding_type": "alibi"},
+    "bamba": {"hidden_act": "gelu", "attention_bias": True, "mlp_bias": True, "attention_dropout": 0.1,
+              "mamba_conv_bias": False, "mamba_proj_bias": True, "time_step_limit": [0.0, 1.0],
+              "partial_rotary_factor": 0.25},
     "nemotron-h": {"mlp_hidden_act": "silu", "mamba_hidden_act": "gelu", "use_bias": True, "use_conv_bias": False,
                    "mamba_proj_bias": True, "mlp_bias": True, "attention_bias": True, "attention_dropout": 0.1,
                    "hidden_dropout": 0.1, "time_step_min": 0.01, "sliding_window": 9, "num_nextn_predict_layers": 1,
@@ -108,6 +130,8 @@ OF_MIXERS = {"chunk_size", "residual_in_fp32", "rescale_prenorm_residual", "time
 # Of nemotron_h too: of layers that it has not (experts), of generation, and what follows from others.
 WITHOUT_MEANING_THERE = {
     "mamba2": OF_MIXERS | {"time_step_min"},
+    "granitemoehybrid": {"mamba_chunk_size"},
+    "bamba": {"mamba_chunk_size", "num_logits_to_keep", "z_loss_coefficient"},
     "nemotron_h": OF_MIXERS | {
         "expand", "time_step_limit", "mamba_ssm_cache_dtype", "use_mamba_kernels", "num_logits_to_keep", "moe_intermediate_size",
         "moe_latent_size", "moe_shared_expert_intermediate_size", "moe_shared_expert_overlap", "mtp_layers_block_type",
@@ -186,6 +210,7 @@ EXPERTS = {"mixtral": ["num_local_experts", "num_experts_per_tok"],
                            "routed_scaling_factor", "first_k_dense_replace"],
            "deepseek_v3": ["n_routed_experts", "num_experts_per_tok", "moe_intermediate_size", "norm_topk_prob",
                            "n_shared_experts", "routed_scaling_factor", "n_group", "topk_group", "first_k_dense_replace"]}
+MULTIPLIERS = ["embedding_multiplier", "attention_multiplier", "residual_multiplier", "logits_scaling"]
 LATENT = ["q_lora_rank", "kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim"]
 NULL_MEANS = {"head_dim", "num_key_value_heads", "q_lora_rank"}  # something, so it is not refused
 
@@ -212,7 +237,18 @@ def theirs(config, key):
 
 
 # Ours of layers by a pattern → transformers'.
+PAIRS = {key: key for key in ("vocab_size", "hidden_size", "num_hidden_layers", "max_position_embeddings",
+                              "initializer_range", "rms_norm_eps")}
+PAIRS |= {f"mamba.{own}": their for own, their in (
+    ("num_heads", "mamba_n_heads"), ("head_dim", "mamba_d_head"), ("state_size", "mamba_d_state"),
+    ("n_groups", "mamba_n_groups"), ("conv_kernel", "mamba_d_conv"), ("chunk_size", "mamba_chunk_size"))}
 MIXERS = {
+    "granitemoehybrid": PAIRS | {"moe.num_experts": "num_local_experts", "moe.num_experts_per_tok": "num_experts_per_tok",
+                                 "moe.moe_intermediate_size": "intermediate_size",
+                                 "moe.shared_expert_intermediate_size": "shared_intermediate_size",
+                                 "embedding_multiplier": "embedding_multiplier",
+                                 "residual_multiplier": "residual_multiplier", "logits_scaling": "logits_scaling"},
+    "bamba": PAIRS | {"intermediate_size": "intermediate_size"},
     "mamba2": {"vocab_size": "vocab_size", "hidden_size": "hidden_size", "num_hidden_layers": "num_hidden_layers",
                "initializer_range": "initializer_range", "rms_norm_eps": "layer_norm_epsilon", "mamba.num_heads": "num_heads",
                "mamba.head_dim": "head_dim", "mamba.state_size": "state_size", "mamba.n_groups": "n_groups",
@@ -227,7 +263,7 @@ MIXERS = {
 }
 
 
-@pytest.mark.parametrize("name", ["mamba2", "nemotron-h"])
+@pytest.mark.parametrize("name", ["mamba2", "nemotron-h", "granite-hybrid", "bamba"])
 def test_what_a_file_of_mixers_does_not_say_is_what_transformers_takes(start, tmp_path, name):
     model_type = MODELS[name].model_type
     layers = {"nemotron_h": {"layers_block_type": ["linear_attention", "full_attention", "mlp"]}}.get(model_type, {})
@@ -250,13 +286,14 @@ def test_what_a_file_of_mixers_does_not_say_is_what_transformers_takes(start, tm
         refused = cluster.cli("submit", "-f", cluster.write({**spec, "name": "other"}), check=False)
         assert refused.returncode == 4 and "E is no layer of model_type nemotron_h" in refused.stderr, refused.stderr
     else:
-        assert model["hybrid_pattern"] == "M" * 64
+        assert model["hybrid_pattern"] == {"mamba2": "M" * 64, "granitemoehybrid": "[ME]" * 32, "bamba": "[M-]" * 32}[model_type]
 
 
 @pytest.mark.parametrize("name", [name for name in SIZES if MODELS[name].model_type not in MIXERS])
 def test_what_a_file_does_not_say_is_what_transformers_takes(start, tmp_path, name):
     model_type = MODELS[name].model_type
-    keys = FIELDS + EXPERTS.get(model_type, []) + (LATENT if model_type.startswith("deepseek") else [])
+    keys = (FIELDS + EXPERTS.get(model_type, []) + (LATENT if model_type.startswith("deepseek") else []) +
+            (MULTIPLIERS if model_type == "granite" else []))
     copy.deepcopy(MODELS[name]).save_pretrained(tmp_path / "model")
     file = json.loads((tmp_path / "model" / "config.json").read_text())
     file["rope_theta"] = file.pop("rope_parameters")["rope_theta"]

@@ -77,7 +77,12 @@ def checkpoint_names(model, config):
     for name, parameter in model.named_parameters():
         block = name.replace(".mlp.", ".block_sparse_moe.") if mixtral else name
         block = block.replace("model.", "backbone.", 1) if nemotron else block
-        if name.endswith(".experts.gate_up_proj"):
+        if config.model_type == "granitemoehybrid" and name.endswith(".router.weight"):
+            block = block.replace(".router.", ".router.layer.")
+        if name.endswith(".shared_mlp.input_linear.weight"):
+            for half, own in ((0, gate), (1, up)):
+                found[block.replace("input_linear", own)] = [t.chunk(2)[half] for t in (parameter.data, parameter.grad)]
+        elif name.endswith(".experts.gate_up_proj"):
             for expert in range(parameter.shape[0]):
                 prefix = block.removesuffix("gate_up_proj") + f"{expert}."
                 for half, own in ((0, gate), (1, up)):

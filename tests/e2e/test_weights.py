@@ -72,8 +72,12 @@ def older():
     ("olmo2", 1, "fp32", 1, False, {"tokenizer": "sentencepiece"}), ("olmo2", 4, "bf16", 1, True, {"spelling": "newer"}), ("olmo2", 2, "fp32", 1, True, {}),
     ("mamba2", 1, "fp32", 1, False, {"tokenizer": "sentencepiece"}), ("mamba2-tied", 2, "bf16", 1, False, {"spelling": "newer"}),
     ("mamba2", 4, "fp32", 1, False, {}), ("mamba2-tied", 3, "fp32", 1, False, {}),
-    ("nemotron-h", 2, "fp32", 1, False, {"tokenizer": "sentencepiece"}), ("nemotron-h", 1, "bf16", 1, False, {"spelling": "newer"}),
     ("nemotron-h", 3, "fp32", 1, False, {}), ("nemotron-h", 4, "bf16", 1, False, {}),
+    ("granite", 2, "fp32", 1, True, {}), ("granite", 1, "bf16", 1, False, {"spelling": "newer"}),
+    ("granite-hybrid", 1, "fp32", 1, False, {}), ("granite-hybrid", 2, "fp32", 2, False, {"fused": True, "spelling": "newer"}),
+    ("granite-hybrid-dense", 2, "fp32", 1, False, {}), ("granite-hybrid-dense", 1, "bf16", 1, False, {"spelling": "newer"}),
+    ("bamba", 2, "fp32", 1, False, {}), ("bamba", 1, "bf16", 1, False, {"spelling": "newer"}),
+    ("nemotron-h", 2, "fp32", 1, False, {"tokenizer": "sentencepiece"}), ("nemotron-h", 1, "bf16", 1, False, {"spelling": "newer", "fused": True}),
 ])
 def test_a_model_goes_in_and_out(start, tmp_path, older, name, ranks, dtype, expert, packed, made):
     source = tmp_path / "model"

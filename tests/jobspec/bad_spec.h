@@ -56,7 +56,9 @@ inline std::string MessagesOf(const BadSpec& bad) {
         "num_attention_heads, num_key_value_heads, head_dim, vocab_size, rms_norm_eps, rope_theta, "
         "tie_word_embeddings, initializer_range, max_position_embeddings, moe, latent_attention, "
         "rope_scaling, attention_bias, qk_norm, norms, sliding_window, window_layers, "
-        "hybrid_pattern, mamba, gated_delta_net, "
+        "hybrid_pattern, mamba, gated_delta_net, partial_rotary_factor, rotary_embedding, "
+        "embedding_multiplier, "
+        "attention_multiplier, residual_multiplier, logits_scaling, attention_gate, norms_add_one, "
         "num_nextn_predict_layers"},
        {"{name}", "1 to 63 of a-z, 0-9 and -, neither first nor last a -"},
        {"{path}", "absolute path of a file, a folder or a glob"}});

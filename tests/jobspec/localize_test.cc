@@ -369,15 +369,11 @@ TEST_F(LocalizeTest, WindowsBecomeFields) {
 TEST_F(LocalizeTest, OtherArchitecturesAreRefused) {
   EXPECT_EQ(
       ErrorsWith("LlamaForCausalLM", "GemmaForCausalLM"),
-      "model.hugging_face: architecture [\"GemmaForCausalLM\"] is not allowed; allowed: LlamaForCausalLM "
-      "(model_type llama), MixtralForCausalLM (model_type mixtral), Qwen3MoeForCausalLM (model_type "
-      "qwen3_moe), DeepseekV3ForCausalLM (model_type deepseek_v3), DeepseekV2ForCausalLM (model_type "
-      "deepseek_v2), MistralForCausalLM (model_type mistral), Qwen2ForCausalLM (model_type qwen2), "
-      "Qwen3ForCausalLM (model_type qwen3), Olmo2ForCausalLM (model_type olmo2), Mamba2ForCausalLM "
-      "(model_type mamba2), NemotronHForCausalLM (model_type nemotron_h), TandemHybridForCausalLM "
-      "(model_type "
-      "hybrid); "
-      "not built yet: other architectures; use one of these\n");
+      "model.hugging_face: architecture [\"GemmaForCausalLM\"] is not allowed; allowed: LlamaForCausalLM, "
+      "MixtralForCausalLM, Qwen3MoeForCausalLM, DeepseekV3ForCausalLM, DeepseekV2ForCausalLM, "
+      "MistralForCausalLM, Qwen2ForCausalLM, Qwen3ForCausalLM, Olmo2ForCausalLM, Mamba2ForCausalLM, "
+      "NemotronHForCausalLM, GraniteForCausalLM, GraniteMoeHybridForCausalLM, BambaForCausalLM, "
+      "TandemHybridForCausalLM; not built yet: other architectures; use one of these\n");
   EXPECT_THAT(ErrorsWith("LlamaForCausalLM", "MixtralForCausalLM"), HasSubstr("architecture")) << "a llama's";
   EXPECT_THAT(ErrorsWith("\"llama\"", "\"qwen3\""), HasSubstr("architecture"));
   EXPECT_THAT(Errors("{}"), HasSubstr("architecture null is not allowed"));

@@ -44,8 +44,24 @@ constexpr char kNemotron[] =
     "{model_type: nemotron_h, hybrid_pattern: M-*-, hidden_size: 64, intermediate_size: 96, "
     "num_attention_heads: 4, vocab_size: 320, mamba: {num_heads: 6, head_dim: 16, n_groups: 3}}";
 
+constexpr char kGranite[] =
+    "{model_type: granitemoehybrid, hybrid_pattern: \"[ME][*E][ME]\", hidden_size: 64, num_attention_heads: "
+    "4, "
+    "vocab_size: 320, rotary_embedding: false, embedding_multiplier: 12, residual_multiplier: 0.22, "
+    "logits_scaling: 16, moe: {num_experts: 4, num_experts_per_tok: 2, moe_intermediate_size: 24, "
+    "shared_expert_intermediate_size: 32}}";
+constexpr char kDenseGranite[] =
+    "{model_type: granitemoehybrid, hybrid_pattern: \"[M-][*-]\", hidden_size: 64, intermediate_size: 96, "
+    "num_attention_heads: 4, vocab_size: 320, attention_multiplier: 0.1}";
+constexpr char kBamba[] =
+    "{model_type: bamba, hybrid_pattern: \"[M-][*-][M-]\", hidden_size: 64, intermediate_size: 96, "
+    "num_attention_heads: 4, vocab_size: 320, mamba: {num_heads: 8, head_dim: 16}}";
+
+constexpr const char* kModels[] = {kHybrid,   kDepths,  kDelta,        kMamba2,
+                                   kNemotron, kGranite, kDenseGranite, kBamba};
+
 TEST(PatternTest, AResolvedJobIsValid) {
-  for (const char* model : {kHybrid, kDepths, kDelta, kMamba2, kNemotron}) {
+  for (const char* model : kModels) {
     const v1::JobSpec spec = SpecWith(model);
     EXPECT_EQ(ToText(Validate(spec)), "") << model;
     EXPECT_EQ(ToText(Validate(Resolve(spec))), "") << model;
@@ -112,6 +128,27 @@ TEST(PatternTest, ModelHasItsPatternsLayers) {
   EXPECT_EQ(nemotron.mamba.least_step, 0.001);
 }
 
+TEST(PatternTest, GraniteHasMultipliersAndMayNotRotate) {
+  const v1::Model resolved = Resolve(SpecWith(kGranite)).model();
+  EXPECT_FALSE(resolved.has_rope_theta());
+  const model::DecoderConfig config = ModelConfigOf(resolved);
+  EXPECT_EQ(config.names, model::ParameterNames::kGranite);
+  EXPECT_FALSE(config.rotates);
+  EXPECT_EQ(config.embedding_multiplier, 12);
+  EXPECT_EQ(config.attention_multiplier, 0.25) << "that of heads of 16";
+  EXPECT_EQ(config.residual_multiplier, 0.22);
+  EXPECT_EQ(config.logits_scaling, 16);
+  EXPECT_TRUE(config.moe.router.normalize);
+  EXPECT_EQ(config.moe.shared_intermediate_size, 32);
+  EXPECT_TRUE(ModelConfigOf(Resolve(SpecWith(kDenseGranite)).model()).rotates);
+}
+
+TEST(PatternTest, BambaRotatesHalfOfEachHead) {
+  const model::DecoderConfig config = ModelConfigOf(Resolve(SpecWith(kBamba)).model());
+  EXPECT_EQ(config.names, model::ParameterNames::kBamba);
+  EXPECT_EQ(config.partial_rotary_factor, 0.5);
+}
+
 TEST(PatternTest, DepthsAreLayersBehindTheOthers) {
   using model::LayerSymbol;
   const v1::JobSpec resolved = Resolve(SpecWith(kDepths));
@@ -154,7 +191,7 @@ TEST(PatternTest, ChunksChangeNoFunction) {
 
 TEST(PatternTest, ExportedConfigReadsBack) {
   const platform::TemporaryFolder folder;
-  for (const char* model : {kHybrid, kDepths, kDelta, kMamba2, kNemotron}) {
+  for (const char* model : kModels) {
     const v1::Model resolved = Resolve(SpecWith(model)).model();
     const auto text =
         ExportedConfig(/*source=*/"", /*is_origin=*/false, /*dataset=*/"", resolved, /*bf16=*/false, 64);
@@ -213,7 +250,44 @@ TEST(PatternTest, NemotronsLayersAreLettersOrNames) {
   EXPECT_FALSE(without.spec.model().has_num_attention_heads()) << "no layer attends";
 }
 
+TEST(PatternTest, GranitesLayersAreNamesAndBambasPlaces) {
+  const FromConfig granite(R"({"model_type": "granitemoehybrid", "num_hidden_layers": 3,
+                              "layer_types": ["mamba", "full_attention", "linear_attention"]})");
+  EXPECT_EQ(granite.errors, "");
+  EXPECT_EQ(granite.spec.model().hybrid_pattern(), "[ME][*E][ME]");
+  EXPECT_FALSE(granite.spec.model().rotary_embedding());
+  EXPECT_EQ(granite.spec.model().mamba().head_dim(), 64) << "auto";
+  EXPECT_EQ(granite.spec.model().moe().moe_intermediate_size(), 11008);
+  const FromConfig dense(R"({"model_type": "granitemoehybrid", "num_hidden_layers": 1,
+                            "num_local_experts": 0, "layer_types": ["attention"],
+                            "position_embedding_type": "rope"})");
+  EXPECT_EQ(dense.errors, "");
+  EXPECT_EQ(dense.spec.model().hybrid_pattern(), "[*-]");
+  EXPECT_TRUE(dense.spec.model().rotary_embedding());
+  EXPECT_EQ(dense.spec.model().intermediate_size(), 1024);
+  const FromConfig bamba(R"({"model_type": "bamba", "num_hidden_layers": 3, "attn_layer_indices": [2]})");
+  EXPECT_EQ(bamba.errors, "");
+  EXPECT_EQ(bamba.spec.model().hybrid_pattern(), "[M-][M-][*-]");
+  EXPECT_THAT(
+      FromConfig(R"({"model_type": "bamba", "num_hidden_layers": 2, "attn_layer_indices": [2]})").errors,
+      HasSubstr("attn_layer_indices [2] of 2 layers is not allowed"));
+  EXPECT_THAT(
+      FromConfig(R"({"model_type": "bamba", "num_hidden_layers": 1, "layer_types": ["attention"]})").errors,
+      HasSubstr("layer_types [\"attention\"] beside attn_layer_indices is not allowed"));
+  EXPECT_THAT(FromConfig(R"({"model_type": "bamba", "attn_layer_indices": 3})").errors,
+              HasSubstr("attn_layer_indices 3 of 32 layers is not allowed"));
+  EXPECT_THAT(FromConfig(R"({"model_type": "granitemoehybrid", "layer_types": ["mamba"]})").errors,
+              HasSubstr("layer_types [\"mamba\"] of 32 layers is not allowed"));
+  EXPECT_THAT(
+      FromConfig(R"({"model_type": "granitemoehybrid", "num_hidden_layers": 1, "layer_types": ["moe"]})")
+          .errors,
+      HasSubstr("a layer \"moe\" is not allowed"));
+}
+
 TEST(PatternTest, ContradictingSizesAreNamed) {
+  EXPECT_THAT(
+      FromConfig(R"({"model_type": "bamba", "mamba_d_head": 32})").errors,
+      HasSubstr("mamba_expand 2 times hidden_size, and mamba_n_heads times mamba_d_head is not allowed"));
   EXPECT_THAT(FromConfig(R"({"model_type": "mamba2", "expand": 3})").errors,
               HasSubstr("expand 3 times hidden_size, and num_heads times head_dim is not allowed"));
   EXPECT_THAT(FromConfig(R"({"model_type": "nemotron_h", "hybrid_override_pattern": "M*",

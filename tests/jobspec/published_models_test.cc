@@ -84,6 +84,34 @@ constexpr Published kPublished[] = {
        "rope_theta": 10000, "routed_scaling_factor": 16.0, "scoring_func": "softmax", "seq_aux": true,
        "tie_word_embeddings": false, "topk_group": 3, "topk_method": "group_limited_greedy",
        "torch_dtype": "bfloat16", "use_cache": true, "v_head_dim": 128, "vocab_size": 102400})"},
+    {"Granite_4_H_Small", 32'207'337'984, R"({
+       "architectures": ["GraniteMoeHybridForCausalLM"], "attention_bias": false, "attention_dropout": 0.0,
+       "attention_multiplier": 0.0078125, "bos_token_id": 100257, "embedding_multiplier": 12,
+       "eos_token_id": 100257, "hidden_act": "silu", "hidden_size": 4096, "init_method": "mup",
+       "initializer_range": 0.1, "intermediate_size": 768, "layer_types": [
+         "mamba", "mamba", "mamba", "mamba", "mamba", "attention", "mamba", "mamba", "mamba", "mamba",
+         "mamba", "mamba", "mamba", "mamba", "mamba", "attention", "mamba", "mamba", "mamba", "mamba",
+         "mamba", "mamba", "mamba", "mamba", "mamba", "attention", "mamba", "mamba", "mamba", "mamba",
+         "mamba", "mamba", "mamba", "mamba", "mamba", "attention", "mamba", "mamba", "mamba", "mamba"],
+       "logits_scaling": 16, "mamba_chunk_size": 256, "mamba_conv_bias": true, "mamba_d_conv": 4,
+       "mamba_d_head": 64, "mamba_d_state": 128, "mamba_expand": 2, "mamba_n_groups": 1, "mamba_n_heads": 128,
+       "mamba_proj_bias": false, "max_position_embeddings": 131072, "model_type": "granitemoehybrid",
+       "normalization_function": "rmsnorm", "num_attention_heads": 32, "num_experts_per_tok": 10,
+       "num_hidden_layers": 40, "num_key_value_heads": 8, "num_local_experts": 72,
+       "output_router_logits": false, "pad_token_id": 100256, "position_embedding_type": "nope",
+       "residual_multiplier": 0.22, "rms_norm_eps": 1e-05, "rope_scaling": null, "rope_theta": 10000,
+       "router_aux_loss_coef": 0.0001, "shared_intermediate_size": 1536, "tie_word_embeddings": true,
+       "torch_dtype": "bfloat16", "use_cache": true, "vocab_size": 100352})"},
+    {"Bamba_9B", 9'780'235'392, R"({
+       "architectures": ["BambaForCausalLM"], "attention_bias": false, "attention_dropout": 0.0,
+       "attn_layer_indices": [9, 18, 27], "bos_token_id": 128000, "eos_token_id": 128001,
+       "hidden_act": "silu", "hidden_size": 4096, "initializer_range": 0.02, "intermediate_size": 14336,
+       "mamba_chunk_size": 256, "mamba_conv_bias": true, "mamba_d_conv": 4, "mamba_d_head": 64,
+       "mamba_d_state": 128, "mamba_expand": 2, "mamba_n_groups": 1, "mamba_n_heads": 128,
+       "mamba_proj_bias": false, "max_position_embeddings": 4096, "mlp_bias": false, "model_type": "bamba",
+       "num_attention_heads": 32, "num_hidden_layers": 32, "num_key_value_heads": 8, "num_logits_to_keep": 1,
+       "pad_token_id": 0, "rms_norm_eps": 1e-05, "rope_theta": 10000.0, "tie_word_embeddings": false,
+       "torch_dtype": "bfloat16", "use_cache": true, "vocab_size": 128256})"},
 };
 
 class PublishedModelTest : public testing::TestWithParam<Published> {};

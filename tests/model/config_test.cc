@@ -306,6 +306,38 @@ TEST(PatternTest, ModelsOfMixersHaveTheirOwnNames) {
   EXPECT_EQ(units[3].parameters[0].name, "backbone.norm_f.weight");
 }
 
+TEST(PatternTest, GraniteAndBambaHaveTheirOwnNames) {
+  const auto names = [](ParameterNames of, std::vector<LayerSymbol> symbols) {
+    DecoderConfig config = SmallHybrid(of);
+    config.pattern = {{LayerSymbol::kMamba, LayerSymbol::kExperts}, std::move(symbols)};
+    config.moe = {
+        .router = {.experts = 1, .top_k = 1}, .intermediate_size = 4, .shared_intermediate_size = 4};
+    std::vector<std::string> found;
+    for (const UnitParameters& unit : DecoderUnits(config)) {
+      for (const Parameter& parameter : unit.parameters) {
+        found.push_back(parameter.name);
+      }
+    }
+    return found;
+  };
+  EXPECT_THAT(names(ParameterNames::kGranite, {LayerSymbol::kAttention, LayerSymbol::kMlp}),
+              testing::IsSupersetOf(
+                  {"model.layers.0.input_layernorm.weight", "model.layers.0.mamba.in_proj.weight",
+                   "model.layers.0.post_attention_layernorm.weight",
+                   "model.layers.0.block_sparse_moe.router.layer.weight",
+                   "model.layers.0.block_sparse_moe.experts.0.gate_proj.weight",
+                   "model.layers.0.block_sparse_moe.experts.0.down_proj.weight",
+                   "model.layers.0.shared_mlp.gate_proj.weight", "model.layers.0.shared_mlp.up_proj.weight",
+                   "model.layers.0.shared_mlp.output_linear.weight", "model.layers.1.self_attn.q_proj.weight",
+                   "model.layers.1.shared_mlp.gate_proj.weight",
+                   "model.layers.1.shared_mlp.output_linear.weight", "model.norm.weight", "lm_head.weight"}));
+  EXPECT_THAT(names(ParameterNames::kBamba, {LayerSymbol::kAttention, LayerSymbol::kMlp}),
+              testing::IsSupersetOf(
+                  {"model.layers.0.input_layernorm.weight", "model.layers.0.pre_ff_layernorm.weight",
+                   "model.layers.1.pre_ff_layernorm.weight", "model.layers.1.feed_forward.gate_proj.weight",
+                   "model.layers.1.feed_forward.down_proj.weight", "model.final_layernorm.weight"}));
+}
+
 TEST(PatternTest, ADepthIsOneUnitWithNormsAndAProjectionOfItsOwn) {
   DecoderConfig config = SmallHybrid(ParameterNames::kUsual);
   config.pattern.push_back({LayerSymbol::kMlp, LayerSymbol::kMlp});

@@ -75,6 +75,13 @@ void SetPattern(const JobOptions& options, v1::Model& model) {
     mamba.set_n_groups(2);
     mamba.set_chunk_size(3);
   }
+  if (options.model_type == "granitemoehybrid") {
+    model.mutable_mamba()->set_head_dim(8);  // its mixers are twice as wide as the model
+    model.set_embedding_multiplier(3);
+    model.set_attention_multiplier(0.4);
+    model.set_residual_multiplier(0.6);
+    model.set_logits_scaling(2.5);
+  }
   if (has('G')) {
     v1::GatedDeltaNet& delta = *model.mutable_gated_delta_net();
     delta.set_num_key_heads(2);
@@ -151,6 +158,10 @@ plan::JobPlan MakeJob(const JobOptions& options) {
       moe.set_moe_intermediate_size(options.expert_inner);
       moe.set_norm_topk_prob(false);
       moe.set_decoder_sparse_step(options.sparse_step);
+    }
+    if (options.model_type == "granitemoehybrid") {
+      moe.set_moe_intermediate_size(options.expert_inner);
+      moe.set_shared_expert_intermediate_size(20);
     }
     if (options.model_type.starts_with("deepseek")) {
       SetDeepseek(options, model);

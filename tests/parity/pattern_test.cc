@@ -66,6 +66,25 @@ TEST(PatternTest, ASampleThatCoversAllPairsHasTheBitsOfTheSequentialSchedule) {
   }
 }
 
+// Granite's.
+TEST(PatternTest, MultipliersKeepTheBitsOfSchedulesAndTheNumbersOfRanksWithEveryExpert) {
+  for (const int sharing : {1, 2}) {
+    JobOptions options = Patterned("[ME][*E][ME]");
+    options.model_type = "granitemoehybrid";
+    options.strategy = "zero3";
+    options.ranks = 2;
+    options.expert_parallel = sharing;
+    options.microbatches_per_rank = 3;
+    const JobRun run = ExpectSameBitsOfSchedules(options);
+    EXPECT_LT(run.steps.back().loss(), run.steps.front().loss());
+    EXPECT_EQ(run.arena_bytes, std::vector<int64_t>(2, MakeJob(options).stage.arena_bytes));
+    if (sharing > 1) {
+      options.fp64 = true;
+      ExpectNumbersOfRanksWithEveryExpert(options);
+    }
+  }
+}
+
 TEST(PatternTest, RanksAndAccumulationDoNotChangeTheBits) {
   for (const char* pattern : {"M*M-", "[M*-]M", "G[*G-]", "M*/M-/M-"}) {
     SCOPED_TRACE(pattern);
