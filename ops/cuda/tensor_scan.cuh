@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cuda_pipeline.h>
+#include <cuda_runtime.h>
+
+#include <cstdint>
+#include <initializer_list>
+
+#include "ops/cuda/gpu_attributes.h"
+#include "ops/cuda/state_scan.cuh"
+#include "ops/cuda/warp_product.cuh"
+
+// What forward and backward of the scan on tensor cores have in common: the sums of state_scan.cu. A block
+// that passes states on has one head of a sequence, or of a chunk, and holds the state in registers; warp w
+// of four has channels [16 w, 16 w + 16) of it and tokens [16 w, 16 w + 16) of a piece.
+namespace tandem::ops::cuda {
+
+constexpr int kChannels = 64;      // of a head
+constexpr int kScanThreads = 128;  // that pass states on
+constexpr int kBlocks = kPiece / 16;
+
+using PieceOfChannels = SharedMatrix<kPiece, kChannels>;
+using PairMatrix = SharedMatrix<kPiece, kPiece>;
+template <int kState>
+using PieceOfState = SharedMatrix<kPiece, kState>;  // B or C
+template <int kState>
+using HeadState = SharedMatrix<kChannels, kState>;
+template <int kState>
+using StateSums = LaneSums[kState / 8];  // a warp's [16, kState] of a state
+
+// Starts to copy `rows` rows, row_stride apart, into the first rows of a matrix; the others become zeros.
+template <int kThreadsOfBlock, int kRows, int kColumns>
+__device__ void StartCopy(const Bf16* from, int64_t row_stride, int rows, SharedMatrix<kRows, kColumns>& to) {
+  constexpr int kPacks = kColumns / 8;
+#pragma unroll
+  for (int i = static_cast<int>(threadIdx.x); i < kRows * kPacks; i += kThreadsOfBlock) {
+    const int row = i / kPacks;
+    const int column = i % kPacks * 8;
+    const bool inside = row < rows;
+    __pipeline_memcpy_async(&to.at[row][column], inside ? from + row * row_stride + column : from, 16,
+                            inside ? 0 : 16);
+  }
+}
+
+// What the tokens of a piece have from the sums of their steps; zeros behind its end.
+struct Factors {
+  float sums[kPiece];
+  float lengths[kPiece];
+  float from_before[kPiece];  // of the state before the piece, in a token's
+  float to_behind[kPiece];    // of what a token adds by a step of length 1, in the state behind the piece
+  float added[kPiece];        // to_behind by the step's length
+  int starts[kPiece];         // of the token's document; -1: before the piece
+
+  // L of a token i and one before it, j.
+  __device__ float Decay(int i, int j) const {
+    return j <= i && starts[i] <= j ? Exp(sums[i] - sums[j]) : 0.0F;
+  }
+};
+
+// Reads what Factors are computed from ahead of their use: each of the first kPiece threads of a block has a
+// token, and every thread the last one.
+class FactorReader {
+ public:
+  template <typename Args>
+  __device__ void Read(const Args& args, const ScanWork<float>& work, const Piece& piece, int64_t head) {
+    const int t = static_cast<int>(threadIdx.x);
+    const int last = piece.tokens - 1;
+    sum_of_last_ = work.sums[(piece.row + last) * args.shape.heads + head];
+    start_of_last_ = StartIn(args.documents, piece, last);
+    inside_ = t < piece.tokens;
+    if (inside_) {
+      const int64_t step = (piece.row + t) * args.shape.heads + head;
+      sum_ = work.sums[step];
+      length_ = work.lengths[step];
+      start_ = StartIn(args.documents, piece, t);
+    }
+  }
+
+  // How much of the state before the piece is in the one behind it.
+  __device__ float Decay() const { return start_of_last_ < 0 ? Exp(sum_of_last_) : 0.0F; }
+
+  __device__ void Write(Factors& to) const {
+    const int t = static_cast<int>(threadIdx.x);
+    if (t >= kPiece) {
+      return;
+    }
+    const float to_behind = inside_ && start_of_last_ <= t ? Exp(sum_of_last_ - sum_) : 0.0F;
+    to.sums[t] = inside_ ? sum_ : 0.0F;
+    to.lengths[t] = inside_ ? length_ : 0.0F;
+    to.from_before[t] = inside_ && start_ < 0 ? Exp(sum_) : 0.0F;
+    to.to_behind[t] = to_behind;
+    to.added[t] = inside_ ? to_behind * length_ : 0.0F;
+    to.starts[t] = !inside_ ? kPiece : start_ < 0 ? -1 : static_cast<int>(start_);
+  }
+
+ private:
+  float sum_of_last_ = 0;
+  int64_t start_of_last_ = 0;
+  bool inside_ = false;
+  float sum_ = 0;
+  float length_ = 0;
+  int64_t start_ = 0;
+};
+
+// state = state * decay + the sum over the tokens of factors[t] channels[t] ⊗ numbers[t]. The scaled channels
+// are two bfloat16 each, so what is passed on is as exact as float.
+template <int kState>
+__device__ void PassOn(const PieceOfChannels& channels, const PieceOfState<kState>& numbers,
+                       const float (&factors)[kPiece], float decay, StateSums<kState>& state) {
+  const int row = static_cast<int>(threadIdx.x) / 32 * 16;
+#pragma unroll
+  for (auto& sums : state) {
+#pragma unroll
+    for (float& sum : sums) {
+      sum *= decay;
+    }
+  }
+#pragma unroll
+  for (int block = 0; block < kBlocks; ++block) {
+    const Fragment plain = channels.LeftOfTranspose(row, block * 16);
+    Fragment high;
+    Fragment low;
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const int token = block * 16 + i / 2 * 8 + ColumnOfLane();
+      const float2 pair = FloatsOf(plain.pairs[i]);
+      const float first = pair.x * factors[token];
+      const float second = pair.y * factors[token + 1];
+      high.pairs[i] = PairOf(first, second);
+      const float2 rounded = FloatsOf(high.pairs[i]);
+      low.pairs[i] = PairOf(first - rounded.x, second - rounded.y);
+    }
+#pragma unroll
+    for (int n = 0; n < kState / 16; ++n) {
+      const Fragment right = numbers.Right(block * 16, n * 16);
+      AddProduct(high, right, state[2 * n], state[2 * n + 1]);
+      AddProduct(low, right, state[2 * n], state[2 * n + 1]);
+    }
+  }
+}
+
+// Calls visit(channel, number, first, second) for each pair of neighbours of a lane's part of a state.
+template <int kState, typename Visit>
+__device__ void EachPair(StateSums<kState>& state, const Visit& visit) {
+  const int row = static_cast<int>(threadIdx.x) / 32 * 16 + RowOfLane();
+#pragma unroll
+  for (int n = 0; n < kState / 8; ++n) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      visit(row + 8 * half, n * 8 + ColumnOfLane(), state[n][2 * half], state[n][2 * half + 1]);
+    }
+  }
+}
+
+// Where a head's elements are in the rows of xbc.
+struct Columns {
+  __device__ Columns(const ScanShape& s, int64_t head)
+      : x(head * s.head_dim),
+        b(s.inner() + head / (s.heads / s.groups) * s.state),
+        c(b + s.groups * s.state) {}
+  int64_t x;
+  int64_t b;
+  int64_t c;
+};
+
+// Of a block that computes gradients.
+template <int kState>
+struct GradientMemory {
+  PieceOfState<kState> b;
+  PieceOfState<kState> c;
+  PieceOfChannels x;
+  PieceOfChannels grad_y;
+  HeadState<kState> state;    // before the piece
+  HeadState<kState> adjoint;  // of that behind it
+  PairMatrix weights;         // L[i, j] dt_j (dy_i · x_j)
+  PairMatrix products;        // L[i, j] (C_i · B_j)
+  Factors factors[2];         // of this head, and of the next one
+  // With W[i, j] = L[i, j] (C_i · B_j) (dy_i · x_j):
+  float rows[2][kPiece];           // sum_j dt_j W[i, j], of each half of the columns
+  float columns[kBlocks][kPiece];  // sum_i W[i, j], of each block of rows
+  float from_before[2][kPiece];    // dy_i · S C_i by the factor, of each half of the state's numbers
+  float to_behind[2][kPiece];      // x_j · G B_j by the factor, likewise
+  float diagonal[kPiece];          // dy_i · x_i
+  float passed[kWarps];            // <G, S>, of each warp
+};
+
+// Whether the kernels have such heads, and the current GPU the shared memory of the largest of them.
+template <template <int> typename Memory>
+bool Fits(const ScanShape& s, std::initializer_list<const void*> matrices) {
+  bool fits =
+      s.head_dim == kChannels && (s.state == 64 || s.state == 128) &&
+      static_cast<int>(s.state == 128 ? sizeof(Memory<128>) : sizeof(Memory<64>)) <= MaxDynamicSharedBytes();
+  for (const void* matrix : matrices) {
+    fits = fits && reinterpret_cast<uintptr_t>(matrix) % 16 == 0;
+  }
+  return fits;
+}
+
+template <typename Memory, typename... Parameters, typename... Arguments>
+int LaunchBlocks(void (*kernel)(Parameters...), int64_t blocks, int threads, Stream stream,
+                 const Arguments&... arguments) {
+  if (const cudaError_t error =
+          cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, sizeof(Memory));
+      error != cudaSuccess) {
+    return error;
+  }
+  kernel<<<static_cast<unsigned>(blocks), threads, sizeof(Memory), stream>>>(arguments...);
+  return cudaGetLastError();
+}
+
+}  // namespace tandem::ops::cuda
