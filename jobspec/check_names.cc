@@ -188,7 +188,8 @@ std::string LacksPart(const v1::JobSpec& spec, const std::string& part) {
                ? "nothing is sent to other ranks with parallelism.expert 1: omit it"
                : "";
   }
-  return HasNode(model, part) ? "" : "no layer of this model has such a node: omit it";
+  const bool has = HasNode(model, part) || (part == "mamba" && HasNode(model, "gated_delta"));
+  return has ? "" : "no layer of this model has such a node: omit it";
 }
 
 void CheckScope(FieldChecker& check) {

@@ -28,7 +28,7 @@ const std::vector<ScopeWord>& ScopeWords() {
                                                          {"router", {"route"}},
                                                          {"preprocess", {"permute"}},
                                                          {"mlp", {"mlp"}},
-                                                         {"mamba", {"mamba"}}};
+                                                         {"mamba", {"mamba", "gated_delta"}}};
   return words;
 }
 

@@ -74,6 +74,10 @@ TEST(PatternTest, NodesOfSomeLayersMayBeRecomputed) {
   spec.mutable_training()->set_recompute("attention,mlp,mamba");
   spec.mutable_graphs()->set_scope("attention,mlp,mamba,router");
   EXPECT_EQ(ToText(Validate(spec)), "");
+  spec = SpecWith(kDelta);
+  spec.mutable_training()->set_recompute("gated_delta");
+  spec.mutable_graphs()->set_scope("mamba");
+  EXPECT_EQ(ToText(Validate(spec)), "");
 }
 
 TEST(PatternTest, PatternAndLayerCountAgree) {

@@ -131,11 +131,11 @@ TEST(GraphsTest, LayersOfSharedExpertsHaveTheBitsOfEagerOnes) {
   }
 }
 
-// Layers of mixers, alone and before attention and experts that two ranks share.
+// Layers of mixers and of delta nets, alone and before attention and experts that two ranks share.
 TEST(GraphsTest, LayersByAPatternHaveTheBitsOfEagerOnes) {
   JobOptions options = Small(SparseJob());
   options.model_type = "hybrid";
-  options.pattern = "[M*E]M-";
+  options.pattern = "[M*E]MG[G-]";
   options.num_experts = 4;
   options.expert_inner = 8;
   options.ranks = 2;

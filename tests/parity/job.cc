@@ -121,7 +121,7 @@ std::string AllParts(const JobOptions& options) {
   };
   add(any || has('*'), "attention");
   add(any ? dense : has('-'), "mlp");
-  add(has('M'), "mamba");
+  add(has('M') || has('G'), "mamba");
   add(sparse, "router");
   add(sparse && options.expert_parallel > 1, "preprocess");
   return absl::StrJoin(parts, ",");

@@ -68,14 +68,17 @@ TEST(GraphSegmentsTest, LayersOfOneSegmentAreCounted) {
   EXPECT_EQ(graphs.rows[0].passes, "4 x (forward attention, forward mlp)");
 }
 
-TEST(GraphSegmentsTest, MixersAreNamed) {
+TEST(GraphSegmentsTest, MixersAndDeltaNetsAreNamed) {
   v1::JobSpec job = TestJob();
   job.mutable_model()->set_model_type("hybrid");
-  job.mutable_model()->set_hybrid_pattern("M*M-");
+  job.mutable_model()->set_hybrid_pattern("M*G*M-");
+  job.mutable_model()->mutable_gated_delta_net()->set_num_key_heads(2);
   const GraphSegments graphs = Segments(jobspec::Resolve(job), "mamba");
   EXPECT_EQ(graphs.rows[0].passes, "forward mamba");
   EXPECT_EQ(graphs.rows[0].segments, 2 * 3);
-  EXPECT_EQ(graphs.passes_in_graphs, 3 * 2 * 3);
+  EXPECT_EQ(graphs.rows[1].passes, "forward gated_delta");
+  EXPECT_EQ(graphs.rows[1].segments, 3);
+  EXPECT_EQ(graphs.passes_in_graphs, 3 * 3 * 3);
 }
 
 // 4.3 and 20.6 ms less were measured on an H200.
