@@ -52,26 +52,37 @@ constexpr int64_t GatedNormBackwardWorkBytes(DeviceKind device, int64_t rows, in
   return device == DeviceKind::kCpu ? 0 : std::min(rows, kGatedRows) * columns * MixerSumBytes(element_bytes);
 }
 
-// On a GPU: two numbers for each time step, and the states before each piece. On the CPU: the state of one
-// head.
+// Whether a GPU computes the scan on tensor cores (cuda/tensor_scan.h).
+constexpr bool ScansOnTensorCores(const ScanShape& shape, int64_t element_bytes) {
+  return element_bytes == 2 && shape.head_dim == 64 && (shape.state == 64 || shape.state == 128);
+}
+
+// On a GPU: two numbers of each step, and without tensor cores the states before each piece. On the CPU: the
+// state of a head.
 constexpr int64_t StateScanWorkBytes(DeviceKind device, const ScanShape& shape, int64_t element_bytes) {
-  const int64_t numbers = device == DeviceKind::kCpu ? shape.head_dim * shape.state
-                                                     : 2 * shape.tokens() * shape.heads +
-                                                           Pieces(shape) * shape.inner() * shape.state;
+  const int64_t steps = 2 * shape.tokens() * shape.heads;
+  const int64_t states = Pieces(shape) * shape.inner() * shape.state;
+  const int64_t numbers = device == DeviceKind::kCpu                 ? shape.head_dim * shape.state
+                          : ScansOnTensorCores(shape, element_bytes) ? steps
+                                                                     : steps + states;
   return numbers * MixerSumBytes(element_bytes);
 }
 
-// On a GPU: the same, and the adjoints of the states after each piece, the gradients of B and C, and three
-// sums for each head in each piece. On the CPU: the adjoints of a sequence's states, the states of one
-// channel in a chunk, the gradients of the chunk's B and C, and four numbers for each of its tokens.
+// On a GPU: two numbers of each step, the states before each piece and the adjoints of those behind it, three
+// sums of each head in each piece, and the gradients of B and C. With tensor cores states and adjoints are
+// bfloat16, and those gradients are not there. On the CPU: the adjoints of a sequence's states, the states of
+// one channel in a chunk, the gradients of the chunk's B and C, and four numbers a token of it.
 constexpr int64_t StateScanBackwardWorkBytes(DeviceKind device, const ScanShape& shape,
                                              int64_t element_bytes) {
-  const int64_t numbers =
-      device == DeviceKind::kCpu
-          ? shape.inner() * shape.state + (3 * shape.chunk + 1) * shape.state + 4 * shape.chunk
-          : 2 * shape.tokens() * shape.heads + 2 * Pieces(shape) * shape.inner() * shape.state +
-                2 * shape.tokens() * shape.groups * shape.state + 3 * Pieces(shape) * shape.heads;
-  return numbers * MixerSumBytes(element_bytes);
+  const int64_t sum_bytes = MixerSumBytes(element_bytes);
+  if (device == DeviceKind::kCpu) {
+    return (shape.inner() * shape.state + (3 * shape.chunk + 1) * shape.state + 4 * shape.chunk) * sum_bytes;
+  }
+  const int64_t states = 2 * Pieces(shape) * shape.inner() * shape.state;
+  const int64_t sums = 2 * shape.tokens() * shape.heads + 3 * Pieces(shape) * shape.heads;
+  return ScansOnTensorCores(shape, element_bytes)
+             ? states * element_bytes + sums * sum_bytes
+             : (states + sums + 2 * shape.tokens() * shape.groups * shape.state) * sum_bytes;
 }
 
 }  // namespace tandem::ops

@@ -16,7 +16,9 @@
 #include "ops/cuda/moves.h"
 #include "ops/cuda/operations.h"
 #include "ops/cuda/sparse_kernels.h"
+#include "ops/cuda/tensor_scan.h"
 #include "ops/expert_products.h"
+#include "ops/mixer_work.h"
 #include "ops/tensors.h"
 #include "platform/sha256.h"
 
@@ -64,6 +66,14 @@ class CudaKernels final : public DeviceKernels {
       }
       if (args.on_host) {
         CheckBegins(args.begins, args.experts, args.rows);
+      }
+    }
+    if constexpr (requires { cuda::FitsTensorScan(args); }) {
+      if (ScansOnTensorCores(args.shape, sizeof(device::Bf16)) && !cuda::FitsTensorScan(args)) {
+        throw std::invalid_argument(absl::StrCat(
+            Args::kName, ": heads of ", args.shape.head_dim, " channels with ", args.shape.state,
+            " numbers of state need a GPU whose blocks may have 112 KiB of shared memory (compute "
+            "capability 8.0, 9.0 or 10.0), and arrays at multiples of 16 bytes; compute in fp32"));
       }
     }
     return [args] {

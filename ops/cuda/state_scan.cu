@@ -55,7 +55,7 @@ __global__ void __launch_bounds__(kThreads) WriteOutputs(StateScanArgs<E> args, 
 template <typename E>
 int Launch(const StateScanArgs<E>& args, Stream stream) {
   if constexpr (std::is_same_v<E, Bf16>) {
-    if (FitsTensorScan(args)) {
+    if (ScansOnTensorCores(args.shape, sizeof(E))) {
       return LaunchTensorScan(args, stream);
     }
   }

@@ -50,9 +50,9 @@ struct Step {
   T slope;
 };
 
-// A thread has a head of a piece.
+// A thread has a head of a piece. lengths, sums: [tokens, H].
 template <typename Args, typename T>
-__global__ void SumSteps(Args args, ScanWork<T> work) {
+__global__ void SumSteps(Args args, T* lengths, T* sums) {
   const ScanShape s = args.shape;
   TANDEM_EACH(i, Pieces(s) * s.heads) {
     const Piece piece(s, i / s.heads);
@@ -62,8 +62,8 @@ __global__ void SumSteps(Args args, ScanWork<T> work) {
     for (int t = 0; t < piece.tokens; ++t) {
       const Step<T> step(args, piece.row + t, head);
       sum += step.length * a;
-      work.lengths[(piece.row + t) * s.heads + head] = step.length;
-      work.sums[(piece.row + t) * s.heads + head] = sum;
+      lengths[(piece.row + t) * s.heads + head] = step.length;
+      sums[(piece.row + t) * s.heads + head] = sum;
     }
   }
 }
@@ -194,19 +194,19 @@ template <typename E, typename Args, typename T>
 void LaunchStates(const Args& args, const ScanWork<T>& work, T* kept, Stream stream) {
   const ScanShape& s = args.shape;
   const auto blocks = static_cast<unsigned>(Pieces(s) * s.heads);
-  SumSteps<<<Blocks(Pieces(s) * s.heads), kThreads, 0, stream>>>(args, work);
+  SumSteps<<<Blocks(Pieces(s) * s.heads), kThreads, 0, stream>>>(args, work.lengths, work.sums);
   AddLocalStates<false, E><<<blocks, kThreads, 0, stream>>>(args, work);
   PassStates<false><<<Blocks(s.sequences * s.inner() * s.state), kThreads, 0, stream>>>(args, work, kept);
 }
 
-// The gradients of dt_bias, a_log and d, from those of each piece.
+// The gradients of dt_bias, a_log and d, from those of each piece: partial [pieces, 3 H].
 template <typename Args, typename T>
-void AddHeadSums(const Args& args, const ScanWork<T>& work, Stream stream) {
+void AddHeadSums(const Args& args, const T* partial, Stream stream) {
   const ScanShape& s = args.shape;
   T* const sums[] = {args.grad_dt_bias, args.grad_a_log, args.grad_d};
   for (int i = 0; i < 3; ++i) {
     AddPartialSums<<<PartialSumBlocks(s.heads), kThreads, 0, stream>>>(
-        work.partial + i * s.heads, 3 * s.heads, Pieces(s), s.heads, /*add=*/false, sums[i]);
+        partial + i * s.heads, 3 * s.heads, Pieces(s), s.heads, /*add=*/false, sums[i]);
   }
 }
 

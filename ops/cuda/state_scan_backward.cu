@@ -217,7 +217,7 @@ __global__ void __launch_bounds__(kThreads) WriteGradients(StateScanBackwardArgs
 template <typename E>
 int Launch(const StateScanBackwardArgs<E>& args, Stream stream) {
   if constexpr (std::is_same_v<E, Bf16>) {
-    if (FitsTensorScan(args)) {
+    if (ScansOnTensorCores(args.shape, sizeof(E))) {
       return LaunchTensorScan(args, stream);
     }
   }
@@ -234,7 +234,7 @@ int Launch(const StateScanBackwardArgs<E>& args, Stream stream) {
   WriteGradients<E, T>
       <<<static_cast<unsigned>(Pieces(s) * s.groups), kThreads, sizeof(BackwardMemory<T>), stream>>>(args,
                                                                                                      work);
-  AddHeadSums(args, work, stream);
+  AddHeadSums(args, work.partial, stream);
   return cudaGetLastError();
 }
 TANDEM_KERNEL(StateScanBackwardArgs)

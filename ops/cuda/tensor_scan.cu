@@ -23,7 +23,7 @@ struct ForwardMemory {
 // A block has a head of a sequence, piece after piece.
 template <int kState>
 __global__ void __launch_bounds__(kScanThreads, 2)
-    ScanForward(StateScanArgs<Bf16> args, ScanWork<float> work) {
+    ScanForward(StateScanArgs<Bf16> args, TensorScanWork work) {
   extern __shared__ __align__(16) unsigned char dynamic[];
   auto& memory = *reinterpret_cast<ForwardMemory<kState>*>(dynamic);
   const ScanShape& s = args.shape;
@@ -129,8 +129,8 @@ __global__ void __launch_bounds__(kScanThreads, 2)
 template <int kState>
 int Forward(const StateScanArgs<Bf16>& args, Stream stream) {
   const ScanShape& s = args.shape;
-  const ScanWork<float> work(s, args.work.begin);
-  SumSteps<<<Blocks(Pieces(s) * s.heads), kThreads, 0, stream>>>(args, work);
+  const TensorScanWork work(s, args.work.begin, /*backward=*/false);
+  SumSteps<<<Blocks(Pieces(s) * s.heads), kThreads, 0, stream>>>(args, work.lengths, work.sums);
   return LaunchBlocks<ForwardMemory<kState>>(ScanForward<kState>, s.sequences * s.heads, kScanThreads, stream,
                                              args, work);
 }

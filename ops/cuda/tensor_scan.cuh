@@ -29,6 +29,22 @@ using HeadState = SharedMatrix<kChannels, kState>;
 template <int kState>
 using StateSums = LaneSums[kState / 8];  // a warp's [16, kState] of a state
 
+// The work memory of a scan; a forward's ends with sums.
+struct TensorScanWork {
+  TensorScanWork(const ScanShape& s, void* begin, bool backward)
+      : states(static_cast<Bf16*>(begin)),
+        adjoints(states + (backward ? Pieces(s) * s.inner() * s.state : 0)),
+        lengths(reinterpret_cast<float*>(adjoints + (backward ? Pieces(s) * s.inner() * s.state : 0))),
+        sums(lengths + s.tokens() * s.heads),
+        partial(sums + s.tokens() * s.heads) {}
+
+  Bf16* states;    // [pieces, H, P, N], before each piece
+  Bf16* adjoints;  // of the states behind each piece
+  float* lengths;  // [tokens, H], of steps
+  float* sums;     // [tokens, H]
+  float* partial;  // [pieces, 3 H]: of the gradients of dt_bias, a_log and d
+};
+
 // Starts to copy `rows` rows, row_stride apart, into the first rows of a matrix; the others become zeros.
 template <int kThreadsOfBlock, int kRows, int kColumns>
 __device__ void StartCopy(const Bf16* from, int64_t row_stride, int rows, SharedMatrix<kRows, kColumns>& to) {
@@ -63,7 +79,7 @@ struct Factors {
 class FactorReader {
  public:
   template <typename Args>
-  __device__ void Read(const Args& args, const ScanWork<float>& work, const Piece& piece, int64_t head) {
+  __device__ void Read(const Args& args, const TensorScanWork& work, const Piece& piece, int64_t head) {
     const int t = static_cast<int>(threadIdx.x);
     const int last = piece.tokens - 1;
     sum_of_last_ = work.sums[(piece.row + last) * args.shape.heads + head];
@@ -185,11 +201,10 @@ struct GradientMemory {
   float passed[kWarps];            // <G, S>, of each warp
 };
 
-// Whether the kernels have such heads, and the current GPU the shared memory of the largest of them.
+// Whether the current GPU has the shared memory of a kernel, and rows begin where copies of packs may.
 template <template <int> typename Memory>
 bool Fits(const ScanShape& s, std::initializer_list<const void*> matrices) {
   bool fits =
-      s.head_dim == kChannels && (s.state == 64 || s.state == 128) &&
       static_cast<int>(s.state == 128 ? sizeof(Memory<128>) : sizeof(Memory<64>)) <= MaxDynamicSharedBytes();
   for (const void* matrix : matrices) {
     fits = fits && reinterpret_cast<uintptr_t>(matrix) % 16 == 0;

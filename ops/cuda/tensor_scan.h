@@ -5,10 +5,12 @@
 
 namespace tandem::ops::cuda {
 
-// The scan of bfloat16 on tensor cores, for heads of 64 channels with 64 or 128 numbers of state each, in
-// matrices whose rows begin at multiples of 16 bytes, on GPUs that give a block 112 KiB of shared memory.
-// What is multiplied there is bfloat16: weights of a piece and the states and adjoints that a product reads
-// are rounded; those that are passed on and kept are not.
+// The scan of bfloat16 on tensor cores, where ScansOnTensorCores (mixer_work.h). What is multiplied there is
+// bfloat16: weights of a piece and the states and adjoints that a product reads are rounded; those that are
+// passed on and kept are not.
+
+// Whether the current GPU gives a block the shared memory that this takes, 112 KiB at most, and matrices and
+// work memory begin at multiples of 16 bytes. Without both it is not computed.
 bool FitsTensorScan(const StateScanArgs<Bf16>& args);
 bool FitsTensorScan(const StateScanBackwardArgs<Bf16>& args);
 

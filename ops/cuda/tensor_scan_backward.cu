@@ -25,7 +25,7 @@ struct PassMemory {
 // Both are rounded: to[piece, head, kChannels, kState].
 template <bool kAdjoint, int kState>
 __global__ void __launch_bounds__(kScanThreads, 3)
-    WriteStates(StateScanBackwardArgs<Bf16> args, ScanWork<float> work, Bf16* to) {
+    WriteStates(StateScanBackwardArgs<Bf16> args, TensorScanWork work, Bf16* to) {
   extern __shared__ __align__(16) unsigned char dynamic[];
   auto& memory = *reinterpret_cast<PassMemory<kState>*>(dynamic);
   const ScanShape& s = args.shape;
@@ -99,8 +99,7 @@ __global__ void __launch_bounds__(kScanThreads, 3)
 
 template <int kState>
 __global__ void __launch_bounds__(kThreads, 2)
-    TensorGradients(StateScanBackwardArgs<Bf16> args, ScanWork<float> work, const Bf16* states,
-                    const Bf16* adjoints) {
+    TensorGradients(StateScanBackwardArgs<Bf16> args, TensorScanWork work) {
   extern __shared__ __align__(16) unsigned char dynamic[];
   const ScanShape& s = args.shape;
   const int64_t index = blockIdx.x / s.groups;
@@ -113,37 +112,34 @@ __global__ void __launch_bounds__(kThreads, 2)
     }
     return;
   }
-  GradientBlock<kState>(args, work, states, adjoints, *reinterpret_cast<GradientMemory<kState>*>(dynamic),
-                        piece, index)
+  GradientBlock<kState>(args, work, *reinterpret_cast<GradientMemory<kState>*>(dynamic), piece, index)
       .Run(group);
 }
 
 template <int kState>
 int Backward(const StateScanBackwardArgs<Bf16>& args, Stream stream) {
   const ScanShape& s = args.shape;
-  const ScanWork<float> work(s, args.work.begin);
-  auto* const states = reinterpret_cast<Bf16*>(work.states);
-  auto* const adjoints = reinterpret_cast<Bf16*>(work.adjoints);
-  SumSteps<<<Blocks(Pieces(s) * s.heads), kThreads, 0, stream>>>(args, work);
+  const TensorScanWork work(s, args.work.begin, /*backward=*/true);
+  SumSteps<<<Blocks(Pieces(s) * s.heads), kThreads, 0, stream>>>(args, work.lengths, work.sums);
   int error = LaunchBlocks<PassMemory<kState>>(WriteStates<false, kState>, s.sequences * s.chunks() * s.heads,
-                                               kScanThreads, stream, args, work, states);
+                                               kScanThreads, stream, args, work, work.states);
   if (error == cudaSuccess) {
     error = LaunchBlocks<PassMemory<kState>>(WriteStates<true, kState>, s.sequences * s.heads, kScanThreads,
-                                             stream, args, work, adjoints);
+                                             stream, args, work, work.adjoints);
   }
   if (error == cudaSuccess) {
     error = LaunchBlocks<GradientMemory<kState>>(TensorGradients<kState>, Pieces(s) * s.groups, kThreads,
-                                                 stream, args, work, states, adjoints);
+                                                 stream, args, work);
   }
-  AddHeadSums(args, work, stream);
+  AddHeadSums(args, work.partial, stream);
   return error != cudaSuccess ? error : static_cast<int>(cudaGetLastError());
 }
 
 }  // namespace
 
 bool FitsTensorScan(const StateScanBackwardArgs<Bf16>& args) {
-  return Fits<GradientMemory>(args.shape, {args.xbc, args.states, args.grad_y, args.grad_xbc,
-                                           ScanWork<float>(args.shape, args.work.begin).states});
+  return Fits<GradientMemory>(args.shape,
+                              {args.xbc, args.states, args.grad_y, args.grad_xbc, args.work.begin});
 }
 
 int LaunchTensorScan(const StateScanBackwardArgs<Bf16>& args, Stream stream) {

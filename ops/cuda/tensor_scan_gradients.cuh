@@ -15,14 +15,11 @@ namespace tandem::ops::cuda {
 template <int kState>
 class GradientBlock {
  public:
-  __device__ GradientBlock(const StateScanBackwardArgs<Bf16>& args, const ScanWork<float>& work,
-                           const Bf16* states, const Bf16* adjoints, GradientMemory<kState>& memory,
-                           const Piece& piece, int64_t index)
+  __device__ GradientBlock(const StateScanBackwardArgs<Bf16>& args, const TensorScanWork& work,
+                           GradientMemory<kState>& memory, const Piece& piece, int64_t index)
       : args_(args),
         s_(args.shape),
         work_(work),
-        states_(states),
-        adjoints_(adjoints),
         m_(memory),
         piece_(piece),
         index_(index),
@@ -75,8 +72,8 @@ class GradientBlock {
                         m_.x);
     StartCopy<kThreads>(args_.grad_y + piece_.row * s_.inner() + columns.x, s_.inner(), piece_.tokens,
                         m_.grad_y);
-    StartCopy<kThreads>(states_ + state, kState, kChannels, m_.state);
-    StartCopy<kThreads>(adjoints_ + state, kState, kChannels, m_.adjoint);
+    StartCopy<kThreads>(work_.states + state, kState, kChannels, m_.state);
+    StartCopy<kThreads>(work_.adjoints + state, kState, kChannels, m_.adjoint);
     reader.Read(args_, work_, piece_, head);
   }
 
@@ -369,9 +366,7 @@ class GradientBlock {
 
   const StateScanBackwardArgs<Bf16>& args_;
   const ScanShape& s_;
-  const ScanWork<float>& work_;
-  const Bf16* const states_;
-  const Bf16* const adjoints_;
+  const TensorScanWork& work_;
   GradientMemory<kState>& m_;
   const Piece& piece_;
   const int64_t index_;

@@ -37,10 +37,6 @@ class CudaMixersTest : public test::AgainstCpuTest {
   at::Tensor NormalWide(int64_t rows, int64_t columns, int64_t more = 2) {
     return Normal({rows, columns + more});
   }
-  // Whether what a scan multiplies is rounded to bfloat16 (ops/cuda/tensor_scan.h).
-  static bool OnTensorCores(const ScanShape& s) {
-    return GetParam() == at::kBFloat16 && s.head_dim == 64 && (s.state == 64 || s.state == 128);
-  }
   static Array ArrayOfDocuments(const at::Tensor& starts, int64_t tokens) {
     return tokens > 0 ? Array(starts) : Array();
   }
@@ -148,7 +144,6 @@ TEST_P(CudaMixersTest, StateScan) {
         .chunk = 100,
         .least_step = 0.5},
        70},
-      // With odd numbers of tokens and heads, states in work memory begin between packs.
       {{.sequences = 1, .length = 517, .heads = 3, .head_dim = 64, .groups = 1, .state = 64, .chunk = 100}},
       {{.sequences = 2, .length = 190, .heads = 4, .head_dim = 64, .groups = 1, .state = 128, .chunk = 64},
        9},
@@ -205,7 +200,8 @@ TEST_P(CudaMixersTest, StateScan) {
           ops.StateScanBackward(s, inputs, states, given[5], out[0], out[1].narrow(1, 1, s.heads), out[2],
                                 out[3], out[4], work)();
         },
-        /*slack=*/16, /*repeats=*/2, /*statistics_slack=*/OnTensorCores(s) ? 400 : 16);
+        /*slack=*/16, /*repeats=*/2,
+        /*statistics_slack=*/ScansOnTensorCores(s, in[0].element_size()) ? 400 : 16);
   }
 }
 

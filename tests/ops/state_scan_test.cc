@@ -208,6 +208,18 @@ TEST_P(StateScanTest, AStepIsNeverShorterThanTheLeast) {
   EXPECT_TRUE((in.steps.grad() == 0).any().item<bool>()) << "no step is shorter";
 }
 
+// Of Nemotron-H-8B: tensor cores pass states on in registers, and read rounded ones.
+TEST(StateScanWorkTest, MemoryIsPlannedForWhatIsComputed) {
+  const ScanShape s{
+      .sequences = 2, .length = 4096, .heads = 128, .head_dim = 64, .groups = 8, .state = 128, .chunk = 128};
+  const int64_t states = Pieces(s) * s.inner() * s.state;
+  constexpr int64_t kSums = 9 << 20;
+  EXPECT_LT(StateScanWorkBytes(DeviceKind::kGpu, s, 2), kSums);
+  EXPECT_LT(StateScanBackwardWorkBytes(DeviceKind::kGpu, s, 2), 2 * states * 2 + kSums);
+  EXPECT_GT(StateScanWorkBytes(DeviceKind::kGpu, s, 4), states * 4);
+  EXPECT_GT(StateScanBackwardWorkBytes(DeviceKind::kGpu, s, 4), 2 * states * 4);
+}
+
 TEST(StateScanRefusalTest, ASizeThatDoesNotFitIsNamed) {
   const ScanShape s{
       .sequences = 1, .length = 2, .heads = 3, .head_dim = 2, .groups = 2, .state = 4, .chunk = 7};
