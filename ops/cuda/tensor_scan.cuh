@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cuda_pipeline.h>
 #include <cuda_runtime.h>
 
 #include <cstdint>
@@ -44,20 +43,6 @@ struct TensorScanWork {
   float* sums;     // [tokens, H]
   float* partial;  // [pieces, 3 H]: of the gradients of dt_bias, a_log and d
 };
-
-// Starts to copy `rows` rows, row_stride apart, into the first rows of a matrix; the others become zeros.
-template <int kThreadsOfBlock, int kRows, int kColumns>
-__device__ void StartCopy(const Bf16* from, int64_t row_stride, int rows, SharedMatrix<kRows, kColumns>& to) {
-  constexpr int kPacks = kColumns / 8;
-#pragma unroll
-  for (int i = static_cast<int>(threadIdx.x); i < kRows * kPacks; i += kThreadsOfBlock) {
-    const int row = i / kPacks;
-    const int column = i % kPacks * 8;
-    const bool inside = row < rows;
-    __pipeline_memcpy_async(&to.at[row][column], inside ? from + row * row_stride + column : from, 16,
-                            inside ? 0 : 16);
-  }
-}
 
 // What the tokens of a piece have from the sums of their steps; zeros behind its end.
 struct Factors {
@@ -134,24 +119,11 @@ __device__ void PassOn(const PieceOfChannels& channels, const PieceOfState<kStat
   }
 #pragma unroll
   for (int block = 0; block < kBlocks; ++block) {
-    const Fragment plain = channels.LeftOfTranspose(row, block * 16);
-    Fragment high;
-    Fragment low;
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      const int token = block * 16 + i / 2 * 8 + ColumnOfLane();
-      const float2 pair = FloatsOf(plain.pairs[i]);
-      const float first = pair.x * factors[token];
-      const float second = pair.y * factors[token + 1];
-      high.pairs[i] = PairOf(first, second);
-      const float2 rounded = FloatsOf(high.pairs[i]);
-      low.pairs[i] = PairOf(first - rounded.x, second - rounded.y);
-    }
+    const ScaledFragment left(channels.LeftOfTranspose(row, block * 16), factors + block * 16);
 #pragma unroll
     for (int n = 0; n < kState / 16; ++n) {
       const Fragment right = numbers.Right(block * 16, n * 16);
-      AddProduct(high, right, state[2 * n], state[2 * n + 1]);
-      AddProduct(low, right, state[2 * n], state[2 * n + 1]);
+      AddProduct(left, right, state[2 * n], state[2 * n + 1]);
     }
   }
 }

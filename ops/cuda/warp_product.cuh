@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cuda_pipeline.h>
+
+#include <cstdint>
+
 #include "ops/cuda/elements.cuh"
 #include "ops/cuda/warp.cuh"
 
@@ -66,6 +70,20 @@ struct SharedMatrix {
   }
 };
 
+// Starts to copy `rows` rows, row_stride apart, into the first rows of a matrix; the others become zeros.
+template <int kThreadsOfBlock, int kRows, int kColumns>
+__device__ void StartCopy(const Bf16* from, int64_t row_stride, int rows, SharedMatrix<kRows, kColumns>& to) {
+  constexpr int kPacks = kColumns / 8;
+#pragma unroll
+  for (int i = static_cast<int>(threadIdx.x); i < kRows * kPacks; i += kThreadsOfBlock) {
+    const int row = i / kPacks;
+    const int column = i % kPacks * 8;
+    const bool inside = row < rows;
+    __pipeline_memcpy_async(&to.at[row][column], inside ? from + row * row_stride + column : from, 16,
+                            inside ? 0 : 16);
+  }
+}
+
 // sums += left right, of 16 columns.
 __device__ inline void AddProduct(const Fragment& left, unsigned right0, unsigned right1, LaneSums& sums) {
   asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
@@ -78,6 +96,31 @@ __device__ inline void AddProduct(const Fragment& left, const Fragment& right, L
                                   LaneSums& second) {
   AddProduct(left, right.pairs[0], right.pairs[1], first);
   AddProduct(left, right.pairs[2], right.pairs[3], second);
+}
+
+// A left operand whose column k is multiplied by factors[k], as the sum of two bfloat16, which is as exact as
+// float.
+struct ScaledFragment {
+  __device__ ScaledFragment(const Fragment& plain, const float* factors) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const int k = i / 2 * 8 + ColumnOfLane();
+      const float2 pair = FloatsOf(plain.pairs[i]);
+      const float first = pair.x * factors[k];
+      const float second = pair.y * factors[k + 1];
+      high.pairs[i] = PairOf(first, second);
+      const float2 rounded = FloatsOf(high.pairs[i]);
+      low.pairs[i] = PairOf(first - rounded.x, second - rounded.y);
+    }
+  }
+
+  Fragment high;
+  Fragment low;
+};
+__device__ inline void AddProduct(const ScaledFragment& left, const Fragment& right, LaneSums& first,
+                                  LaneSums& second) {
+  AddProduct(left.high, right, first, second);
+  AddProduct(left.low, right, first, second);
 }
 
 // Sums of [16, 16] as a left operand.
