@@ -65,10 +65,10 @@ std::map<std::string, ComputeRate> SustainedRates() {
 // takes beside its arena is what the driver said on two H200s for eight layers of Llama-3-8B in bf16 under
 // six strategies, with 2 to 5 communicators (bench/strategies.py): a context with cuBLAS, cuDNN and the
 // kernels of a step, and NCCL's buffers. NCCL's collectives slow products beside them by 19 to 30 % with its
-// defaults and by 11 to 20 % in symmetric windows, measured on 4 H200s: a fifth is taken. What issuing takes
-// was measured on the host of an H200: graphs saved 31 to 37 µs for each pass that they replayed, in four
-// jobs whose launch queue was not full, and 6 µs is what a launch took. Graphs of 144 passes took 4 MiB, of
-// 30 passes 2 MiB (bench/RESULTS.md, "CUDA graphs").
+// defaults and by 11 to 20 % in symmetric windows, measured on 4 H200s: a fifth is taken. What launches take
+// was measured on the host of an H200, in three jobs: 8.9 to 9.6 µs a kernel, where a host sleeps between two
+// launches up to 14; 7 to 16 a graph. Graphs of 144 passes took 4 MiB, of 30 passes 2 MiB (bench/RESULTS.md,
+// "CUDA graphs").
 DeviceProfile H100() {
   DeviceProfile profile{
       .name = "h100",
@@ -84,8 +84,8 @@ DeviceProfile H100() {
       .context_bytes = 1625 * kMebibyte,
       .communicator_bytes = 232 * kMebibyte,
       .graph_pass_bytes = int64_t{28} << 10,
-      .pass_issue_seconds = 34 * kMicro,
-      .graph_issue_seconds = 6 * kMicro,
+      .launch_issue_seconds = 9 * kMicro,
+      .graph_issue_seconds = 8 * kMicro,
       .overhead_seconds = 5 * kMicro,
       .link = NvLink(),
       .network = EightAdapters(),

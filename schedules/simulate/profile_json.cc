@@ -203,7 +203,7 @@ std::string ProfileToJson(const DeviceProfile& profile) {
   json["context_bytes"] = profile.context_bytes;
   json["communicator_bytes"] = profile.communicator_bytes;
   json["graph_pass_bytes"] = profile.graph_pass_bytes;
-  json["pass_issue_seconds"] = profile.pass_issue_seconds;
+  json["launch_issue_seconds"] = profile.launch_issue_seconds;
   json["graph_issue_seconds"] = profile.graph_issue_seconds;
   json["overhead_seconds"] = profile.overhead_seconds;
   json["gap_seconds"] = profile.gap_seconds;
@@ -253,7 +253,7 @@ absl::StatusOr<DeviceProfile> ProfileFromJson(absl::string_view text) {
   bytes("context_bytes", profile.context_bytes);
   bytes("communicator_bytes", profile.communicator_bytes);
   bytes("graph_pass_bytes", profile.graph_pass_bytes);
-  file.Number("pass_issue_seconds", false, false, kMax, profile.pass_issue_seconds);
+  file.Number("launch_issue_seconds", false, false, kMax, profile.launch_issue_seconds);
   file.Number("graph_issue_seconds", false, false, kMax, profile.graph_issue_seconds);
   file.Number("overhead_seconds", false, false, kMax, profile.overhead_seconds);
   file.Number("gap_seconds", false, false, kMax, profile.gap_seconds);

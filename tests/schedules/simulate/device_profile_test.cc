@@ -34,7 +34,7 @@ TEST(DeviceProfileTest, PresetsGoThroughJsonUnchanged) {
     EXPECT_EQ(read->context_bytes, profile.context_bytes);
     EXPECT_EQ(read->communicator_bytes, profile.communicator_bytes);
     EXPECT_EQ(read->graph_pass_bytes, profile.graph_pass_bytes);
-    EXPECT_EQ(read->pass_issue_seconds, profile.pass_issue_seconds);
+    EXPECT_EQ(read->launch_issue_seconds, profile.launch_issue_seconds);
     EXPECT_EQ(read->graph_issue_seconds, profile.graph_issue_seconds);
     EXPECT_EQ(read->link.max_ranks, profile.link.max_ranks);
   }
@@ -107,7 +107,7 @@ TEST(DeviceProfileTest, ABadFileGetsOneLineThatSaysWhatIsAllowed) {
       {"\"link\": {", "\"links\": {},  \"link\": {",
        "links: is not a key of a device profile; allowed: name, describe, compute, memory_bytes_per_second, "
        "host_bytes_per_second, memory_bytes, context_bytes, communicator_bytes, graph_pass_bytes, "
-       "pass_issue_seconds, graph_issue_seconds, overhead_seconds, gap_seconds, wake_seconds, "
+       "launch_issue_seconds, graph_issue_seconds, overhead_seconds, gap_seconds, wake_seconds, "
        "skew_seconds, link, network, cores, "
        "compute_slowdown, measured"},
   };
