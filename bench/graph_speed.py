@@ -30,7 +30,7 @@ import cpu_vs_fsdp2
 
 WARMUP = 10
 STEPS = 60
-PEER_STEPS = 20
+PEER_STEPS = 5
 DENSE = "hidden_size: 1024, intermediate_size: 2816, num_hidden_layers: 24, num_attention_heads: 16, num_key_value_heads: 4"
 SPARSE = (
     "model_type: mixtral, hidden_size: 1024, intermediate_size: 1024, num_hidden_layers: 12, num_attention_heads: 16, "
