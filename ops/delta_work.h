@@ -11,9 +11,20 @@ namespace tandem::ops {
 
 // The work memory of gated delta nets' operations, in bytes. This is plain arithmetic, as in mixer_work.h.
 
-// On a GPU, for each piece of kScanPiece tokens: for each token the sum of log decays and β of its value
-// heads, and the divisors of its queries and keys; the states before the piece; what each token writes to
-// them; and for each head two matrices over the piece's tokens (its solved system, and what tokens read of
+// Whether a GPU computes the recurrence on tensor cores (cuda/tensor_delta.h).
+constexpr bool DeltasOnTensorCores(const DeltaShape& shape, int64_t element_bytes) {
+  return element_bytes == 2 && (shape.key_dim == 64 || shape.key_dim == 128) && shape.value_dim % 64 == 0;
+}
+
+// With tensor cores the two matrices are bfloat16, and states are none of it.
+constexpr int64_t TensorDeltaWorkBytes(const DeltaShape& shape) {
+  return 4 * 2 * shape.tokens() * (shape.value_heads + shape.key_heads) +
+         2 * 2 * Pieces(shape) * shape.value_heads * kScanPiece * kScanPiece;
+}
+
+// Without them: on a GPU, by piece of kScanPiece tokens: of each token the decay so far and β of its value
+// heads, and what its queries and keys are divided by; the states before each piece, what each token writes
+// to them, and two matrices of a piece's tokens for each head (its solved system, and what tokens read of
 // each other).
 constexpr int64_t DeltaPieceNumbers(const DeltaShape& shape) {
   return 2 * shape.tokens() * (shape.value_heads + shape.key_heads) + Pieces(shape) * shape.state() +
@@ -30,6 +41,9 @@ constexpr int64_t NormGateBackwardWorkBytes(DeviceKind device, int64_t rows, int
 
 // On the CPU: the state of one head, a query and a key.
 constexpr int64_t GatedDeltaWorkBytes(DeviceKind device, const DeltaShape& shape, int64_t element_bytes) {
+  if (device == DeviceKind::kGpu && DeltasOnTensorCores(shape, element_bytes)) {
+    return TensorDeltaWorkBytes(shape);
+  }
   const int64_t numbers =
       device == DeviceKind::kCpu ? (shape.value_dim + 2) * shape.key_dim : DeltaPieceNumbers(shape);
   return numbers * MixerSumBytes(element_bytes);
@@ -41,6 +55,10 @@ constexpr int64_t GatedDeltaWorkBytes(DeviceKind device, const DeltaShape& shape
 // the chunk's queries and keys with their gradients, and seven numbers for each of its tokens.
 constexpr int64_t GatedDeltaBackwardWorkBytes(DeviceKind device, const DeltaShape& shape,
                                               int64_t element_bytes) {
+  if (device == DeviceKind::kGpu && DeltasOnTensorCores(shape, element_bytes)) {
+    const int64_t rounded = 2 * Pieces(shape) * shape.state() + 2 * shape.tokens() * shape.values();
+    return TensorDeltaWorkBytes(shape) + 2 * rounded + 4 * 2 * Pieces(shape) * shape.value_heads;
+  }
   const int64_t numbers = device == DeviceKind::kCpu
                               ? shape.state() + (5 * shape.chunk + 1) * shape.key_dim + 7 * shape.chunk
                               : DeltaPieceNumbers(shape) + Pieces(shape) * shape.state() +

@@ -16,7 +16,9 @@
 #include "ops/cuda/moves.h"
 #include "ops/cuda/operations.h"
 #include "ops/cuda/sparse_kernels.h"
+#include "ops/cuda/tensor_delta.h"
 #include "ops/cuda/tensor_scan.h"
+#include "ops/delta_work.h"
 #include "ops/expert_products.h"
 #include "ops/mixer_work.h"
 #include "ops/tensors.h"
@@ -74,6 +76,15 @@ class CudaKernels final : public DeviceKernels {
             Args::kName, ": heads of ", args.shape.head_dim, " channels with ", args.shape.state,
             " numbers of state need a GPU whose blocks may have 112 KiB of shared memory (compute "
             "capability 8.0, 9.0 or 10.0), and arrays at multiples of 16 bytes; compute in fp32"));
+      }
+    }
+    if constexpr (requires { cuda::FitsTensorDelta(args); }) {
+      if (DeltasOnTensorCores(args.shape, sizeof(device::Bf16)) && !cuda::FitsTensorDelta(args)) {
+        throw std::invalid_argument(absl::StrCat(
+            Args::kName, ": keys of ", args.shape.key_dim, " and values of ", args.shape.value_dim,
+            " numbers need a GPU whose blocks may have 156 KiB of shared "
+            "memory (compute capability 8.0, 9.0 or 10.0), and arrays at multiples of 16 bytes; "
+            "compute in fp32"));
       }
     }
     return [args] {

@@ -4,53 +4,13 @@
 // by piece.
 #include <cuda_runtime.h>
 
+#include <type_traits>
+
 #include "ops/cuda/gated_delta.cuh"
+#include "ops/cuda/tensor_delta.h"
 
 namespace tandem::ops::cuda {
 namespace {
-
-// A thread has a head of a piece.
-template <typename Args, typename T>
-__global__ void SumDecays(Args args, DeltaWork<T> work) {
-  const DeltaShape s = args.shape;
-  TANDEM_EACH(i, Pieces(s) * s.value_heads) {
-    const Piece piece(s, i / s.value_heads);
-    const int64_t head = i % s.value_heads;
-    const T a = -exp(args.a_log[head]);
-    T sum = 0;
-    for (int t = 0; t < piece.tokens; ++t) {
-      const DeltaGate<T> gate(args, piece.row + t, head);
-      sum += gate.length * a;
-      work.sums[(piece.row + t) * s.value_heads + head] = sum;
-      work.betas[(piece.row + t) * s.value_heads + head] = gate.beta;
-    }
-  }
-}
-
-template <typename E, typename T = Arithmetic<E>>
-__device__ T ReciprocalLength(const E* x, int64_t count) {
-  T squares = 0;
-  for (int64_t i = threadIdx.x % 32; i < count; i += 32) {
-    squares += Widen(x[i]) * Widen(x[i]);
-  }
-  return rsqrt(WarpSum(squares) + static_cast<T>(kDeltaNormEpsilon));
-}
-
-// A warp has a key head of a token.
-template <typename Args, typename T>
-__global__ void MeasureLengths(Args args, DeltaWork<T> work) {
-  const DeltaShape& s = args.shape;
-  const int64_t warps = static_cast<int64_t>(gridDim.x) * kWarps;
-  for (int64_t i = static_cast<int64_t>(blockIdx.x) * kWarps + threadIdx.x / 32; i < s.tokens() * s.key_heads;
-       i += warps) {
-    const T of_q = ReciprocalLength(args.q + i * s.key_dim, s.key_dim);
-    const T of_k = ReciprocalLength(args.k + i * s.key_dim, s.key_dim);
-    if (threadIdx.x % 32 == 0) {
-      work.of_q[i] = of_q;
-      work.of_k[i] = of_k;
-    }
-  }
-}
 
 template <typename T>
 struct SolveMemory {
@@ -209,8 +169,8 @@ int LaunchDeltaStates(const Args& args, const DeltaWork<T>& work, T* kept, Strea
   if (int error = AllowShared<PassMemory<T>>(PassDeltaStates<E, Args, T>); error != cudaSuccess) {
     return error;
   }
-  SumDecays<<<Blocks(Pieces(s) * s.value_heads), kThreads, 0, stream>>>(args, work);
-  MeasureLengths<<<Blocks(s.tokens() * s.key_heads * 32), kThreads, 0, stream>>>(args, work);
+  SumDecays<<<Blocks(Pieces(s) * s.value_heads), kThreads, 0, stream>>>(args, work.sums, work.betas);
+  MeasureLengths<<<Blocks(s.tokens() * s.key_heads * 32), kThreads, 0, stream>>>(args, work.of_q, work.of_k);
   Solve<E><<<static_cast<unsigned>(Pieces(s) * s.value_heads), kThreads, sizeof(SolveMemory<T>), stream>>>(
       args, work);
   PassDeltaStates<E><<<static_cast<unsigned>(s.sequences * s.value_heads * DeltaColumns::Tiles(s)), kThreads,
@@ -229,6 +189,11 @@ TANDEM_DELTA_STATES(Bf16)
 
 template <typename E>
 int Launch(const GatedDeltaArgs<E>& args, Stream stream) {
+  if constexpr (std::is_same_v<E, Bf16>) {
+    if (DeltasOnTensorCores(args.shape, sizeof(E))) {
+      return LaunchTensorDelta(args, stream);
+    }
+  }
   using T = Arithmetic<E>;
   const DeltaShape& s = args.shape;
   const DeltaWork<T> work(s, args.work.begin);

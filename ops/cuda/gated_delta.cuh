@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "ops/cuda/kernels.h"
+#include "ops/cuda/partial_sums.cuh"
 #include "ops/cuda/pieces.cuh"
 #include "ops/delta_work.h"
 #include "ops/gated_delta.h"
@@ -108,6 +109,60 @@ struct DeltaHead {
   const int64_t state;   // the place of the first number of its state
   const int64_t matrix;  // and of its matrices of tokens
 };
+
+// A thread has a head of a piece. sums, betas: [tokens, Hv].
+template <typename Args, typename T>
+__global__ void SumDecays(Args args, T* sums, T* betas) {
+  const DeltaShape s = args.shape;
+  TANDEM_EACH(i, Pieces(s) * s.value_heads) {
+    const Piece piece(s, i / s.value_heads);
+    const int64_t head = i % s.value_heads;
+    const T a = -exp(args.a_log[head]);
+    T sum = 0;
+    for (int t = 0; t < piece.tokens; ++t) {
+      const DeltaGate<T> gate(args, piece.row + t, head);
+      sum += gate.length * a;
+      sums[(piece.row + t) * s.value_heads + head] = sum;
+      betas[(piece.row + t) * s.value_heads + head] = gate.beta;
+    }
+  }
+}
+
+template <typename E, typename T = Arithmetic<E>>
+__device__ T ReciprocalLength(const E* x, int64_t count) {
+  T squares = 0;
+  for (int64_t i = threadIdx.x % 32; i < count; i += 32) {
+    squares += Widen(x[i]) * Widen(x[i]);
+  }
+  return rsqrt(WarpSum(squares) + static_cast<T>(kDeltaNormEpsilon));
+}
+
+// A warp has a key head of a token. of_q, of_k: [tokens, Hk].
+template <typename Args, typename T>
+__global__ void MeasureLengths(Args args, T* of_q, T* of_k) {
+  const DeltaShape& s = args.shape;
+  const int64_t warps = static_cast<int64_t>(gridDim.x) * kWarps;
+  for (int64_t i = static_cast<int64_t>(blockIdx.x) * kWarps + threadIdx.x / 32; i < s.tokens() * s.key_heads;
+       i += warps) {
+    const T q = ReciprocalLength(args.q + i * s.key_dim, s.key_dim);
+    const T k = ReciprocalLength(args.k + i * s.key_dim, s.key_dim);
+    if (threadIdx.x % 32 == 0) {
+      of_q[i] = q;
+      of_k[i] = k;
+    }
+  }
+}
+
+// The gradients of dt_bias and a_log, from those of each piece: partial [pieces, 2 Hv].
+template <typename Args, typename T>
+void AddDeltaSums(const Args& args, const T* partial, Stream stream) {
+  const int64_t heads = args.shape.value_heads;
+  T* const sums[] = {args.grad_dt_bias, args.grad_a_log};
+  for (int i = 0; i < 2; ++i) {
+    AddPartialSums<<<PartialSumBlocks(heads), kThreads, 0, stream>>>(
+        partial + i * heads, 2 * heads, Pieces(args.shape), heads, /*add=*/false, sums[i]);
+  }
+}
 
 // The value channels of a head that a block passes on.
 struct DeltaColumns {

@@ -4,9 +4,11 @@
 //   the adjoint before it: e_last G + sum_i e_i (q_i ⊗ dy_i - β_i k_i ⊗ dR_i)
 #include <cuda_runtime.h>
 
+#include <type_traits>
+
 #include "ops/cuda/gated_delta.cuh"
 #include "ops/cuda/gated_delta_gradients.cuh"
-#include "ops/cuda/partial_sums.cuh"
+#include "ops/cuda/tensor_delta.h"
 
 namespace tandem::ops::cuda {
 namespace {
@@ -92,6 +94,11 @@ __global__ void __launch_bounds__(kThreads)
 
 template <typename E>
 int Launch(const GatedDeltaBackwardArgs<E>& args, Stream stream) {
+  if constexpr (std::is_same_v<E, Bf16>) {
+    if (DeltasOnTensorCores(args.shape, sizeof(E))) {
+      return LaunchTensorDelta(args, stream);
+    }
+  }
   using T = Arithmetic<E>;
   const DeltaShape& s = args.shape;
   const DeltaWork<T> work(s, args.work.begin);
@@ -111,12 +118,7 @@ int Launch(const GatedDeltaBackwardArgs<E>& args, Stream stream) {
   WriteDeltaGradients<E, T>
       <<<static_cast<unsigned>(Pieces(s) * s.key_heads), kThreads, sizeof(DeltaGradientMemory<T>), stream>>>(
           args, work);
-  T* const sums[] = {args.grad_dt_bias, args.grad_a_log};
-  for (int i = 0; i < 2; ++i) {
-    AddPartialSums<<<PartialSumBlocks(s.value_heads), kThreads, 0, stream>>>(
-        work.partial + i * s.value_heads, 2 * s.value_heads, Pieces(s), s.value_heads, /*add=*/false,
-        sums[i]);
-  }
+  AddDeltaSums(args, work.partial, stream);
   return cudaGetLastError();
 }
 TANDEM_KERNEL(GatedDeltaBackwardArgs)

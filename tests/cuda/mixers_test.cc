@@ -293,7 +293,30 @@ TEST_P(CudaMixersTest, GatedDelta) {
                                      .value_dim = 16,
                                      .chunk = 64},
                                     0,
-                                    /*faster=*/2}};
+                                    /*faster=*/2},
+                                   {{.sequences = 2,
+                                     .length = 300,
+                                     .key_heads = 2,
+                                     .value_heads = 6,
+                                     .key_dim = 64,
+                                     .value_dim = 128,
+                                     .chunk = 100},
+                                    70},
+                                   {{.sequences = 2,
+                                     .length = 190,
+                                     .key_heads = 1,
+                                     .value_heads = 1,
+                                     .key_dim = 128,
+                                     .value_dim = 64,
+                                     .chunk = 64},
+                                    9},
+                                   {{.sequences = 1,
+                                     .length = 520,
+                                     .key_heads = 1,
+                                     .value_heads = 4,
+                                     .key_dim = 128,
+                                     .value_dim = 128,
+                                     .chunk = 256}}};
   for (const auto& [s, document, faster] : cases) {
     SCOPED_TRACE(testing::Message() << s.sequences << " x " << s.length << ", " << s.key_heads << " and "
                                     << s.value_heads << " heads of " << s.key_dim << " and " << s.value_dim
@@ -329,7 +352,9 @@ TEST_P(CudaMixersTest, GatedDelta) {
                                   .a_log = out[7]},
                                  WorkMemory(GatedDeltaBackwardWorkBytes(ops.kind(), s, bytes), on))();
         },
-        /*slack=*/4);
+        /*slack=*/4, /*repeats=*/2,
+        // Kept states and sums of gradients are of products of bfloat16.
+        /*statistics_slack=*/DeltasOnTensorCores(s, at::elementSize(GetParam())) ? 1000 : 4);
   }
 }
 

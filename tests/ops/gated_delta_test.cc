@@ -217,6 +217,23 @@ TEST_P(GatedDeltaTest, ADocumentBeginsWithoutAState) {
   }
 }
 
+// Of Qwen3-Next: tensor cores pass states on in registers, and read rounded ones.
+TEST(GatedDeltaWorkTest, MemoryIsPlannedForWhatIsComputed) {
+  const DeltaShape s{.sequences = 2,
+                     .length = 4096,
+                     .key_heads = 16,
+                     .value_heads = 32,
+                     .key_dim = 128,
+                     .value_dim = 128,
+                     .chunk = 64};
+  const int64_t states = Pieces(s) * s.state();
+  EXPECT_LT(GatedDeltaWorkBytes(DeviceKind::kGpu, s, 2), 72 << 20);
+  EXPECT_LT(GatedDeltaBackwardWorkBytes(DeviceKind::kGpu, s, 2),
+            (2 * states + 4 * s.tokens() * s.values()) * 2);
+  EXPECT_GT(GatedDeltaWorkBytes(DeviceKind::kGpu, s, 4), states * 4);
+  EXPECT_GT(GatedDeltaBackwardWorkBytes(DeviceKind::kGpu, s, 4), 2 * states * 4);
+}
+
 TEST(GatedDeltaRefusalTest, HeadsThatDoNotDivideAreNamed) {
   const DeltaShape s{.sequences = 1,
                      .length = 2,

@@ -1,0 +1,274 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cuda_pipeline.h>
+#include <cuda_runtime.h>
+
+#include <cstdint>
+#include <initializer_list>
+
+#include "ops/cuda/gated_delta.cuh"
+#include "ops/cuda/gpu_attributes.h"
+#include "ops/cuda/warp_product.cuh"
+
+// What forward and backward of a gated delta net on tensor cores have in common: the sums of gated_delta.cuh.
+// A block that passes states on has kValues value channels of a head of a sequence, or of a chunk, and holds
+// their state in registers. Of eight warps, warp w has tokens [16 (w % 4), ...) of a piece, or as many value
+// channels of the state, and half w / 4 of the columns.
+//
+// Queries and keys are multiplied as they are given; what they are divided by is in the factors of their
+// tokens.
+namespace tandem::ops::cuda {
+
+constexpr int kValues = 64;
+constexpr int kTokenBlocks = kPiece / 16;
+
+using TokenPairs = SharedMatrix<kPiece, kPiece>;
+using TokenValues = SharedMatrix<kPiece, kValues>;
+template <int kKey>
+using TokenKeys = SharedMatrix<kPiece, kKey>;
+template <int kKey>
+using ValueState = SharedMatrix<kValues, kKey>;
+template <int kKey>
+using ValueStateSums = LaneSums[kKey / 2 / 8];  // of a warp: 16 value channels, half of the keys' columns
+
+__device__ inline int WarpRow() { return static_cast<int>(threadIdx.x) / 32 % kTokenBlocks * 16; }
+__device__ inline int WarpHalf() { return static_cast<int>(threadIdx.x) / 32 / kTokenBlocks; }
+
+// The work memory; a forward's ends with of_k.
+struct TensorDeltaWork {
+  TensorDeltaWork(const DeltaShape& s, void* begin)
+      : solved(static_cast<Bf16*>(begin)),
+        reads(solved + Pieces(s) * s.value_heads * kPiece * kPiece),
+        sums(reinterpret_cast<float*>(reads + Pieces(s) * s.value_heads * kPiece * kPiece)),
+        betas(sums + s.tokens() * s.value_heads),
+        of_q(betas + s.tokens() * s.value_heads),
+        of_k(of_q + s.tokens() * s.key_heads),
+        partial(of_k + s.tokens() * s.key_heads) {}
+
+  // Of a backward: [pieces, Hv, ...] first, so that they begin at multiples of 16 bytes.
+  static TensorDeltaWork OfBackward(const DeltaShape& s, void* begin) {
+    Bf16* const states = static_cast<Bf16*>(begin);
+    Bf16* const adjoints = states + Pieces(s) * s.state();
+    Bf16* const written = adjoints + Pieces(s) * s.state();
+    Bf16* const grad_right = written + s.tokens() * s.values();
+    TensorDeltaWork work(s, grad_right + s.tokens() * s.values());
+    work.states = states;
+    work.adjoints = adjoints;
+    work.written = written;
+    work.grad_right = grad_right;
+    return work;
+  }
+
+  Bf16* solved;  // [pieces, Hv, kPiece, kPiece]: the inverse of 1 + A
+  Bf16* reads;   // [pieces, Hv, kPiece, kPiece]: L(i, j) (q_i · k_j)
+  float* sums;   // [tokens, Hv], of the logarithms of decays
+  float* betas;  // [tokens, Hv]
+  float* of_q;   // [tokens, Hk], one divided by the length
+  float* of_k;   // [tokens, Hk]
+  // Of a backward:
+  float* partial;              // [pieces, 2 Hv]: of the gradients of dt_bias and a_log
+  Bf16* states = nullptr;      // [pieces, Hv, Dv, Dk], before each piece
+  Bf16* adjoints = nullptr;    // of the states behind each piece
+  Bf16* written = nullptr;     // [tokens, Hv, Dv]: U
+  Bf16* grad_right = nullptr;  // [tokens, Hv, Dv], of R
+};
+
+// What the tokens of a piece have; zeros behind its end.
+struct DeltaFactors {
+  float sums[kPiece];
+  float betas[kPiece];
+  float of_q[kPiece];         // what a query is multiplied by
+  float of_k[kPiece];         // and a key
+  float from_before[kPiece];  // of the state before the piece, in a token's
+  float to_behind[kPiece];    // of what a token writes, in the state behind the piece
+  // Of what is passed on:
+  float read_by_q[kPiece];     // from_before by of_q
+  float missed_by_k[kPiece];   // -β by from_before and of_k
+  float written_by_k[kPiece];  // to_behind by of_k
+  int starts[kPiece];          // of the token's document; -1: before the piece
+
+  // L of a token i and one before it, j.
+  __device__ float Decay(int i, int j) const {
+    return j <= i && starts[i] <= j ? Exp(sums[i] - sums[j]) : 0.0F;
+  }
+};
+
+// Reads what DeltaFactors are computed from ahead of their use: a thread of the first kPiece has a token, and
+// every thread the last one.
+class DeltaFactorReader {
+ public:
+  // thread: among those that read the head's.
+  template <typename Args>
+  __device__ void Read(const Args& args, const TensorDeltaWork& work, const Piece& piece, int64_t head,
+                       int thread) {
+    const DeltaShape& s = args.shape;
+    const int last = piece.tokens - 1;
+    thread_ = thread;
+    sum_of_last_ = work.sums[(piece.row + last) * s.value_heads + head];
+    start_of_last_ = StartIn(args.documents, piece, last);
+    inside_ = thread < piece.tokens;
+    if (inside_) {
+      const int64_t row = piece.row + thread;
+      sum_ = work.sums[row * s.value_heads + head];
+      beta_ = work.betas[row * s.value_heads + head];
+      of_q_ = work.of_q[row * s.key_heads + head / s.share()] * rsqrtf(static_cast<float>(s.key_dim));
+      of_k_ = work.of_k[row * s.key_heads + head / s.share()];
+      start_ = StartIn(args.documents, piece, thread);
+    }
+  }
+
+  // How much of the state before the piece is in the one behind it.
+  __device__ float Decay() const { return start_of_last_ < 0 ? Exp(sum_of_last_) : 0.0F; }
+
+  __device__ void Write(DeltaFactors& to) const {
+    const int t = thread_;
+    if (t >= kPiece) {
+      return;
+    }
+    const float from_before = inside_ && start_ < 0 ? Exp(sum_) : 0.0F;
+    const float to_behind = inside_ && start_of_last_ <= t ? Exp(sum_of_last_ - sum_) : 0.0F;
+    to.sums[t] = inside_ ? sum_ : 0.0F;
+    to.betas[t] = inside_ ? beta_ : 0.0F;
+    to.of_q[t] = inside_ ? of_q_ : 0.0F;
+    to.of_k[t] = inside_ ? of_k_ : 0.0F;
+    to.from_before[t] = from_before;
+    to.to_behind[t] = to_behind;
+    to.read_by_q[t] = inside_ ? from_before * of_q_ : 0.0F;
+    to.missed_by_k[t] = inside_ ? -beta_ * from_before * of_k_ : 0.0F;
+    to.written_by_k[t] = inside_ ? to_behind * of_k_ : 0.0F;
+    to.starts[t] = !inside_ ? kPiece : start_ < 0 ? -1 : static_cast<int>(start_);
+  }
+
+ private:
+  int thread_ = 0;
+  float sum_of_last_ = 0;
+  int64_t start_of_last_ = 0;
+  bool inside_ = false;
+  float sum_ = 0;
+  float beta_ = 0;
+  float of_q_ = 0;
+  float of_k_ = 0;
+  int64_t start_ = 0;
+};
+
+// What a block that passes states on needs of a piece's tokens to write to them.
+template <int kKey>
+struct WritingTokens {
+  TokenKeys<kKey> k;
+  TokenValues values;  // those of the tokens, or the gradients of outputs
+  TokenPairs solved;
+};
+// And to read them, too.
+template <int kKey>
+struct ReadingTokens : WritingTokens<kKey> {
+  TokenKeys<kKey> q;
+  TokenPairs reads;
+};
+
+// Of a block that passes states on, or adjoints.
+template <int kKey, typename Tokens = ReadingTokens<kKey>>
+struct DeltaPassMemory {
+  Tokens tokens[2];  // one piece is used, the next is on its way
+  ValueState<kKey> state;
+  TokenValues written;
+  DeltaFactors factors[2];
+};
+
+// Rounds a warp's sums, of its rows, into the columns [column, ...) of a matrix in shared memory.
+template <int kTiles, typename Matrix>
+__device__ void RoundInto(const LaneSums (&sums)[kTiles], int column, Matrix& to) {
+#pragma unroll
+  for (int tile = 0; tile < kTiles; ++tile) {
+#pragma unroll
+    for (int k = 0; k < 2; ++k) {
+      *reinterpret_cast<unsigned*>(
+          &to.at[WarpRow() + RowOfLane() + 8 * k][column + tile * 8 + ColumnOfLane()]) =
+          PairOf(sums[tile][2 * k], sums[tile][2 * k + 1]);
+    }
+  }
+}
+
+// Rounds those of the first `rows` rows into rows of global memory, row_stride apart.
+template <int kTiles>
+__device__ void RoundInto(const LaneSums (&sums)[kTiles], int rows, int64_t row_stride, Bf16* to) {
+#pragma unroll
+  for (int tile = 0; tile < kTiles; ++tile) {
+#pragma unroll
+    for (int k = 0; k < 2; ++k) {
+      const int row = WarpRow() + RowOfLane() + 8 * k;
+      if (row < rows) {
+        *reinterpret_cast<unsigned*>(to + row * row_stride + tile * 8 + ColumnOfLane()) =
+            PairOf(sums[tile][2 * k], sums[tile][2 * k + 1]);
+      }
+    }
+  }
+}
+
+// Multiplies a warp's rows, each by its factor.
+template <int kTiles>
+__device__ void ScaleRows(const float (&factors)[kPiece], LaneSums (&sums)[kTiles]) {
+#pragma unroll
+  for (auto& of_tile : sums) {
+#pragma unroll
+    for (int k = 0; k < 4; ++k) {
+      of_tile[k] *= factors[WarpRow() + RowOfLane() + k / 2 * 8];
+    }
+  }
+}
+
+// sums += left by the rows [k, k + 16) of the columns [column, ...) of `right`.
+template <int kTiles, typename Left, typename Matrix>
+__device__ void AddRowsOf(const Left& left, const Matrix& right, int k, int column,
+                          LaneSums (&sums)[kTiles]) {
+#pragma unroll
+  for (int tile = 0; tile < kTiles; tile += 2) {
+    AddProduct(left, right.Right(k, column + tile * 8), sums[tile], sums[tile + 1]);
+  }
+}
+
+// sums += left by the columns [k, k + 16) of the rows [column, ...) of `right`.
+template <int kTiles, typename Left, typename Matrix>
+__device__ void AddColumnsOf(const Left& left, const Matrix& right, int k, int column,
+                             LaneSums (&sums)[kTiles]) {
+#pragma unroll
+  for (int tile = 0; tile < kTiles; tile += 2) {
+    AddProduct(left, right.RightOfTranspose(k, column + tile * 8), sums[tile], sums[tile + 1]);
+  }
+}
+
+// state += the sum over the tokens of factors[t] values[t] ⊗ keys[t].
+template <int kKey>
+__device__ void AddToState(const TokenValues& values, const TokenKeys<kKey>& keys,
+                           const float (&factors)[kPiece], ValueStateSums<kKey>& state) {
+#pragma unroll
+  for (int block = 0; block < kTokenBlocks; ++block) {
+    const ScaledFragment left(values.LeftOfTranspose(WarpRow(), block * 16), factors + block * 16);
+    AddRowsOf(left, keys, block * 16, WarpHalf() * (kKey / 2), state);
+  }
+}
+
+// Whether the current GPU has the shared memory of a kernel, and rows begin where copies of packs may.
+inline bool FitsDelta(int shared_bytes, std::initializer_list<const void*> matrices) {
+  bool fits = shared_bytes <= MaxDynamicSharedBytes();
+  for (const void* matrix : matrices) {
+    fits = fits && reinterpret_cast<uintptr_t>(matrix) % 16 == 0;
+  }
+  return fits;
+}
+
+template <typename Memory, typename... Parameters, typename... Arguments>
+int LaunchDelta(void (*kernel)(Parameters...), int64_t blocks, Stream stream, const Arguments&... arguments) {
+  if (const int error = AllowShared<Memory>(kernel); error != cudaSuccess) {
+    return error;
+  }
+  kernel<<<static_cast<unsigned>(blocks), kThreads, sizeof(Memory), stream>>>(arguments...);
+  return cudaGetLastError();
+}
+
+// What the outputs and the gradients need of all pieces: sums, β, lengths, and matrices of tokens. Returns
+// the runtime's error. Of tensor_delta.cu.
+template <typename Args>
+int LaunchTensorMatrices(const Args& args, const TensorDeltaWork& work, Stream stream);
+
+}  // namespace tandem::ops::cuda
