@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // How fast each operation of the dense path is on this machine's first GPU, against what the GPU can do and
 // beside LibTorch's own kernels for the same:
-//   tandem-bench-kernels [SHAPE ...]      llama-3-8b, qwen2.5-7b, deepseek-v3, demo, nemotron-h-8b; all if
-//   omitted
+//   tandem-bench-kernels [SHAPE ...]      llama-3-8b, qwen2.5-7b, deepseek-v3, demo, nemotron-h-8b,
+//   qwen3-next; all if omitted
 // Prints one JSON object a line, each with the GPU, the commit and the date (result_line.h). The first has
 // what is measured against: a copy within the GPU, in bytes read and written a second, and an 8192^3 product
 // of bfloat16. Then one a shape and operation: the median of repeated runs in ms, what the operation must
@@ -89,6 +89,16 @@ const Shape kShapes[] = {
     {"deepseek-v3", {2, 4096, 128, 128, 192}},
     {"demo", {4, 256, 4, 4, 32}, 128, 352, 256},  // examples/headers.yaml
 };
+
+// The gated delta nets of Qwen3-Next.
+constexpr char kDeltaName[] = "qwen3-next";
+constexpr ops::DeltaShape kDeltaNet{.sequences = 2,
+                                    .length = 4096,
+                                    .key_heads = 16,
+                                    .value_heads = 32,
+                                    .key_dim = 128,
+                                    .value_dim = 128,
+                                    .chunk = 64};
 
 // The Mamba-2 mixers of Nemotron-H-8B.
 constexpr char kMixerName[] = "nemotron-h-8b";
@@ -428,17 +438,23 @@ int main(int argc, char** argv) {
   const c10::InferenceMode no_graph;
   std::vector<const Shape*> shapes;
   bool mixer = argc == 1;
+  bool delta_net = argc == 1;
   for (int i = 1; i < argc; ++i) {
     if (argv[i] == std::string(kMixerName)) {
       mixer = true;
       continue;
     }
+    if (argv[i] == std::string(kDeltaName)) {
+      delta_net = true;
+      continue;
+    }
     const auto* const found = std::find_if(std::begin(kShapes), std::end(kShapes),
                                            [&](const Shape& s) { return s.name == std::string(argv[i]); });
     if (found == std::end(kShapes)) {
-      std::fprintf(stderr,
-                   "no shape '%s'; allowed: llama-3-8b, qwen2.5-7b, deepseek-v3, demo, nemotron-h-8b\n",
-                   argv[i]);
+      std::fprintf(
+          stderr,
+          "no shape '%s'; allowed: llama-3-8b, qwen2.5-7b, deepseek-v3, demo, nemotron-h-8b, qwen3-next\n",
+          argv[i]);
       return 2;
     }
     shapes.push_back(found);
@@ -454,6 +470,9 @@ int main(int argc, char** argv) {
   }
   if (mixer) {
     tandem::bench::TimeMixer(kMixer, ShapeRows(kMixerName, bounds));
+  }
+  if (delta_net) {
+    tandem::bench::TimeDeltaNet(kDeltaNet, ShapeRows(kDeltaName, bounds));
   }
   return 0;
 }

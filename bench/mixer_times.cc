@@ -21,6 +21,7 @@
 #include <cstdint>
 
 #include "ops/cuda/operations.h"
+#include "ops/delta_work.h"
 #include "ops/mixer_work.h"
 #include "ops/operations.h"
 #include "ops/tensors.h"
@@ -142,6 +143,40 @@ void TimeMixer(const ops::ScanShape& shape, const ShapeRows& rows) {
                               grad_norm_weight, work)();
       },
       nullptr);
+}
+
+void TimeDeltaNet(const ops::DeltaShape& shape, const ShapeRows& rows) {
+  const ops::DeltaShape& s = shape;
+  const at::TensorOptions bf16 = at::TensorOptions(at::kCUDA).dtype(at::kBFloat16);
+  const at::TensorOptions sums = bf16.dtype(at::kFloat);
+  const ops::Operations& ops = ops::CudaOperations();
+  const auto gpu = ops::DeviceKind::kGpu;
+  at::Tensor memory =
+      at::empty({std::max(ops::GatedDeltaWorkBytes(gpu, s, 2), ops::GatedDeltaBackwardWorkBytes(gpu, s, 2))},
+                bf16.dtype(at::kByte));
+  const ops::Workspace work{.begin = memory.mutable_data_ptr(), .bytes = memory.numel()};
+  const at::Tensor q = at::randn({s.tokens(), s.keys()}, bf16);
+  const at::Tensor k = at::randn({s.tokens(), s.keys()}, bf16);
+  const at::Tensor v = at::randn({s.tokens(), s.values()}, bf16);
+  const at::Tensor ba = at::randn({s.tokens(), 2 * s.value_heads}, bf16);
+  const at::Tensor dt_bias = at::ones({s.value_heads}, sums);
+  const at::Tensor a_log = at::rand({s.value_heads}, sums);
+  const at::Tensor y = at::empty_like(v);
+  const at::Tensor states = at::empty({s.kept()}, sums);
+  const ops::DeltaInputs in{.q = q, .k = k, .v = v, .ba = ba, .dt_bias = dt_bias, .a_log = a_log};
+  rows.Moves(
+      "gated delta", Bytes({q, k, v, ba, y, states}), [&] { ops.GatedDelta(s, in, y, states, work)(); },
+      nullptr);
+  const at::Tensor grad_y = at::randn(y.sizes(), bf16);
+  const ops::DeltaGradients grads{.q = at::empty_like(q),
+                                  .k = at::empty_like(k),
+                                  .v = at::empty_like(v),
+                                  .ba = at::empty_like(ba),
+                                  .dt_bias = at::empty_like(dt_bias),
+                                  .a_log = at::empty_like(a_log)};
+  rows.Moves(
+      "gated delta backward", 2 * Bytes({q, k, v, ba}) + Bytes({grad_y, states}),
+      [&] { ops.GatedDeltaBackward(s, in, states, grad_y, grads, work)(); }, nullptr);
 }
 
 }  // namespace tandem::bench

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "bench/shape_rows.h"
+#include "ops/delta_shape.h"
 #include "ops/scan_shape.h"
 
 namespace tandem::bench {
@@ -10,5 +11,8 @@ namespace tandem::bench {
 // convolution (width 4), the scan and the gated norm. LibTorch's version of the scan is the same chunks as
 // batched products (arXiv:2405.21060, listing 1), forward alone.
 void TimeMixer(const ops::ScanShape& shape, const ShapeRows& rows);
+
+// Times a gated delta net's recurrence, forward and backward, likewise; LibTorch has none.
+void TimeDeltaNet(const ops::DeltaShape& shape, const ShapeRows& rows);
 
 }  // namespace tandem::bench
