@@ -27,12 +27,13 @@ struct ReplayedKind {
   int launches = 0;
 };
 
-constexpr std::array<ReplayedKind, 6> kReplayedKinds = {{{"attention", "attention", 6},
+constexpr std::array<ReplayedKind, 7> kReplayedKinds = {{{"attention", "attention", 6},
                                                          {"latent_attention", "attention", 12},
                                                          {"route", "router", 14},
                                                          {"permute", "preprocess", 4},
                                                          {"mlp", "mlp", 4},
-                                                         {"mamba", "mamba", 9}}};
+                                                         {"mamba", "mamba", 9},
+                                                         {"gated_delta", "mamba", 11}}};
 
 const ReplayedKind* FindKind(const schedules::Node& node) {
   const auto* found = std::find_if(kReplayedKinds.begin(), kReplayedKinds.end(),
