@@ -128,12 +128,12 @@ class Bench {
     at::Tensor grad_x = at::empty_like(x);
     at::Tensor grad_weight = at::zeros({s_.hidden});
     Compare(
-        "rms_norm", [&] { ops_.RmsNorm(x, weight, 1e-5, y)(); },
+        "rms_norm", [&] { ops_.RmsNorm(x, weight, {1e-5}, y)(); },
         [&] { at::_fused_rms_norm(x, {s_.hidden}, weight, 1e-5); });
     const at::Tensor reciprocals = std::get<1>(at::_fused_rms_norm(x, {s_.hidden}, weight, 1e-5));
     Compare(
         "rms_norm backward (ATen: has none for the host; its products and sums)",
-        [&] { ops_.RmsNormBackward(grad, x, weight, 1e-5, {}, false, grad_x, false, grad_weight, {})(); },
+        [&] { ops_.RmsNormBackward(grad, x, weight, {1e-5}, {}, false, grad_x, false, grad_weight, {})(); },
         [&] {
           const at::Tensor normed = x * reciprocals;
           const at::Tensor weighted = grad * weight;

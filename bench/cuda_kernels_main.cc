@@ -161,14 +161,16 @@ class Bench {
     at::Tensor y = at::empty_like(x);
     at::Tensor grad_weight = at::zeros({s_.hidden}, kFloat);
     rows_.Moves(
-        "rms_norm", Bytes({x, y}), [&] { ops_.RmsNorm(x, weight, 1e-5, y)(); },
+        "rms_norm", Bytes({x, y}), [&] { ops_.RmsNorm(x, weight, {1e-5}, y)(); },
         [&] { at::_fused_rms_norm(x, {s_.hidden}, weight, 1e-5); });
     const Workspace work =
         Work(ops::RmsNormBackwardWorkBytes(DeviceKind::kGpu, tokens_, s_.hidden, x.element_size()));
     const at::Tensor reciprocals = std::get<1>(at::_fused_rms_norm(x, {s_.hidden}, weight, 1e-5));
     rows_.Moves(
         "rms_norm backward, residual added", Bytes({x, grad, residual, y}),
-        [&] { ops_.RmsNormBackward(grad, x, weight, 1e-5, residual, false, y, false, grad_weight, work)(); },
+        [&] {
+          ops_.RmsNormBackward(grad, x, weight, {1e-5}, residual, false, y, false, grad_weight, work)();
+        },
         [&] {
           std::get<0>(at::_fused_rms_norm_backward(grad, x, {s_.hidden}, reciprocals, weight, {true, true}))
               .add_(residual);
@@ -213,7 +215,7 @@ class Bench {
     const at::Tensor keys = x.narrow(1, a.heads, a.kv_heads);
     rows_.Moves(
         "norms of query and key heads", Bytes({qkv, normed}),
-        [&] { ops_.HeadNorm(qkv, a.heads, a.kv_heads, query_weight, key_weight, 1e-5, normed)(); },
+        [&] { ops_.HeadNorm(qkv, a.heads, a.kv_heads, query_weight, key_weight, {1e-5}, normed)(); },
         [&] {
           at::_fused_rms_norm(queries, {a.head_dim}, query_weight, 1e-5);
           at::_fused_rms_norm(keys, {a.head_dim}, key_weight, 1e-5);
@@ -229,7 +231,7 @@ class Bench {
     rows_.Moves(
         "norms of query and key heads, backward", 3 * Bytes({x}),
         [&] {
-          ops_.HeadNormBackward(qkv, a.heads, a.kv_heads, query_weight, key_weight, 1e-5,
+          ops_.HeadNormBackward(qkv, a.heads, a.kv_heads, query_weight, key_weight, {1e-5},
                                 /*add_weights=*/false, grad, grad_query_weight, grad_key_weight, work)();
         },
         [&] {

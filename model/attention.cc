@@ -12,14 +12,15 @@ namespace tandem::model {
 namespace {
 
 std::vector<ParameterSpec> AttentionParameters(const DecoderShapes& s) {
-  std::vector<ParameterSpec> parameters = {NormOver("norm", s.hidden),
-                                           {.name = "query", .shape = {s.query, s.hidden}, .block = "qkv"},
-                                           {.name = "key", .shape = {s.key, s.hidden}, .block = "qkv"},
-                                           {.name = "value", .shape = {s.key, s.hidden}, .block = "qkv"},
-                                           {.name = "output", .shape = {s.hidden, s.query}}};
+  std::vector<ParameterSpec> parameters = {
+      NormOver(s, "norm", s.hidden),
+      {.name = "query", .shape = {s.projected_qkv - 2 * s.key, s.hidden}, .block = "qkv"},
+      {.name = "key", .shape = {s.key, s.hidden}, .block = "qkv"},
+      {.name = "value", .shape = {s.key, s.hidden}, .block = "qkv"},
+      {.name = "output", .shape = {s.hidden, s.query}}};
   if (s.norms_qk) {
-    parameters.push_back(NormOver("query_norm", s.norms_heads ? s.head_dim : s.query));
-    parameters.push_back(NormOver("key_norm", s.norms_heads ? s.head_dim : s.key));
+    parameters.push_back(NormOver(s, "query_norm", s.norms_heads ? s.head_dim : s.query));
+    parameters.push_back(NormOver(s, "key_norm", s.norms_heads ? s.head_dim : s.key));
   }
   if (s.qkv_bias) {
     parameters.push_back(BiasOf("query_bias", s.query));
@@ -69,11 +70,25 @@ double ScoreFlops(const DecoderShapes& s, bool windowed) {
   return s.ProductFlops(1, s.query) * length;
 }
 
+// What is between an attention and its output projection, if that reads gated numbers.
+void AddGate(const DecoderShapes& s, std::vector<TensorSpec>& forward_scratch,
+             std::vector<TensorSpec>& input_scratch, std::vector<TensorSpec>& intermediates) {
+  if (s.gates_attention) {
+    forward_scratch.push_back({"gated", {s.tokens, s.query}});
+    input_scratch.push_back({"grad_attended", {s.tokens, s.qkv}});
+    intermediates.push_back({"gated", {s.tokens, s.query}});
+  }
+}
+
 // hidden = x + Wo · attention(rope(Wqkv · norm(x))). The forward keeps q, k, v (rotated), the context and the
 // log-sum-exps; the backward recomputes the norm. Where queries and keys are normalised before they are
 // rotated, q, k and v are kept as they were before, and rotated again. Wqkv and Wo may have biases.
 //
 // With a residual multiplier, what Wo gives is multiplied by it, in the product.
+//
+// If it is gated: hidden = x + Wo · (attention(...) · sigmoid(gate)), and the rows of Wqkv for a head's gate
+// are behind those for its query. The gates are kept with q, k and v, and the backward gates the context
+// again.
 //
 // If norms come after: hidden = x + norm(Wo · attention(rope(Wqkv · x))); the backward multiplies by Wo
 // again.
@@ -84,14 +99,15 @@ double ScoreFlops(const DecoderShapes& s, bool windowed) {
 NodeDeclaration Declare(const DecoderShapes& s, bool windowed) {
   const ops::AttentionShape shape = s.attention(windowed);
   const double output = s.ProductFlops(s.query, s.hidden);
-  const double projections = s.ProductFlops(s.hidden, s.qkv) + output;
+  const double projections = s.ProductFlops(s.hidden, s.projected_qkv) + output;
   const double scores = ScoreFlops(s, windowed);
   const double norm = s.Elements(s.norms_after ? 7 * s.hidden : 2 * s.hidden);
   const double rotation = s.Elements((s.norms_heads   ? 4
                                       : s.norms_whole ? 8
                                                       : 2) *
                                          s.qkv +
-                                     (s.qkv_bias ? 2 * s.qkv : 0) + (s.output_bias ? 2 * s.hidden : 0));
+                                     (s.gates_attention ? 3 * s.query : 0) + (s.qkv_bias ? 2 * s.qkv : 0) +
+                                     (s.output_bias ? 2 * s.hidden : 0));
   const int64_t forward_work = ops::AttentionWorkBytes(s.device, shape, s.compute_bytes);
   const int64_t backward_work = ops::AttentionBackwardWorkBytes(s.device, shape, s.compute_bytes);
   std::vector<TensorSpec> forward_scratch = {
@@ -104,9 +120,10 @@ NodeDeclaration Declare(const DecoderShapes& s, bool windowed) {
   std::vector<TensorSpec> weight_scratch = {ProductsWork(s)};
   std::vector<TensorSpec> intermediates = {
       {s.norms_after ? "grad_projected" : "normed", {s.tokens, s.hidden}},
-      {"grad_qkv", {s.tokens, s.qkv}},
+      {"grad_qkv", {s.tokens, s.projected_qkv}},
       {"grad_norm", {s.hidden}, ElementType::kStatistics}};
   AddQueryKeyNorms(s, forward_scratch, input_scratch, intermediates);
+  AddGate(s, forward_scratch, input_scratch, intermediates);
   if (s.norms_after) {
     forward_scratch.push_back({"projected", {s.tokens, s.hidden}});
     input_scratch.push_back({"projected", {s.tokens, s.hidden}});
@@ -127,7 +144,9 @@ NodeDeclaration Declare(const DecoderShapes& s, bool windowed) {
     computed.push_back(intermediate.name);
   }
   std::vector<std::string> weight_reads = computed;
-  weight_reads.emplace_back("context");
+  if (!s.gates_attention) {
+    weight_reads.emplace_back("context");
+  }
   if (s.norms_after) {
     weight_reads.emplace_back("x");
   }
@@ -137,7 +156,7 @@ NodeDeclaration Declare(const DecoderShapes& s, bool windowed) {
                    .gradient = true,
                    .computed_from = {"context"},
                    .flops = output},
-                  {.tensor = {"qkv", {s.tokens, s.qkv}}},
+                  {.tensor = {"qkv", {s.tokens, s.projected_qkv}}},
                   {.tensor = {"context", {s.tokens, s.query}},
                    .computed_from = {"qkv", "lse"},
                    .flops = scores},

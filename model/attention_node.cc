@@ -35,13 +35,14 @@ class AttentionNode final : public SplitNode {
     const ops::Array output_bias = s_.output_bias ? in.Parameter("output_bias") : ops::Array();
     const ops::Array normed = in.Scratch("normed");
     const ops::Array projected = s_.norms_after ? in.Scratch("projected") : ops::Array();
+    const ops::Array attended = s_.gates_attention ? in.Scratch("gated") : context;
     const ops::Workspace work = in.Work("work");
     const ops::Workspace products = in.Work("products");
     const Heads heads = HeadsOf(in, qkv);
     const Starts starts = StartsOf(in);
     ops::Calls calls;
     if (!s_.norms_after) {
-      calls.Add(ops_.RmsNorm(x, norm, epsilon_, normed));
+      calls.Add(ops_.RmsNorm(x, norm, norms_, normed));
     }
     calls.Add(ops_.Linear(s_.norms_after ? x : normed, in.Parameter("qkv"), /*residual=*/{}, qkv, products));
     if (s_.qkv_bias) {
@@ -60,13 +61,16 @@ class AttentionNode final : public SplitNode {
     if (!hidden.defined()) {
       return calls;
     }
+    if (s_.gates_attention) {
+      calls.Add(ops_.OutputGate(context, qkv, s_.heads, attended));
+    }
     if (s_.norms_after) {
-      calls.Add(ops_.Linear(context, weight_output, /*residual=*/{}, projected, products));
+      calls.Add(ops_.Linear(attended, weight_output, /*residual=*/{}, projected, products));
       AddBias(output_bias, projected, calls);
       AddNormed(projected, x, norm, normed, hidden, calls);
     } else {
       calls.Add(
-          ops_.Linear(context, weight_output, /*residual=*/x, hidden, products, s_.residual_multiplier));
+          ops_.Linear(attended, weight_output, /*residual=*/x, hidden, products, s_.residual_multiplier));
       AddBias(output_bias, hidden, calls);
     }
     return calls;
@@ -81,6 +85,7 @@ class AttentionNode final : public SplitNode {
     const ops::Array output_bias = s_.output_bias ? in.Parameter("output_bias") : ops::Array();
     const ops::Array grad_normed = in.Scratch("grad_normed");
     const ops::Array grad_context = in.Scratch("grad_context");
+    const ops::Array grad_attended = s_.gates_attention ? in.Scratch("grad_attended") : grad_qkv;
     const ops::Workspace products = in.Work("products");
     const Heads heads = HeadsOf(in, qkv);
     const Starts starts = StartsOf(in);
@@ -95,21 +100,30 @@ class AttentionNode final : public SplitNode {
     }
     calls.Add(ops_.LinearBackwardInput(grad_projected, weight_output, /*add=*/false, grad_context, products,
                                        s_.residual_multiplier));
+    if (s_.gates_attention) {
+      calls.Add(ops_.OutputGateBackward(grad_context, context, qkv, s_.heads, in.Value("gated"), grad_context,
+                                        grad_qkv));
+    }
     NormAndRotate(heads, qkv, calls);
     AddStarts(starts, calls);
     calls.Add(ops_.AttentionBackward(shape_, heads.rotated, starts.seen, context, in.Value("lse"),
-                                     grad_context, grad_qkv, in.Work("work")));
-    Rotate(grad_qkv, /*sign=*/-1, calls);
+                                     grad_context, grad_attended, in.Work("work")));
+    Rotate(grad_attended, /*sign=*/-1, calls);
     if (s_.norms_heads) {
-      calls.Add(ops_.HeadNormBackward(qkv, s_.heads, s_.kv_heads, heads.query_norm, heads.key_norm, epsilon_,
-                                      /*add_weights=*/false, grad_qkv, in.Value("grad_query_norm"),
-                                      in.Value("grad_key_norm"), in.Work("head_norm_work")));
+      calls.Add(ops_.HeadNormBackward(qkv, s_.heads, s_.kv_heads, heads.query_norm, heads.key_norm, norms_,
+                                      /*add_weights=*/false, grad_attended, in.Value("grad_query_norm"),
+                                      in.Value("grad_key_norm"), in.Work("head_norm_work"),
+                                      s_.gates_attention ? grad_qkv : ops::Array()));
     } else if (s_.norms_whole) {
       const ops::Workspace work = in.Work("whole_norm_work");
       WholeNormBackward(heads, 0, s_.query, qkv, heads.query_norm, grad_context, grad_qkv,
                         in.Value("grad_query_norm"), work, calls);
       WholeNormBackward(heads, s_.query, s_.key, qkv, heads.key_norm, grad_context, grad_qkv,
                         in.Value("grad_key_norm"), work, calls);
+    }
+    if (s_.gates_attention) {
+      calls.Add(ops_.Copy(grad_attended.Columns(s_.query + s_.key, s_.key),
+                          grad_qkv.Columns(s_.projected_qkv - s_.key, s_.key)));
     }
     calls.Add(ops_.LinearBackwardInput(grad_qkv, in.Parameter("qkv"), /*add=*/false, grad_normed, products));
     if (s_.norms_after) {
@@ -131,7 +145,7 @@ class AttentionNode final : public SplitNode {
     const ops::Workspace products = in.Work("products");
     ops::Calls calls;
     const ops::Array grad_projected = s_.norms_after ? in.Value("grad_projected") : in.Gradient("hidden");
-    calls.Add(ops_.LinearBackwardWeight(grad_projected, in.Value("context"), add,
+    calls.Add(ops_.LinearBackwardWeight(grad_projected, in.Value(s_.gates_attention ? "gated" : "context"), add,
                                         in.ParameterGradient("output"), products, s_.residual_multiplier));
     calls.Add(ops_.LinearBackwardWeight(grad_qkv, in.Value(s_.norms_after ? "x" : "normed"), add,
                                         in.ParameterGradient("qkv"), products));
@@ -182,8 +196,8 @@ class AttentionNode final : public SplitNode {
 
   void NormAndRotate(const Heads& heads, const ops::Array& qkv, ops::Calls& calls) const {
     if (s_.norms_heads) {
-      calls.Add(ops_.HeadNorm(qkv, s_.heads, s_.kv_heads, heads.query_norm, heads.key_norm, epsilon_,
-                              heads.rotated));
+      calls.Add(
+          ops_.HeadNorm(qkv, s_.heads, s_.kv_heads, heads.query_norm, heads.key_norm, norms_, heads.rotated));
     } else if (s_.norms_whole) {
       WholeNorm(heads, 0, s_.query, qkv, heads.query_norm, calls);
       WholeNorm(heads, s_.query, s_.key, qkv, heads.key_norm, calls);
@@ -206,7 +220,7 @@ class AttentionNode final : public SplitNode {
     const ops::Array whole = OfColumns(heads.whole, columns);
     const ops::Array normed = OfColumns(heads.whole_normed, columns);
     calls.Add(ops_.Copy(qkv.Columns(first, columns), whole));
-    calls.Add(ops_.RmsNorm(whole, weight, epsilon_, normed));
+    calls.Add(ops_.RmsNorm(whole, weight, norms_, normed));
     calls.Add(ops_.Copy(normed, heads.rotated.Columns(first, columns)));
   }
 
@@ -219,7 +233,7 @@ class AttentionNode final : public SplitNode {
     const ops::Array grad_whole = OfColumns(memory, columns);
     calls.Add(ops_.Copy(qkv.Columns(first, columns), whole));
     calls.Add(ops_.Copy(grad_qkv.Columns(first, columns), grad_normed));
-    calls.Add(ops_.RmsNormBackward(grad_normed, whole, weight, epsilon_, /*residual=*/{}, /*add_x=*/false,
+    calls.Add(ops_.RmsNormBackward(grad_normed, whole, weight, norms_, /*residual=*/{}, /*add_x=*/false,
                                    grad_whole, /*add_weight=*/false, grad_weight, work));
     calls.Add(ops_.Copy(grad_whole, grad_qkv.Columns(first, columns)));
   }

@@ -15,7 +15,7 @@ namespace tandem::model {
 
 // Whose names a decoder's parameters have: Mixtral's experts have names of their own. kMixer: of Mamba-2 and
 // Nemotron-H, whose layers are one mixer each. kGranite: of Granite-4's hybrids.
-enum class ParameterNames : uint8_t { kUsual, kMixtral, kMixer, kGranite, kBamba };
+enum class ParameterNames : uint8_t { kUsual, kMixtral, kMixer, kGranite, kBamba, kQwen3Next };
 
 // What a dense MLP computes between its products: silu(gate) · up, or relu(up)² without a gate.
 enum class Activation : uint8_t { kSwiGlu, kSquaredRelu };
@@ -39,6 +39,8 @@ struct MixtureOfExperts {
   // The size of a dense MLP beside the experts, which every token visits. It equals Hugging Face's shared
   // experts laid side by side. 0: there is none.
   int64_t shared_intermediate_size = 0;
+  // If true, what that MLP makes of a token is multiplied by the sigmoid of a gate.
+  bool shared_gate = false;
   double router_aux_loss_coef = 0;  // coefficient of the balance loss (ops/router_losses.h)
   BalanceScope balance_scope = BalanceScope::kMicrobatch;
   int64_t data_ranks = 1;  // ranks that share the global batch; kGlobal counts their tokens
@@ -119,6 +121,10 @@ struct DecoderConfig {
   bool qkv_bias = false;     // queries, keys and values have a bias
   bool output_bias = false;  // attention's output projection has a bias
   QkNorm qk_norm = QkNorm::kNone;
+  // If true, what attention's output projection reads is multiplied by the sigmoid of gates. The projection of
+  // queries makes them: those of a head lie behind its query.
+  bool attention_gate = false;
+  bool norms_add_one = false;  // norms multiply by 1 + weight, except those beside gates
   // If true, dense layers normalise what they add to the hidden state instead of what they read from it.
   bool norms_after = false;
   // In the layers listed below (ascending), a token sees itself and the sliding_window - 1 tokens before it.

@@ -11,7 +11,7 @@ DeclaredPasses::DeclaredPasses(const NodeContext& context, NodeDeclaration decla
     : s_(context.shapes),
       types_(context.types),
       ops_(context.ops),
-      epsilon_(context.config.rms_norm_eps),
+      norms_{context.config.rms_norm_eps, context.config.norms_add_one ? 1.0 : 0.0},
       declaration_([&] {
         FreezeParts(context.config, context.unit, context.shapes, declaration);
         return std::move(declaration);
@@ -54,15 +54,15 @@ BoundPass SplitNode::BindPass(Pass pass, BoundArrays& in) const {
 void SplitNode::AddNormBackward(const ops::Array& grad_normed, BoundArrays& in, ops::Calls& calls) const {
   const ops::Array x = in.Value("x");
   const ops::Array norm = in.Parameter("norm");
-  calls.Add(ops_.RmsNormBackward(grad_normed, x, norm, epsilon_, /*residual=*/in.Gradient("hidden"),
+  calls.Add(ops_.RmsNormBackward(grad_normed, x, norm, norms_, /*residual=*/in.Gradient("hidden"),
                                  in.AddsToGradient("x"), in.Gradient("x"), /*add_weight=*/false,
                                  in.Value("grad_norm"), in.Work("norm_work")));
-  calls.Add(ops_.RmsNorm(x, norm, epsilon_, in.Value("normed")));
+  calls.Add(ops_.RmsNorm(x, norm, norms_, in.Value("normed")));
 }
 
 void SplitNode::AddNormed(const ops::Array& projected, const ops::Array& x, const ops::Array& norm,
                           const ops::Array& normed, const ops::Array& hidden, ops::Calls& calls) const {
-  calls.Add(ops_.RmsNorm(projected, norm, epsilon_, normed));
+  calls.Add(ops_.RmsNorm(projected, norm, norms_, normed));
   calls.Add(ops_.Copy(x, hidden));
   calls.Add(ops_.Add(normed, hidden));
 }
@@ -70,7 +70,7 @@ void SplitNode::AddNormed(const ops::Array& projected, const ops::Array& x, cons
 void SplitNode::AddNormedBackward(const ops::Array& grad_hidden, const ops::Array& projected,
                                   const ops::Array& grad_projected, BoundArrays& in,
                                   ops::Calls& calls) const {
-  calls.Add(ops_.RmsNormBackward(grad_hidden, projected, in.Parameter("norm"), epsilon_, /*residual=*/{},
+  calls.Add(ops_.RmsNormBackward(grad_hidden, projected, in.Parameter("norm"), norms_, /*residual=*/{},
                                  /*add_x=*/false, grad_projected, /*add_weight=*/false, in.Value("grad_norm"),
                                  in.Work("norm_work")));
 }

@@ -45,7 +45,7 @@ class DeclaredPasses : public Node {
   const DecoderShapes s_;
   const NodeTypes types_;
   const ops::Operations& ops_;
-  const double epsilon_;  // epsilon of the norms
+  const ops::NormConfig norms_;  // of the norms, except those beside gates
 
  private:
   const NodeDeclaration declaration_;

@@ -65,6 +65,8 @@ struct DecoderShapes {
   int64_t query = heads * head_dim;
   int64_t key = kv_heads * head_dim;
   int64_t qkv = query + 2 * key;
+  bool gates_attention = config.attention_gate;
+  int64_t projected_qkv = qkv + (gates_attention ? query : 0);  // with the gate of each query head behind it
   int64_t compute_bytes = ElementBytes(compute);  // of one element
   // The number of tokens whose logits are in memory at a time: all, or fewer if all take too much. The logits
   // of all depths are in memory together.
@@ -123,6 +125,7 @@ struct DecoderShapes {
       rows == 0 ? 0 : (most_rows + rows - 1) / rows;  // passes over the experts if they have `most_rows`
   // Of the MLP beside the experts; 0: there is none.
   int64_t shared_inner = config.moe.shared_intermediate_size;
+  bool gates_shared = config.moe.shared_gate;
   LatentAttention latent = config.latent;
   MambaMixer mamba = config.mamba;
   ops::ScanShape scan{.sequences = sequences,

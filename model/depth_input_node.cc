@@ -49,13 +49,13 @@ class DepthInputNode final : public SplitNode {
         calls.Add(ops_.Fill(0, grad_embedded.Rows(first, ahead_)));
       }
       calls.Add(ops_.RmsNormBackward(grad_normed.Rows(first, rows_), embedded.Rows(first + ahead_, rows_),
-                                     embedding_norm, epsilon_, /*residual=*/{}, adds_embedded,
+                                     embedding_norm, norms_, /*residual=*/{}, adds_embedded,
                                      grad_embedded.Rows(first + ahead_, rows_), /*add_weight=*/first > 0,
                                      grad_embedding_norm, norm_work));
     }
     calls.Add(ops_.LinearBackwardInput(grad_hidden, projection.Columns(s_.hidden, s_.hidden), /*add=*/false,
                                        grad_normed, products));
-    calls.Add(ops_.RmsNormBackward(grad_normed, x, in.Parameter("hidden_norm"), epsilon_, /*residual=*/{},
+    calls.Add(ops_.RmsNormBackward(grad_normed, x, in.Parameter("hidden_norm"), norms_, /*residual=*/{},
                                    adds_x, grad_x, /*add_weight=*/false, in.Value("grad_hidden_norm"),
                                    norm_work));
     return calls;
@@ -77,12 +77,11 @@ class DepthInputNode final : public SplitNode {
     const ops::Array normed = in.Scratch("normed");
     const ops::Array norm = in.Parameter("embedding_norm");
     for (int64_t first = 0; first < s_.tokens; first += s_.length) {
-      calls.Add(
-          ops_.RmsNorm(embedded.Rows(first + ahead_, rows_), norm, epsilon_, normed.Rows(first, rows_)));
+      calls.Add(ops_.RmsNorm(embedded.Rows(first + ahead_, rows_), norm, norms_, normed.Rows(first, rows_)));
       calls.Add(ops_.Fill(0, normed.Rows(first + rows_, ahead_)));
     }
     calls.Add(ops_.Copy(normed, both.Columns(0, s_.hidden)));
-    calls.Add(ops_.RmsNorm(x, in.Parameter("hidden_norm"), epsilon_, normed));
+    calls.Add(ops_.RmsNorm(x, in.Parameter("hidden_norm"), norms_, normed));
     calls.Add(ops_.Copy(normed, both.Columns(s_.hidden, s_.hidden)));
   }
 

@@ -10,7 +10,7 @@ NodeDeclaration DeclareNorm(const DecoderShapes& s, const char* part, schedules:
       .place = place,
       .inputs = {HiddenState("x", s)},
       .outputs = {{.tensor = {"hidden", {s.tokens, s.hidden}, ElementType::kHidden}, .gradient = true}},
-      .parts = {{.name = part, .parameters = {NormOver("norm", s.hidden)}}},
+      .parts = {{.name = part, .parameters = {NormOver(s, "norm", s.hidden)}}},
       .forward = {.reads = {"x"},
                   .writes = {"hidden"},
                   .parameters = true,

@@ -14,11 +14,11 @@ class NormNode final : public DeclaredNode {
 
  private:
   BoundPass BindForward(BoundArrays& in) const override {
-    return ops_.RmsNorm(in.Value("x"), in.Parameter("norm"), epsilon_, in.Value("hidden"));
+    return ops_.RmsNorm(in.Value("x"), in.Parameter("norm"), norms_, in.Value("hidden"));
   }
 
   BoundPass BindBackward(BoundArrays& in) const override {
-    return ops_.RmsNormBackward(in.Gradient("hidden"), in.Value("x"), in.Parameter("norm"), epsilon_,
+    return ops_.RmsNormBackward(in.Gradient("hidden"), in.Value("x"), in.Parameter("norm"), norms_,
                                 /*residual=*/{}, in.AddsToGradient("x"), in.Gradient("x"),
                                 in.AddsToParameterGradient("norm"), in.ParameterGradient("norm"),
                                 in.Work("norm_work"));

@@ -19,14 +19,14 @@ ParameterSpec DecayVector(const char* name, int64_t elements, Init init) {
 std::vector<PartSpec> GatedDeltaParts(const DecoderShapes& s) {
   const ops::DeltaShape& delta = s.delta;
   return {{.name = "gated_delta",
-           .parameters = {NormOver("norm", s.hidden),
+           .parameters = {NormOver(s, "norm", s.hidden),
                           {.name = "in_qkvz", .shape = {delta.key_heads * delta.head_columns(), s.hidden}},
                           {.name = "in_ba", .shape = {2 * delta.value_heads, s.hidden}},
                           {.name = "conv",
                            .shape = {delta.channels(), 1, s.delta_conv_width},
                            .init = Init::kUniform,
                            .gradient_is_statistics = true},
-                          NormOver("gate_norm", delta.value_dim),
+                          GateNormOver("gate_norm", delta.value_dim),
                           {.name = "out_proj", .shape = {s.hidden, delta.values()}}}},
           {.name = "decays",
            .parameters = {DecayVector("dt_bias", delta.value_heads, Init::kOnes),

@@ -47,7 +47,7 @@ class GatedDeltaNode final : public SplitNode {
     const ops::Workspace products = in.Work("products");
     const ops::DeltaInputs delta = InputsOf(ba, in);
     ops::Calls calls;
-    calls.Add(ops_.RmsNorm(x, in.Parameter("norm"), epsilon_, normed));
+    calls.Add(ops_.RmsNorm(x, in.Parameter("norm"), norms_, normed));
     calls.Add(ops_.Linear(normed, in.Parameter("in_qkvz"), /*residual=*/{}, projected, products));
     calls.Add(ops_.Linear(normed, in.Parameter("in_ba"), /*residual=*/{}, ba, products));
     ops::Calls convolutions;
@@ -60,7 +60,7 @@ class GatedDeltaNode final : public SplitNode {
     if (!hidden.defined()) {
       return calls;
     }
-    calls.Add(ops_.NormGate(OfHeads(y), GateIn(projected), gate_norm, epsilon_, OfHeads(gated)));
+    calls.Add(ops_.NormGate(OfHeads(y), GateIn(projected), gate_norm, norms_.epsilon, OfHeads(gated)));
     calls.Add(ops_.Linear(gated, out_proj, /*residual=*/x, hidden, products));
     return calls;
   }
@@ -85,10 +85,11 @@ class GatedDeltaNode final : public SplitNode {
     ops::Calls calls;
     calls.Add(ops_.LinearBackwardInput(in.Gradient("hidden"), in.Parameter("out_proj"), /*add=*/false,
                                        grad_gated, products));
-    calls.Add(ops_.NormGate(OfHeads(y), GateIn(projected), gate_norm, epsilon_, OfHeads(in.Value("gated"))));
-    calls.Add(ops_.NormGateBackward(OfHeads(grad_gated), OfHeads(y), GateIn(projected), gate_norm, epsilon_,
-                                    OfHeads(grad_y), GateIn(grad_projected), in.Value("grad_gate_norm"),
-                                    in.Work("gate_work")));
+    calls.Add(
+        ops_.NormGate(OfHeads(y), GateIn(projected), gate_norm, norms_.epsilon, OfHeads(in.Value("gated"))));
+    calls.Add(ops_.NormGateBackward(OfHeads(grad_gated), OfHeads(y), GateIn(projected), gate_norm,
+                                    norms_.epsilon, OfHeads(grad_y), GateIn(grad_projected),
+                                    in.Value("grad_gate_norm"), in.Work("gate_work")));
     AddConvolutions(projected, delta, in, calls);
     calls.Add(
         ops_.GatedDeltaBackward(s_.delta, delta, in.Value("states"), grad_y, grads, in.Work("delta_work")));

@@ -9,7 +9,7 @@ namespace {
 
 std::vector<PartSpec> HeadParts(const DecoderShapes& s) {
   const ParameterSpec weight{.name = "weight", .shape = {s.vocabulary, s.hidden}};
-  std::vector<PartSpec> parts = {{.name = "head", .parameters = {NormOver("norm", s.hidden)}}};
+  std::vector<PartSpec> parts = {{.name = "head", .parameters = {NormOver(s, "norm", s.hidden)}}};
   if (s.tied) {
     parts.push_back({.name = "embedding", .unit = "embedding", .parameters = {weight}});
   } else {

@@ -20,7 +20,7 @@ class HeadNode final : public DeclaredNode {
     const ops::Array logits = in.Value("grad_logits");
     const ops::Array normed = in.Scratch("normed");
     ops::Calls calls;
-    calls.Add(ops_.RmsNorm(in.Value("x"), in.Parameter("norm"), epsilon_, normed));
+    calls.Add(ops_.RmsNorm(in.Value("x"), in.Parameter("norm"), norms_, normed));
     calls.Add(ops_.Linear(normed, in.Parameter("weight"), /*residual=*/{}, logits, in.Work("products"),
                           s_.logits_multiplier));
     calls.Add(
@@ -39,13 +39,13 @@ class HeadNode final : public DeclaredNode {
     const ops::Workspace products = in.Work("products");
     ops::Calls calls;
     if (grad_weight.defined()) {
-      calls.Add(ops_.RmsNorm(x, norm, epsilon_, normed));
+      calls.Add(ops_.RmsNorm(x, norm, norms_, normed));
       calls.Add(ops_.LinearBackwardWeight(grad_logits, normed, add_weight, grad_weight, products,
                                           s_.logits_multiplier));
     }
     calls.Add(ops_.LinearBackwardInput(grad_logits, in.Parameter("weight"), /*add=*/false, grad_normed,
                                        products, s_.logits_multiplier));
-    calls.Add(ops_.RmsNormBackward(grad_normed, x, norm, epsilon_, /*residual=*/{}, in.AddsToGradient("x"),
+    calls.Add(ops_.RmsNormBackward(grad_normed, x, norm, norms_, /*residual=*/{}, in.AddsToGradient("x"),
                                    in.Gradient("x"), in.AddsToParameterGradient("norm"),
                                    in.ParameterGradient("norm"), in.Work("norm_work")));
     return calls;
@@ -82,7 +82,7 @@ class ChunkedHeadNode final : public DeclaredNode {
       const ops::Array x_rows = x.Rows(first, rows);
       const ops::Array normed_rows = normed.Rows(0, rows);
       const ops::Array logit_rows = logits.Rows(0, rows);
-      calls.Add(ops_.RmsNorm(x_rows, norm, epsilon_, normed_rows));
+      calls.Add(ops_.RmsNorm(x_rows, norm, norms_, normed_rows));
       calls.Add(
           ops_.Linear(normed_rows, weight, /*residual=*/{}, logit_rows, products, s_.logits_multiplier));
       calls.Add(ops_.CrossEntropyChunk(logit_rows, targets, first, lse, loss, /*grad_logits=*/logit_rows));
@@ -96,7 +96,7 @@ class ChunkedHeadNode final : public DeclaredNode {
       const ops::Array grad_rows = grad_normed.Rows(0, rows);
       calls.Add(ops_.LinearBackwardInput(logit_rows, weight, /*add=*/false, grad_rows, products,
                                          s_.logits_multiplier));
-      calls.Add(ops_.RmsNormBackward(grad_rows, x_rows, norm, epsilon_, /*residual=*/{}, add_x,
+      calls.Add(ops_.RmsNormBackward(grad_rows, x_rows, norm, norms_, /*residual=*/{}, add_x,
                                      grad_x.Rows(first, rows), add_norm || first > 0, grad_norm, norm_work));
     }
     return calls;

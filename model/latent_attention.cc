@@ -32,16 +32,16 @@ struct LatentColumns {
 };
 
 std::vector<ParameterSpec> LatentParameters(const DecoderShapes& s, const LatentColumns& columns) {
-  std::vector<ParameterSpec> parameters = {NormOver("norm", s.hidden)};
+  std::vector<ParameterSpec> parameters = {NormOver(s, "norm", s.hidden)};
   if (columns.has_narrow_query()) {
     parameters.push_back({.name = "query_down", .shape = {columns.query_rank, s.hidden}});
-    parameters.push_back(NormOver("query_down_norm", columns.query_rank));
+    parameters.push_back(NormOver(s, "query_down_norm", columns.query_rank));
     parameters.push_back({.name = "query_up", .shape = {s.query, columns.query_rank}});
   } else {
     parameters.push_back({.name = "query", .shape = {s.query, s.hidden}});
   }
   parameters.push_back({.name = "key_value_down", .shape = {columns.down, s.hidden}});
-  parameters.push_back(NormOver("key_value_down_norm", columns.kv_rank));
+  parameters.push_back(NormOver(s, "key_value_down_norm", columns.kv_rank));
   parameters.push_back({.name = "key_value_up", .shape = {columns.key_value, columns.kv_rank}});
   parameters.push_back({.name = "output", .shape = {s.hidden, columns.values}});
   return parameters;

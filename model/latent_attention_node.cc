@@ -49,13 +49,14 @@ class LatentAttentionNode final : public DeclaredNode {
     ops::Array query_input = normed;
     ops::Call norm_query = [] {};
     ops::Calls calls;
-    calls.Add(ops_.RmsNorm(x, in.Parameter("norm"), epsilon_, normed));
+    calls.Add(ops_.RmsNorm(x, in.Parameter("norm"), norms_, normed));
     calls.Add(ops_.Linear(normed, in.Parameter("key_value_down"), /*residual=*/{}, down, products));
     if (narrow_query_) {
       const ops::Array query_down = in.Value("query_down");
       query_input = in.Scratch("query_normed");
       calls.Add(ops_.Linear(normed, in.Parameter("query_down"), /*residual=*/{}, query_down, products));
-      norm_query = ops_.RmsNorm(query_down, in.Parameter("query_down_norm"), kLatentNormEpsilon, query_input);
+      norm_query =
+          ops_.RmsNorm(query_down, in.Parameter("query_down_norm"), {kLatentNormEpsilon}, query_input);
     }
     if (!qkv.defined()) {
       return calls;
@@ -105,11 +106,11 @@ class LatentAttentionNode final : public DeclaredNode {
         ops_.RopeBackward(tables_->cosines.array, tables_->sines.array, 2 * s_.heads, s_.head_dim, grad_qkv));
     calls.Add(ops_.UnpackLatentHeads(heads_, grad_qkv, in.Scratch("grad_query"), in.Scratch("grad_key_value"),
                                      in.Scratch("grad_down")));
-    calls.Add(ops_.RmsNorm(x, norm, epsilon_, in.Scratch("normed")));
+    calls.Add(ops_.RmsNorm(x, norm, norms_, in.Scratch("normed")));
     AddKeyValue(in, calls);
     AddQuery(in, calls);
     calls.Add(ops_.Add(in.Scratch("grad_share"), grad_normed));
-    calls.Add(ops_.RmsNormBackward(grad_normed, x, norm, epsilon_, /*residual=*/grad_hidden,
+    calls.Add(ops_.RmsNormBackward(grad_normed, x, norm, norms_, /*residual=*/grad_hidden,
                                    in.AddsToGradient("x"), in.Gradient("x"), add,
                                    in.ParameterGradient("norm"), in.Work("norm_work")));
     return calls;
@@ -134,7 +135,7 @@ class LatentAttentionNode final : public DeclaredNode {
     }
     calls.Add(ops_.LinearBackwardInput(grad_key_value, in.Parameter("key_value_up"), /*add=*/false,
                                        grad_latent_normed, products));
-    calls.Add(ops_.RmsNormBackward(grad_latent_normed, latent, norm, kLatentNormEpsilon, /*residual=*/{},
+    calls.Add(ops_.RmsNormBackward(grad_latent_normed, latent, norm, {kLatentNormEpsilon}, /*residual=*/{},
                                    /*add_x=*/false, grad_latent, add,
                                    in.ParameterGradient("key_value_down_norm"), in.Work("latent_norm_work")));
     calls.Add(ops_.Copy(grad_latent, grad_down.Columns(0, s_.latent.kv_rank)));
@@ -169,12 +170,12 @@ class LatentAttentionNode final : public DeclaredNode {
     const ops::Array grad_query_normed = in.Scratch("grad_query_normed");
     const ops::Array grad_down = in.Scratch("grad_query_down");
     if (grad_weight_up.defined()) {
-      calls.Add(ops_.RmsNorm(down, norm, kLatentNormEpsilon, query_normed));
+      calls.Add(ops_.RmsNorm(down, norm, {kLatentNormEpsilon}, query_normed));
       calls.Add(ops_.LinearBackwardWeight(grad_query, query_normed, add, grad_weight_up, products));
     }
     calls.Add(ops_.LinearBackwardInput(grad_query, in.Parameter("query_up"), /*add=*/false, grad_query_normed,
                                        products));
-    calls.Add(ops_.RmsNormBackward(grad_query_normed, down, norm, kLatentNormEpsilon, /*residual=*/{},
+    calls.Add(ops_.RmsNormBackward(grad_query_normed, down, norm, {kLatentNormEpsilon}, /*residual=*/{},
                                    /*add_x=*/false, grad_down, add, in.ParameterGradient("query_down_norm"),
                                    in.Work("latent_norm_work")));
     if (grad_weight_down.defined()) {
@@ -187,7 +188,7 @@ class LatentAttentionNode final : public DeclaredNode {
   void NormLatent(const ops::Array& down, const ops::Array& norm, const ops::Array& latent,
                   const ops::Array& normed, ops::Calls& calls) const {
     calls.Add(ops_.Copy(down.Columns(0, s_.latent.kv_rank), latent));
-    calls.Add(ops_.RmsNorm(latent, norm, kLatentNormEpsilon, normed));
+    calls.Add(ops_.RmsNorm(latent, norm, {kLatentNormEpsilon}, normed));
   }
 
   // [T heads, value_head_dim], of heads of values alone, and of a context's, which hold zeros behind them.

@@ -17,14 +17,14 @@ ParameterSpec Vector(const char* name, int64_t elements, Init init) {
 // stays in the main type: exponentials of it are multiplied over thousands of tokens.
 std::vector<PartSpec> MambaParts(const DecoderShapes& s) {
   return {{.name = "mamba",
-           .parameters = {NormOver("norm", s.hidden),
+           .parameters = {NormOver(s, "norm", s.hidden),
                           {.name = "in_proj", .shape = {s.mixer_columns, s.hidden}},
                           {.name = "conv",
                            .shape = {s.scan.channels(), 1, s.mamba.conv_width},
                            .init = Init::kUniform,
                            .gradient_is_statistics = true},
                           Vector("conv_bias", s.scan.channels(), Init::kUniform),
-                          NormOver("gate_norm", s.scan.inner()),
+                          GateNormOver("gate_norm", s.scan.inner()),
                           {.name = "out_proj", .shape = {s.hidden, s.scan.inner()}}}},
           {.name = "scan",
            .parameters = {Vector("dt_bias", s.scan.heads, Init::kTimeSteps),

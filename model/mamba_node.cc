@@ -27,7 +27,7 @@ class MambaNode final : public SplitNode {
     const ops::Workspace products = in.Work("products");
     const ops::ScanInputs scan = ScanOf(projected, in);
     ops::Calls calls;
-    calls.Add(ops_.RmsNorm(x, in.Parameter("norm"), epsilon_, normed));
+    calls.Add(ops_.RmsNorm(x, in.Parameter("norm"), norms_, normed));
     calls.Add(ops_.Linear(normed, in.Parameter("in_proj"), /*residual=*/{}, projected, products));
     const ops::Call convolve = Convolve(projected, scan, in);
     if (!y.defined()) {
@@ -38,7 +38,7 @@ class MambaNode final : public SplitNode {
     if (!hidden.defined()) {
       return calls;
     }
-    calls.Add(ops_.GatedNorm(y, GateIn(projected), gate_norm, s_.scan.groups, epsilon_, gated));
+    calls.Add(ops_.GatedNorm(y, GateIn(projected), gate_norm, s_.scan.groups, norms_.epsilon, gated));
     calls.Add(ops_.Linear(gated, out_proj, /*residual=*/x, hidden, products, s_.residual_multiplier));
     return calls;
   }
@@ -57,8 +57,8 @@ class MambaNode final : public SplitNode {
     ops::Calls calls;
     calls.Add(ops_.LinearBackwardInput(in.Gradient("hidden"), in.Parameter("out_proj"), /*add=*/false,
                                        grad_gated, products, s_.residual_multiplier));
-    calls.Add(ops_.GatedNorm(y, GateIn(projected), gate_norm, s_.scan.groups, epsilon_, in.Value("gated")));
-    calls.Add(ops_.GatedNormBackward(grad_gated, y, GateIn(projected), gate_norm, s_.scan.groups, epsilon_,
+    calls.Add(ops_.GatedNorm(y, GateIn(projected), gate_norm, s_.scan.groups, norms_.epsilon, in.Value("gated")));
+    calls.Add(ops_.GatedNormBackward(grad_gated, y, GateIn(projected), gate_norm, s_.scan.groups, norms_.epsilon,
                                      grad_y, GateIn(grad_projected), in.Value("grad_gate_norm"),
                                      in.Work("gate_work")));
     calls.Add(Convolve(projected, scan, in));

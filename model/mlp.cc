@@ -17,7 +17,7 @@ NodeDeclaration Declare(const DecoderShapes& s, const std::string& kept,
   const int64_t kept_columns = std::ssize(projections) * s.inner;
   const std::string grad_kept = "grad_" + kept;
   const double flops = s.ProductFlops(s.hidden, kept_columns + s.inner);
-  std::vector<ParameterSpec> parameters = {NormOver("norm", s.hidden)};
+  std::vector<ParameterSpec> parameters = {NormOver(s, "norm", s.hidden)};
   parameters.insert(parameters.end(), projections.begin(), projections.end());
   parameters.push_back({.name = "down", .shape = {s.hidden, s.inner}});
   const double norm = s.Elements(2 * s.hidden);

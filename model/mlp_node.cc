@@ -25,7 +25,7 @@ class MlpNode final : public SplitNode {
     const ops::Array activated = in.Scratch("activated");
     const ops::Workspace products = in.Work("products");
     ops::Calls calls;
-    calls.Add(ops_.RmsNorm(x, in.Parameter("norm"), epsilon_, normed));
+    calls.Add(ops_.RmsNorm(x, in.Parameter("norm"), norms_, normed));
     calls.Add(ops_.Linear(normed, in.Parameter(up_), /*residual=*/{}, kept, products));
     if (!hidden.defined()) {
       return calls;  // recomputed for the backward, which does not read it

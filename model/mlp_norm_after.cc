@@ -22,7 +22,7 @@ NodeDeclaration DeclareMlpNormAfter(const DecoderShapes& s) {
                  .parameters = {{.name = "gate", .shape = {s.inner, s.hidden}, .block = "gate_up"},
                                 {.name = "up", .shape = {s.inner, s.hidden}, .block = "gate_up"},
                                 {.name = "down", .shape = {s.hidden, s.inner}},
-                                NormOver("norm", s.hidden)}}},
+                                NormOver(s, "norm", s.hidden)}}},
       .forward = {.reads = {"x"},
                   .writes = {"hidden", "gate_up"},
                   .parameters = true,

@@ -20,7 +20,9 @@ const NodeKind* AttentionKind(const DecoderConfig& config, int layer) {
   const bool latent = config.latent.kv_rank > 0;
   const bool has_window = config.HasWindow(layer);
   if ((latent && (has_window || config.qkv_bias || config.output_bias || config.qk_norm != QkNorm::kNone ||
-                  config.norms_after || !config.rotates)) ||
+                  config.norms_after || !config.rotates || config.norms_add_one)) ||
+      (config.attention_gate &&
+       (latent || config.norms_after || config.qkv_bias || config.qk_norm != QkNorm::kHead)) ||
       (config.norms_after && (has_window || config.moe.router.experts > 0))) {
     throw std::logic_error("no kind of node has this attention");
   }
@@ -124,6 +126,8 @@ constexpr OtherName kOtherNames[] = {
     {ParameterNames::kGranite, "mlp.shared_experts.", "shared_mlp."},
     {ParameterNames::kGranite, "mlp.down_proj.", "shared_mlp.output_linear."},
     {ParameterNames::kGranite, "mlp.", "shared_mlp."},
+    {ParameterNames::kQwen3Next, "linear_attn_layernorm.", "input_layernorm."},
+    {ParameterNames::kQwen3Next, "mlp.shared_experts.", "mlp.shared_expert."},
     {ParameterNames::kBamba, "mamba_layernorm.", "input_layernorm."},
     {ParameterNames::kBamba, "post_attention_layernorm.", "pre_ff_layernorm."},
     {ParameterNames::kBamba, "mlp.", "feed_forward."},
@@ -231,7 +235,14 @@ TensorSpec ProductsWork(const DecoderShapes& shapes) {
   return {"products", {ops::LinearWorkBytes(shapes.device, shapes.compute_bytes)}, ElementType::kByte};
 }
 
-ParameterSpec NormOver(const char* name, int64_t columns) {
+ParameterSpec NormOver(const DecoderShapes& shapes, const char* name, int64_t columns) {
+  return {.name = name,
+          .shape = {columns},
+          .init = shapes.config.norms_add_one ? Init::kZeros : Init::kOnes,
+          .gradient_is_statistics = true};
+}
+
+ParameterSpec GateNormOver(const char* name, int64_t columns) {
   return {.name = name, .shape = {columns}, .init = Init::kOnes, .gradient_is_statistics = true};
 }
 

@@ -24,15 +24,28 @@ int64_t RouterWorkBytes(const DecoderShapes& s) {
 void AddSharedExperts(const DecoderShapes& s, NodeDeclaration& declaration) {
   declaration.outputs.push_back(
       {.tensor = {"shared_gate_up", {s.tokens, 2 * s.shared_inner}}, .computed_from = {"normed"}});
+  std::vector<std::string> made_from = {"shared_gate_up"};
+  if (s.gates_shared) {
+    made_from.emplace_back("shared_gates");
+    declaration.outputs.push_back(
+        {.tensor = {"shared_gates", {s.tokens}, ElementType::kStatistics}, .computed_from = {"normed"}});
+    declaration.forward.writes.emplace_back("shared_gates");
+    declaration.backward_input.reads.emplace_back("shared_gates");
+    declaration.backward_input.scratch.push_back({"grad_shared_gates", {s.tokens}, ElementType::kStatistics});
+  }
   declaration.outputs.push_back({.tensor = {"shared", {s.tokens, s.hidden}, ElementType::kHidden},
                                  .gradient = true,
-                                 .computed_from = {"shared_gate_up"},
+                                 .computed_from = std::move(made_from),
                                  .flops = s.ProductFlops(s.shared_inner, s.hidden)});
   std::vector<ParameterSpec>& parameters = declaration.parts[0].parameters;
   for (const char* name : {"shared_gate", "shared_up"}) {
     parameters.push_back({.name = name, .shape = {s.shared_inner, s.hidden}, .block = "shared_gate_up"});
   }
   parameters.push_back({.name = "shared_down", .shape = {s.hidden, s.shared_inner}});
+  if (s.gates_shared) {
+    parameters.push_back(
+        {.name = "shared_expert_gate", .shape = {1, s.hidden}, .gradient_is_statistics = true});
+  }
   const TensorSpec activated{"shared_activated", {s.tokens, s.shared_inner}};  // backward: first its gradient
   declaration.forward.writes.insert(declaration.forward.writes.end(), {"shared_gate_up", "shared"});
   declaration.forward.scratch.push_back(activated);
@@ -51,9 +64,10 @@ void AddSharedExperts(const DecoderShapes& s, NodeDeclaration& declaration) {
 // has its value. Where experts have room for some tokens only, `chosen` is -1 where a choice was dropped.
 // Where routers have biases, they choose by them, and count the tokens of each expert for the next one. Where
 // an MLP sees every token beside the experts: shared = multiplier · Wdown · swiglu(Wgate_up · normed), of
-// which gate and up are kept.
+// which gate and up are kept; or with a gate of the token multiplier · Wdown · (swiglu(...) · sigmoid(gate ·
+// normed)), a number that is kept too.
 NodeDeclaration DeclareRoute(const DecoderShapes& s) {
-  const double shared_flops = s.ProductFlops(s.hidden, 3 * s.shared_inner);
+  const double shared_flops = s.ProductFlops(s.hidden, 3 * s.shared_inner + (s.gates_shared ? 1 : 0));
   const double flops = s.ProductFlops(s.hidden, s.router.experts) + shared_flops;
   const double widened = s.widens ? s.Elements(3 * s.hidden) : 0;  // read, and written twice as wide
   std::vector<TensorSpec> forward_scratch = {ProductsWork(s),
@@ -83,7 +97,7 @@ NodeDeclaration DeclareRoute(const DecoderShapes& s) {
                    .computed_from = {"logits", "chosen"}},
                   {.tensor = {"report", {s.report.size()}, ElementType::kFloat64}, .loss = true}},
       .parts = {{.name = "router",
-                 .parameters = {NormOver("norm", s.hidden),
+                 .parameters = {NormOver(s, "norm", s.hidden),
                                 {.name = "router",
                                  .shape = {s.router.experts, s.hidden},
                                  .gradient_is_statistics = true}}}},
@@ -140,6 +154,7 @@ constexpr ParameterName kRouteNames[] = {
     {"shared_gate", "mlp.shared_experts.gate_proj.weight"},
     {"shared_up", "mlp.shared_experts.up_proj.weight"},
     {"shared_down", "mlp.shared_experts.down_proj.weight"},
+    {"shared_expert_gate", "mlp.shared_expert_gate.weight"},
 };
 
 }  // namespace

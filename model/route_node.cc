@@ -32,7 +32,7 @@ class RouteNode final : public DeclaredNode {
     const Wide wide = WideOf(in);
     ops::Calls calls;
     if (normed.defined()) {
-      calls.Add(ops_.RmsNorm(x, norm, epsilon_, normed));
+      calls.Add(ops_.RmsNorm(x, norm, norms_, normed));
     }
     if (logits.defined()) {
       const ops::Array wide_normed = Widened(normed, wide.rows, calls);
@@ -78,6 +78,8 @@ class RouteNode final : public DeclaredNode {
     }
     const ops::Array gate_up = in.Value("shared_gate_up");
     const ops::Array made = in.Value("shared");
+    const ops::Array gates = s_.gates_shared ? in.Value("shared_gates") : ops::Array();
+    const ops::Array token_gate = s_.gates_shared ? in.Parameter("shared_expert_gate") : ops::Array();
     const ops::Array weight_gate_up = in.Parameter("shared_gate_up");
     const ops::Array weight_down = in.Parameter("shared_down");
     const ops::Array activated = in.Scratch("shared_activated");
@@ -85,8 +87,11 @@ class RouteNode final : public DeclaredNode {
     if (gate_up.defined()) {
       calls.Add(ops_.Linear(normed, weight_gate_up, /*residual=*/{}, gate_up, products));
     }
+    if (gates.defined()) {
+      calls.Add(ops_.TokenGate(normed, token_gate, gates));
+    }
     if (made.defined()) {
-      calls.Add(ops_.SwiGlu(gate_up, activated));
+      calls.Add(ops_.sparse().WeightedSwiGlu(/*begins=*/{}, gate_up, gates, activated));
       calls.Add(ops_.Linear(activated, weight_down, /*residual=*/{}, made, products, s_.residual_multiplier));
     }
   }
@@ -111,7 +116,7 @@ class RouteNode final : public DeclaredNode {
                                           in.Gradient("probabilities"), grad_logits));
     calls.Add(ops_.sparse().RouterLossesBackward(s_.router, s_.router_losses, logits, balance_counts, targets,
                                                  grad_logits, in.Work("router_work")));
-    calls.Add(ops_.RmsNorm(x, norm, epsilon_, normed));
+    calls.Add(ops_.RmsNorm(x, norm, norms_, normed));
     if (grad_router.defined()) {
       const ops::Array wide_normed = Widened(normed, wide.rows, calls);
       calls.Add(ops_.LinearBackwardWeight(grad_logits, wide_normed, add_router, grad_router, products));
@@ -125,7 +130,7 @@ class RouteNode final : public DeclaredNode {
     }
     calls.Add(ops_.Add(in.Gradient("normed"), grad_normed));
     AddSharedBackward(in, normed, grad_normed, calls);
-    calls.Add(ops_.RmsNormBackward(grad_normed, x, norm, epsilon_, /*residual=*/{}, in.AddsToGradient("x"),
+    calls.Add(ops_.RmsNormBackward(grad_normed, x, norm, norms_, /*residual=*/{}, in.AddsToGradient("x"),
                                    in.Gradient("x"), in.AddsToParameterGradient("norm"),
                                    in.ParameterGradient("norm"), in.Work("norm_work")));
     return calls;
@@ -139,6 +144,8 @@ class RouteNode final : public DeclaredNode {
     const ops::Array grad_made = in.Gradient("shared");
     const ops::Array grad_weight_gate_up = in.ParameterGradient("shared_gate_up");
     const ops::Array grad_weight_down = in.ParameterGradient("shared_down");
+    const ops::Array gates = s_.gates_shared ? in.Value("shared_gates") : ops::Array();
+    const ops::Array grad_gates = s_.gates_shared ? in.Scratch("grad_shared_gates") : ops::Array();
     const bool add = in.AddsToParameterGradient("router");
     const ops::Array activated = in.Scratch("shared_activated");
     const ops::Array grad_gate_up = in.Scratch("grad_shared_gate_up");
@@ -147,7 +154,13 @@ class RouteNode final : public DeclaredNode {
     // `activated` is first the activation's gradient, then the activation itself.
     calls.Add(ops_.LinearBackwardInput(grad_made, in.Parameter("shared_down"), /*add=*/false, activated,
                                        products, s_.residual_multiplier));
-    calls.Add(ops_.SwiGluBackward(in.Value("shared_gate_up"), activated, grad_gate_up, activated));
+    calls.Add(ops_.sparse().WeightedSwiGluBackward(/*begins=*/{}, in.Value("shared_gate_up"), gates,
+                                                   activated, grad_gate_up, activated, grad_gates));
+    if (s_.gates_shared) {
+      calls.Add(ops_.TokenGateBackward(grad_gates, normed, in.Parameter("shared_expert_gate"), gates,
+                                       grad_normed, add, in.ParameterGradient("shared_expert_gate"),
+                                       in.Work("norm_work")));
+    }
     if (grad_weight_down.defined()) {
       calls.Add(ops_.LinearBackwardWeight(grad_made, activated, add, grad_weight_down, products,
                                           s_.residual_multiplier));

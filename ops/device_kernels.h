@@ -19,6 +19,7 @@
 #include "ops/latent_heads.h"
 #include "ops/moves.h"
 #include "ops/norm_gate.h"
+#include "ops/output_gate.h"
 #include "ops/permute.h"
 #include "ops/product.h"
 #include "ops/qkv_bias.h"
@@ -30,6 +31,7 @@
 #include "ops/squared_relu.h"
 #include "ops/state_scan.h"
 #include "ops/swiglu.h"
+#include "ops/token_gate.h"
 #include "ops/window_starts.h"
 
 namespace tandem::ops {
@@ -42,9 +44,10 @@ using KernelCall =
            CrossEntropyArgs, EmbeddingArgs, EmbeddingBackwardArgs, GatedDeltaArgs, GatedDeltaBackwardArgs,
            GatedNormArgs, GatedNormBackwardArgs, GroupedLinearArgs, GroupedLinearBackwardInputArgs,
            GroupedLinearBackwardWeightArgs, HeadNormArgs, HeadNormBackwardArgs, NormGateArgs,
-           NormGateBackwardArgs, PackLatentHeadsArgs, QkvBiasArgs, QkvBiasBackwardArgs, RmsNormArgs,
-           RmsNormBackwardArgs, RopeArgs, SquaredReluArgs, SquaredReluBackwardArgs, StateScanArgs,
-           StateScanBackwardArgs, SwiGluArgs, SwiGluBackwardArgs, UnpackLatentHeadsArgs, UnpermuteArgs>;
+           NormGateBackwardArgs, OutputGateArgs, OutputGateBackwardArgs, PackLatentHeadsArgs, QkvBiasArgs,
+           QkvBiasBackwardArgs, RmsNormArgs, RmsNormBackwardArgs, RopeArgs, SquaredReluArgs,
+           SquaredReluBackwardArgs, StateScanArgs, StateScanBackwardArgs, SwiGluArgs, SwiGluBackwardArgs,
+           TokenGateArgs, TokenGateBackwardArgs, UnpackLatentHeadsArgs, UnpermuteArgs>;
 
 // The same for sparse layers. Routers compute in float or double.
 using SparseKernelCall =

@@ -4,12 +4,14 @@
 #include <cstdint>
 
 #include "device/bf16.h"
+#include "ops/norm_config.h"
 #include "ops/workspace.h"
 
 namespace tandem::ops {
 
-// Applies RMSNorm to each query and key head separately, and copies values. qkv and normed are [tokens,
-// (heads + 2 kv_heads) head_dim] and may not overlap. query_weight, key_weight: [head_dim].
+// Applies RMSNorm to each query and key head separately, and copies values. normed is [tokens, (heads + 2
+// kv_heads) head_dim]. qkv is the same, or has a gate of head_dim columns behind each query head
+// (output_gate.h), which is left out. They may not overlap. query_weight, key_weight: [head_dim].
 template <typename E>
 struct HeadNormArgs {
   static constexpr const char* kName = "HeadNorm";
@@ -18,27 +20,26 @@ struct HeadNormArgs {
   int64_t heads;
   int64_t kv_heads;
   int64_t head_dim;
+  int64_t query_columns;  // of a query head in qkv: head_dim, or with its gate twice that
   const E* query_weight;
   const E* key_weight;
-  double epsilon;
+  NormConfig norm;
   E* normed;
+
+  constexpr int64_t normed_columns() const { return (heads + 2 * kv_heads) * head_dim; }
+  constexpr int64_t qkv_columns() const { return heads * query_columns + 2 * kv_heads * head_dim; }
 };
 
-// `grad` is the gradient of `normed`, and becomes that of qkv in place. grad_query_weight and grad_key_weight
+// `grad` is the gradient of `normed`. grad_qkv is that of the queries and keys of qkv and has its layout; its
+// gates and values are not written. Without gates it is `grad` itself. grad_query_weight and grad_key_weight
 // are set or, if add_weights, added to.
 template <typename E>
 struct HeadNormBackwardArgs {
   static constexpr const char* kName = "HeadNormBackward";
-  const E* qkv;
-  int64_t tokens;
-  int64_t heads;
-  int64_t kv_heads;
-  int64_t head_dim;
-  const E* query_weight;
-  const E* key_weight;
-  double epsilon;
+  HeadNormArgs<E> forward;  // `normed` is not written
   bool add_weights;
-  E* grad;
+  const E* grad;
+  E* grad_qkv;
   device::Arithmetic<E>* grad_query_weight;
   device::Arithmetic<E>* grad_key_weight;
   Workspace work;  // of HeadNormBackwardWorkBytes (row_work.h)

@@ -8,6 +8,7 @@
 #include "ops/array.h"
 #include "ops/attention_shape.h"
 #include "ops/call.h"
+#include "ops/norm_config.h"
 #include "ops/sparse_operations.h"
 #include "ops/workspace.h"
 
@@ -113,8 +114,8 @@ class Operations {
   Call EmbeddingBackward(const Array& tokens, const Array& grad_output, bool add, const Array& grad_weight,
                          Workspace work, double factor = 1) const;
 
-  Call RmsNorm(const Array& x, const Array& weight, double epsilon, const Array& y) const;
-  Call RmsNormBackward(const Array& grad_y, const Array& x, const Array& weight, double epsilon,
+  Call RmsNorm(const Array& x, const Array& weight, const NormConfig& norm, const Array& y) const;
+  Call RmsNormBackward(const Array& grad_y, const Array& x, const Array& weight, const NormConfig& norm,
                        const Array& residual, bool add_x, const Array& grad_x, bool add_weight,
                        const Array& grad_weight, Workspace work) const;
 
@@ -142,10 +143,23 @@ class Operations {
   Call WindowStarts(int64_t window, const Array& documents, const Array& starts) const;
 
   Call HeadNorm(const Array& qkv, int64_t heads, int64_t kv_heads, const Array& query_weight,
-                const Array& key_weight, double epsilon, const Array& normed) const;
+                const Array& key_weight, const NormConfig& norm, const Array& normed) const;
+  // grad_qkv: where qkv has gates; otherwise `grad` becomes the gradient of qkv.
   Call HeadNormBackward(const Array& qkv, int64_t heads, int64_t kv_heads, const Array& query_weight,
-                        const Array& key_weight, double epsilon, bool add_weights, const Array& grad,
-                        const Array& grad_query_weight, const Array& grad_key_weight, Workspace work) const;
+                        const Array& key_weight, const NormConfig& norm, bool add_weights, const Array& grad,
+                        const Array& grad_query_weight, const Array& grad_key_weight, Workspace work,
+                        const Array& grad_qkv = {}) const;
+
+  // Rows of qkv may be apart; those of grad_qkv are as far.
+  Call OutputGate(const Array& context, const Array& qkv, int64_t heads, const Array& gated) const;
+  Call OutputGateBackward(const Array& grad_gated, const Array& context, const Array& qkv, int64_t heads,
+                          const Array& gated, const Array& grad_context, const Array& grad_qkv) const;
+
+  // gates, grad_gates: [rows], of statistics. grad_weight: undefined: it is not computed.
+  Call TokenGate(const Array& x, const Array& weight, const Array& gates) const;
+  Call TokenGateBackward(const Array& grad_gates, const Array& x, const Array& weight, const Array& gates,
+                         const Array& grad_x, bool add_weight, const Array& grad_weight,
+                         Workspace work) const;
 
   Call QkvBias(const Array& query_bias, const Array& key_bias, const Array& value_bias,
                const Array& qkv) const;

@@ -8,7 +8,7 @@
 
 namespace tandem::ops {
 
-Call Operations::RmsNorm(const Array& x, const Array& weight, double epsilon, const Array& y) const {
+Call Operations::RmsNorm(const Array& x, const Array& weight, const NormConfig& norm, const Array& y) const {
   const DeviceKind on = kernels_.kind();
   const int64_t rows = x.rows;
   const int64_t columns = weight.elements();
@@ -17,13 +17,14 @@ Call Operations::RmsNorm(const Array& x, const Array& weight, double epsilon, co
   CheckMatrix("y", y, rows, columns, on);
   return WithElementType(x, [&]<typename E>(E) {
     return kernels_.Bind(
-        RmsNormArgs<E>{ElementsOf<E>(x), ElementsOf<E>(weight), epsilon, rows, columns, ElementsOf<E>(y)});
+        RmsNormArgs<E>{ElementsOf<E>(x), ElementsOf<E>(weight), norm, rows, columns, ElementsOf<E>(y)});
   });
 }
 
-Call Operations::RmsNormBackward(const Array& grad_y, const Array& x, const Array& weight, double epsilon,
-                                 const Array& residual, bool add_x, const Array& grad_x, bool add_weight,
-                                 const Array& grad_weight, Workspace work) const {
+Call Operations::RmsNormBackward(const Array& grad_y, const Array& x, const Array& weight,
+                                 const NormConfig& norm, const Array& residual, bool add_x,
+                                 const Array& grad_x, bool add_weight, const Array& grad_weight,
+                                 Workspace work) const {
   const DeviceKind on = kernels_.kind();
   const int64_t rows = x.rows;
   const int64_t columns = weight.elements();
@@ -40,7 +41,7 @@ Call Operations::RmsNormBackward(const Array& grad_y, const Array& x, const Arra
     return kernels_.Bind(RmsNormBackwardArgs<E>{.grad_y = ElementsOf<E>(grad_y),
                                                 .x = ElementsOf<E>(x),
                                                 .weight = ElementsOf<E>(weight),
-                                                .epsilon = epsilon,
+                                                .norm = norm,
                                                 .rows = rows,
                                                 .columns = columns,
                                                 .residual = ElementsOf<E>(residual),

@@ -4,17 +4,18 @@
 #include <cstdint>
 
 #include "device/bf16.h"
+#include "ops/norm_config.h"
 #include "ops/workspace.h"
 
 namespace tandem::ops {
 
-// y = x / sqrt(mean(x^2) + epsilon) * weight, row by row. x, y: [rows, columns]; weight: [columns].
+// y = x / sqrt(mean(x^2) + epsilon) * (weight + added), row by row. x, y: [rows, columns]; weight: [columns].
 template <typename E>
 struct RmsNormArgs {
   static constexpr const char* kName = "RmsNorm";
   const E* x;
   const E* weight;
-  double epsilon;
+  NormConfig norm;
   int64_t rows;
   int64_t columns;
   E* y;
@@ -29,7 +30,7 @@ struct RmsNormBackwardArgs {
   const E* grad_y;
   const E* x;
   const E* weight;
-  double epsilon;
+  NormConfig norm;
   int64_t rows;
   int64_t columns;
   const E* residual;

@@ -35,14 +35,14 @@ Call SparseOperations::WeightedSwiGlu(const Array& begins, const Array& gate_up,
   const int64_t inner = activated.columns;
   CheckMatrix("gate_up", gate_up, rows, 2 * inner, on);
   CheckMatrix("activated", activated, rows, inner, on);
-  Check(begins.defined() == weights.defined(), "rows of experts come with weights, others without");
+  Check(!begins.defined() || weights.defined(), "rows of experts come with weights");
   if (weights.defined()) {
     CheckElements("weights", weights, rows, on);
   }
   return WithElementType(gate_up, [&]<typename E>(E) {
     return kernels_.Bind(SwiGluArgs<E>{.gate_up = ElementsOf<E>(gate_up),
                                        .weights = ElementsOf<Arithmetic<E>>(weights),
-                                       .rows_there = weights.defined() ? RowsThere(begins, on) : nullptr,
+                                       .rows_there = begins.defined() ? RowsThere(begins, on) : nullptr,
                                        .rows = rows,
                                        .inner = inner,
                                        .activated = ElementsOf<E>(activated)});
@@ -59,7 +59,7 @@ Call SparseOperations::WeightedSwiGluBackward(const Array& begins, const Array& 
   CheckMatrix("grad_activated", grad_activated, rows, inner, on);
   CheckMatrix("grad_gate_up", grad_gate_up, rows, 2 * inner, on);
   CheckMatrix("activated", activated, rows, inner, on);
-  Check(begins.defined() == weights.defined(), "rows of experts come with weights, others without");
+  Check(!begins.defined() || weights.defined(), "rows of experts come with weights");
   if (weights.defined()) {
     CheckElements("weights", weights, rows, on);
     CheckElements("grad_weights", grad_weights, rows, on);
@@ -69,7 +69,7 @@ Call SparseOperations::WeightedSwiGluBackward(const Array& begins, const Array& 
     return kernels_.Bind(
         SwiGluBackwardArgs<E>{.gate_up = ElementsOf<E>(gate_up),
                               .weights = ElementsOf<T>(weights),
-                              .rows_there = weights.defined() ? RowsThere(begins, on) : nullptr,
+                              .rows_there = begins.defined() ? RowsThere(begins, on) : nullptr,
                               .grad_activated = ElementsOf<E>(grad_activated),
                               .rows = rows,
                               .inner = inner,

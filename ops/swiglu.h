@@ -12,7 +12,8 @@ namespace tandem::ops {
 //
 // For experts, each row of `activated` is multiplied by weights[t], the probability of its expert, and only
 // the first *rows_there rows are computed; that number is in the device's memory, and other rows are not
-// written. Otherwise both pointers are null.
+// written. If rows_there is null, all rows are computed, and weights are the gates of an MLP that every token
+// visits, or null.
 template <typename E>
 struct SwiGluArgs {
   static constexpr const char* kName = "SwiGlu";

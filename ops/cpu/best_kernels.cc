@@ -15,12 +15,14 @@ Kernels<E> KernelsOf(InstructionSet set) {
       avx512::SetAttentionKernels(kernels);
       avx512::SetMixerKernels(kernels);
       avx512::SetDeltaKernels(kernels);
+      avx512::SetGateKernels(kernels);
       return kernels;
     case InstructionSet::kAvx2:
       avx2::SetRowKernels(kernels);
       avx2::SetAttentionKernels(kernels);
       avx2::SetMixerKernels(kernels);
       avx2::SetDeltaKernels(kernels);
+      avx2::SetGateKernels(kernels);
       return kernels;
 #endif
     default:
@@ -28,6 +30,7 @@ Kernels<E> KernelsOf(InstructionSet set) {
       baseline::SetAttentionKernels(kernels);
       baseline::SetMixerKernels(kernels);
       baseline::SetDeltaKernels(kernels);
+      baseline::SetGateKernels(kernels);
       return kernels;
   }
 }

@@ -62,6 +62,22 @@ void Run(const NormGateBackwardArgs<E>& args) {
   BestKernels<E>().norm_gate_backward(args);
 }
 template <typename E>
+void Run(const OutputGateArgs<E>& args) {
+  BestKernels<E>().output_gate(args);
+}
+template <typename E>
+void Run(const OutputGateBackwardArgs<E>& args) {
+  BestKernels<E>().output_gate_backward(args);
+}
+template <typename E>
+void Run(const TokenGateArgs<E>& args) {
+  BestKernels<E>().token_gate(args);
+}
+template <typename E>
+void Run(const TokenGateBackwardArgs<E>& args) {
+  BestKernels<E>().token_gate_backward(args);
+}
+template <typename E>
 void Run(const GatedNormArgs<E>& args) {
   BestKernels<E>().gated_norm(args);
 }

@@ -12,43 +12,51 @@ namespace tandem::ops::cpu {
 template <typename E>
 void Run(const HeadNormArgs<E>& args) {
   const Kernels<E>& kernels = BestKernels<E>();
-  const int64_t columns = (args.heads + 2 * args.kv_heads) * args.head_dim;
-  const int64_t key = args.heads * args.head_dim;
-  const int64_t value = key + args.kv_heads * args.head_dim;
+  const int64_t head_dim = args.head_dim;
   const E* x = args.qkv;
   E* y = args.normed;
-  for (int64_t token = 0; token < args.tokens; ++token, x += columns, y += columns) {
-    kernels.rms_norm({x, args.query_weight, args.epsilon, args.heads, args.head_dim, y});
-    kernels.rms_norm({x + key, args.key_weight, args.epsilon, args.kv_heads, args.head_dim, y + key});
-    std::memcpy(y + value, x + value, sizeof(E) * args.kv_heads * args.head_dim);
+  for (int64_t token = 0; token < args.tokens; ++token) {
+    for (int64_t head = 0; head < args.heads; ++head, x += args.query_columns, y += head_dim) {
+      kernels.rms_norm({x, args.query_weight, args.norm, 1, head_dim, y});
+    }
+    const int64_t keys = args.kv_heads * head_dim;
+    kernels.rms_norm({x, args.key_weight, args.norm, args.kv_heads, head_dim, y});
+    std::memcpy(y + keys, x + keys, sizeof(E) * static_cast<size_t>(keys));
+    x += 2 * keys;
+    y += 2 * keys;
   }
 }
 TANDEM_CPU_KERNEL(HeadNormArgs)
 
 template <typename E>
 void Run(const HeadNormBackwardArgs<E>& args) {
-  const int64_t columns = (args.heads + 2 * args.kv_heads) * args.head_dim;
+  const HeadNormArgs<E>& in = args.forward;
   if (!args.add_weights) {  // zeros also where there are no tokens
-    std::fill_n(args.grad_query_weight, args.head_dim, 0);
-    std::fill_n(args.grad_key_weight, args.head_dim, 0);
+    std::fill_n(args.grad_query_weight, in.head_dim, 0);
+    std::fill_n(args.grad_key_weight, in.head_dim, 0);
   }
-  const auto norm = [&](int64_t begin, const E* weight, int64_t heads, Arithmetic<E>* grad_weight) {
-    BestKernels<E>().rms_norm_backward({.grad_y = args.grad + begin,
-                                        .x = args.qkv + begin,
+  const auto norm = [&](const E* grad, int64_t begin, const E* weight, int64_t heads,
+                        Arithmetic<E>* grad_weight) {
+    BestKernels<E>().rms_norm_backward({.grad_y = grad,
+                                        .x = in.qkv + begin,
                                         .weight = weight,
-                                        .epsilon = args.epsilon,
+                                        .norm = in.norm,
                                         .rows = heads,
-                                        .columns = args.head_dim,
+                                        .columns = in.head_dim,
                                         .residual = nullptr,
                                         .add_x = false,
-                                        .grad_x = args.grad + begin,
+                                        .grad_x = args.grad_qkv + begin,
                                         .add_weight = true,
                                         .grad_weight = grad_weight,
                                         .work = {}});
   };
-  for (int64_t token = 0; token < args.tokens; ++token) {
-    norm(token * columns, args.query_weight, args.heads, args.grad_query_weight);
-    norm(token * columns + args.heads * args.head_dim, args.key_weight, args.kv_heads, args.grad_key_weight);
+  for (int64_t token = 0; token < in.tokens; ++token) {
+    const E* grad = args.grad + token * in.normed_columns();
+    int64_t begin = token * in.qkv_columns();
+    for (int64_t head = 0; head < in.heads; ++head, grad += in.head_dim, begin += in.query_columns) {
+      norm(grad, begin, in.query_weight, 1, args.grad_query_weight);
+    }
+    norm(grad, begin, in.key_weight, in.kv_heads, args.grad_key_weight);
   }
 }
 TANDEM_CPU_KERNEL(HeadNormBackwardArgs)

@@ -4,8 +4,8 @@
 #include "ops/cpu/best_instruction_set.h"
 #include "ops/cpu/kernels.h"
 
-// The functions that rows.cc, attention.cc, mixer.cc and gated_delta.cc provide in their build for each
-// instruction set.
+// The functions that rows.cc, attention.cc, mixer.cc, gated_delta.cc and gates.cc provide in their build for
+// each instruction set.
 namespace tandem::ops::cpu {
 
 namespace baseline {
@@ -17,6 +17,8 @@ template <typename T>
 void SetMixerKernels(Kernels<T>& kernels);
 template <typename T>
 void SetDeltaKernels(Kernels<T>& kernels);
+template <typename T>
+void SetGateKernels(Kernels<T>& kernels);
 }  // namespace baseline
 
 namespace avx2 {
@@ -28,6 +30,8 @@ template <typename T>
 void SetMixerKernels(Kernels<T>& kernels);
 template <typename T>
 void SetDeltaKernels(Kernels<T>& kernels);
+template <typename T>
+void SetGateKernels(Kernels<T>& kernels);
 }  // namespace avx2
 
 namespace avx512 {
@@ -39,6 +43,8 @@ template <typename T>
 void SetMixerKernels(Kernels<T>& kernels);
 template <typename T>
 void SetDeltaKernels(Kernels<T>& kernels);
+template <typename T>
+void SetGateKernels(Kernels<T>& kernels);
 }  // namespace avx512
 
 // The kernels of one build. The processor must have its instructions.

@@ -9,11 +9,13 @@
 #include "ops/gated_delta.h"
 #include "ops/gated_norm.h"
 #include "ops/norm_gate.h"
+#include "ops/output_gate.h"
 #include "ops/rms_norm.h"
 #include "ops/rope.h"
 #include "ops/squared_relu.h"
 #include "ops/state_scan.h"
 #include "ops/swiglu.h"
+#include "ops/token_gate.h"
 
 namespace tandem::ops::cpu {
 
@@ -53,6 +55,11 @@ struct Kernels {
   void (*gated_delta_backward)(const GatedDeltaBackwardArgs<E>& args);
   void (*norm_gate)(const NormGateArgs<E>& args);
   void (*norm_gate_backward)(const NormGateBackwardArgs<E>& args);
+
+  void (*output_gate)(const OutputGateArgs<E>& args);
+  void (*output_gate_backward)(const OutputGateBackwardArgs<E>& args);
+  void (*token_gate)(const TokenGateArgs<E>& args);
+  void (*token_gate_backward)(const TokenGateBackwardArgs<E>& args);
 
   // lse[t] = log(sum(exp(logits[t, :]))).
   void (*log_sum_exp)(const E* logits, int64_t rows, int64_t columns, T* lse);

@@ -37,23 +37,25 @@ inline T ReciprocalRms(const E* x, double epsilon, int64_t columns) {
 template <typename E>
 void RmsNorm(const RmsNormArgs<E>& args) {
   using T = Arithmetic<E>;
-  const auto [x, weight, epsilon, rows, columns, y] = args;
+  const auto [x, weight, norm, rows, columns, y] = args;
+  const T added = static_cast<T>(norm.added);
   for (int64_t row = 0; row < rows; ++row) {
     const E* const in = x + row * columns;
     E* const out = y + row * columns;
-    const T r = ReciprocalRms(in, epsilon, columns);
+    const T r = ReciprocalRms(in, norm.epsilon, columns);
     for (int64_t i = 0; i < columns; i += kLanes<T>) {
-      StoreOfRow(out, i, columns, LoadOfRow(in, i, columns) * r * LoadOfRow(weight, i, columns));
+      StoreOfRow(out, i, columns, LoadOfRow(in, i, columns) * r * (LoadOfRow(weight, i, columns) + added));
     }
   }
 }
 
-// With r = 1 / rms(x) and g = grad_y * weight: grad_x = r * (g - x * r^2 * mean(g * x)).
+// With r = 1 / rms(x) and g = grad_y * (weight + added): grad_x = r * (g - x * r^2 * mean(g * x)).
 template <typename E>
 void RmsNormBackward(const RmsNormBackwardArgs<E>& args) {
   using T = Arithmetic<E>;
   const int64_t columns = args.columns;
   const E* const weight = args.weight;
+  const T added = static_cast<T>(args.norm.added);
   T* const grad_weight = args.grad_weight;
   if (!args.add_weight) {
     for (int64_t i = 0; i < columns; ++i) {
@@ -65,16 +67,16 @@ void RmsNormBackward(const RmsNormBackwardArgs<E>& args) {
     const E* const grad_y = args.grad_y + row * columns;
     const E* const residual = args.residual == nullptr ? nullptr : args.residual + row * columns;
     E* const grad_x = args.grad_x + row * columns;
-    const T r = ReciprocalRms(x, args.epsilon, columns);
+    const T r = ReciprocalRms(x, args.norm.epsilon, columns);
     Vector<T> dot = {};
     for (int64_t i = 0; i < columns; i += kLanes<T>) {
       const Vector<T> gx = LoadOfRow(grad_y, i, columns) * LoadOfRow(x, i, columns);
       StoreOfRow(grad_weight, i, columns, LoadOfRow(grad_weight, i, columns) + gx * r);
-      dot += gx * LoadOfRow(weight, i, columns);
+      dot += gx * (LoadOfRow(weight, i, columns) + added);
     }
     const T shrink = r * r * r * Sum<T>(dot) / static_cast<T>(columns);
     for (int64_t i = 0; i < columns; i += kLanes<T>) {
-      Vector<T> gradient = LoadOfRow(grad_y, i, columns) * LoadOfRow(weight, i, columns) * r -
+      Vector<T> gradient = LoadOfRow(grad_y, i, columns) * (LoadOfRow(weight, i, columns) + added) * r -
                            LoadOfRow(x, i, columns) * shrink;
       if (residual != nullptr) {
         gradient += LoadOfRow(residual, i, columns);

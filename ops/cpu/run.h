@@ -39,6 +39,10 @@ void Run(const NormGateArgs<E>& args);
 template <typename E>
 void Run(const NormGateBackwardArgs<E>& args);
 template <typename E>
+void Run(const OutputGateArgs<E>& args);
+template <typename E>
+void Run(const OutputGateBackwardArgs<E>& args);
+template <typename E>
 void Run(const PackLatentHeadsArgs<E>& args);
 template <typename E>
 void Run(const QkvBiasArgs<E>& args);
@@ -62,6 +66,10 @@ template <typename E>
 void Run(const SwiGluArgs<E>& args);
 template <typename E>
 void Run(const SwiGluBackwardArgs<E>& args);
+template <typename E>
+void Run(const TokenGateArgs<E>& args);
+template <typename E>
+void Run(const TokenGateBackwardArgs<E>& args);
 template <typename E>
 void Run(const UnpackLatentHeadsArgs<E>& args);
 

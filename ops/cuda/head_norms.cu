@@ -51,12 +51,14 @@ __global__ void HeadNormToken(HeadNormArgs<E> args, int lanes) {
   const int queries = static_cast<int>(args.heads);
   const int normed = queries + static_cast<int>(args.kv_heads);
   const int all = normed + static_cast<int>(args.kv_heads);
-  const int64_t token = static_cast<int64_t>(blockIdx.x) * all * head_dim;
+  const int64_t token = static_cast<int64_t>(blockIdx.x) * args.qkv_columns();
+  const int64_t to_token = static_cast<int64_t>(blockIdx.x) * args.normed_columns();
+  const int64_t gates = args.query_columns - head_dim;  // behind each query
   const int heads_at_once = kThreads / lanes;
   for (int first = 0; first < all; first += heads_at_once) {
     const int head = first + static_cast<int>(threadIdx.x) / lanes;
     const int count = head < all ? packs : 0;
-    const E* const x = args.qkv + token + head * head_dim;
+    const E* const x = args.qkv + token + head * head_dim + min(head, queries) * gates;
     Pack<E, N> held[kHeldPacks<N>];
     T squares = 0;
     ForEachHeld<N>(lanes, count, [&](int j, int at) {
@@ -69,17 +71,18 @@ __global__ void HeadNormToken(HeadNormArgs<E> args, int lanes) {
     HeadSums(lanes, squares);
     if (head < normed) {
       const E* const weight = head < queries ? args.query_weight : args.key_weight;
-      const T r = 1 / sqrt(squares / static_cast<T>(head_dim) + static_cast<T>(args.epsilon));
+      const T r = 1 / sqrt(squares / static_cast<T>(head_dim) + static_cast<T>(args.norm.epsilon));
+      const T added = static_cast<T>(args.norm.added);
       ForEachHeld<N>(lanes, count, [&](int j, int at) {
         const Pack<E, N> w = PackAt<E, N>(weight, at);
 #pragma unroll
         for (int k = 0; k < N; ++k) {
-          Narrow(Widen(held[j].e[k]) * r * Widen(w.e[k]), held[j].e[k]);
+          Narrow(Widen(held[j].e[k]) * r * (Widen(w.e[k]) + added), held[j].e[k]);
         }
       });
     }
     ForEachHeld<N>(lanes, count,
-                   [&](int j, int at) { SetPack(args.normed + token + head * head_dim, at, held[j]); });
+                   [&](int j, int at) { SetPack(args.normed + to_token + head * head_dim, at, held[j]); });
   }
 }
 
@@ -116,15 +119,16 @@ union HeadNormBackwardMemory {
 // all tokens, go in turns to the lanes of all blocks that share one.
 class HeadTurns {
  public:
-  // number: of the lane's first head; step: to its next one. before: heads of a token before this kind's.
-  __device__ HeadTurns(int64_t number, int64_t step, int heads, int64_t before, int64_t heads_of_token,
-                       int64_t head_dim, int first_element)
-      : begin_((number / heads * heads_of_token + before + number % heads) * head_dim + first_element),
+  // number: of the lane's first head; step: to its next one. Elements: `before` of a token before this kind's
+  // heads, `of_head` from one of these to the next, `of_token` from one token to the next.
+  __device__ HeadTurns(int64_t number, int64_t step, int heads, int64_t before, int64_t of_head,
+                       int64_t of_token, int first_element)
+      : begin_(number / heads * of_token + before + number % heads * of_head + first_element),
         head_(static_cast<int>(number % heads)),
         heads_(heads),
         step_heads_(static_cast<int>(step % heads)),
-        step_elements_((step / heads * heads_of_token + step_heads_) * head_dim),
-        other_elements_((heads_of_token - heads) * head_dim) {}
+        step_elements_(step / heads * of_token + step_heads_ * of_head),
+        other_elements_(of_token - heads * of_head) {}
 
   __device__ int64_t Next() {
     const int64_t begin = begin_;
@@ -202,20 +206,20 @@ template <int N, typename T>
 struct HeadBackward {
   T x[kHeldPacks<N>][N];
   T grad[kHeldPacks<N>][N];
-  T weighted[kHeldPacks<N>][N];  // grad * weight
+  T weighted[kHeldPacks<N>][N];  // grad * (weight + added)
   T squares = 0;                 // of x
   T dot = 0;                     // of weighted and x
 
   // weight: where the lane's packs begin.
   template <typename E>
-  __device__ void Read(const LanePacks<N>& packs, const Slot<E, N>& slot, const E* weight) {
+  __device__ void Read(const LanePacks<N>& packs, const Slot<E, N>& slot, const E* weight, T added) {
     packs.ForEach([&](int j, int from) {
       Widen(PackAt<E, N>(weight + from, 0), weighted[j]);
       Widen(slot.x[j][threadIdx.x], x[j]);
       Widen(slot.grad[j][threadIdx.x], grad[j]);
 #pragma unroll
       for (int k = 0; k < N; ++k) {
-        weighted[j][k] *= grad[j][k];
+        weighted[j][k] = (weighted[j][k] + added) * grad[j][k];
         squares += x[j][k] * x[j][k];
         dot += weighted[j][k] * x[j][k];
       }
@@ -243,12 +247,15 @@ struct HeadBackward {
   }
 };
 
-// Returns in `sums`, [head_dim], the block's part of the gradient of the weight of one kind. before: heads of
-// a token before those. All threads of the block take part.
-template <int N, int kLanes, typename E, typename T>
-__device__ void HeadNormBackwardKind(const HeadNormBackwardArgs<E>& args, int any_lanes, int64_t before,
-                                     int heads, const E* weight, HeadNormBackwardMemory<E, N>& memory,
-                                     T* sums) {
+// Returns in `sums`, [head_dim], the block's part of the gradient of the weight of one kind. kGates: queries
+// have gates behind them, and the gradient of qkv is not in place. All threads of the block take part.
+template <int N, int kLanes, bool kGates, typename E, typename T>
+__device__ void HeadNormBackwardKind(const HeadNormBackwardArgs<E>& backward, int any_lanes, bool queries,
+                                     HeadNormBackwardMemory<E, N>& memory, T* sums) {
+  const HeadNormArgs<E>& args = backward.forward;
+  const E* const weight = queries ? args.query_weight : args.key_weight;
+  const int heads = static_cast<int>(queries ? args.heads : args.kv_heads);
+  const int64_t before = queries ? 0 : args.heads;
   const int thread = static_cast<int>(threadIdx.x);
   const int lanes = kLanes > 0 ? kLanes : any_lanes;
   const LanePacks<N> packs{lanes, thread % lanes, static_cast<int>(args.head_dim) / N};
@@ -259,15 +266,18 @@ __device__ void HeadNormBackwardKind(const HeadNormBackwardArgs<E>& args, int an
   };
   const int turns = turns_from(of_block);  // as many in all lanes, which add up together
   const int own_turns = packs.lane < packs.of_head ? turns_from(of_block + thread / lanes) : 0;
-  HeadTurns heads_ahead(of_block + thread / lanes, step, heads, before, args.heads + 2 * args.kv_heads,
-                        args.head_dim, packs.lane * N);
+  HeadTurns heads_ahead(of_block + thread / lanes, step, heads, before * args.head_dim, args.head_dim,
+                        args.normed_columns(), packs.lane * N);
+  HeadTurns with_gates(of_block + thread / lanes, step, heads, before * args.query_columns,
+                       queries ? args.query_columns : args.head_dim, args.qkv_columns(), packs.lane * N);
   const auto fetch = [&](int turn, Slot<E, N>& slot) {  // commits a group
     if (turn < own_turns) {
-      const int64_t begin = heads_ahead.Next();
+      const int64_t of_grad = heads_ahead.Next();
+      const int64_t begin = kGates ? with_gates.Next() : of_grad;
       slot.begin[thread] = begin;
       packs.ForEach([&](int j, int from) {
         Fetch(args.qkv + begin + from, slot.x[j][thread]);
-        Fetch(args.grad + begin + from, slot.grad[j][thread]);
+        Fetch(backward.grad + of_grad + from, slot.grad[j][thread]);
       });
     }
     CommitGroup();
@@ -277,7 +287,8 @@ __device__ void HeadNormBackwardKind(const HeadNormBackwardArgs<E>& args, int an
     fetch(i, memory.slots[i]);
   }
   const T of_head_dim = 1 / static_cast<T>(args.head_dim);
-  const T epsilon = static_cast<T>(args.epsilon);
+  const T epsilon = static_cast<T>(args.norm.epsilon);
+  const T added = static_cast<T>(args.norm.added);
   T own[kHeldPacks<N>][N] = {};
   for (int turn = 0; turn < turns; ++turn) {
     Slot<E, N>& slot = memory.slots[turn % kSlots<N>];
@@ -287,12 +298,12 @@ __device__ void HeadNormBackwardKind(const HeadNormBackwardArgs<E>& args, int an
     HeadBackward<N, T> head;
     if (mine) {
       begin = slot.begin[thread];
-      head.Read(packs, slot, weight + packs.lane * N);
+      head.Read(packs, slot, weight + packs.lane * N, added);
     }
     HeadSums<kLanes>(lanes, head.squares, head.dot);
     fetch(turn + kSlots<N>, slot);  // what was there has been read
     if (mine) {
-      head.Write(packs, of_head_dim, epsilon, args.grad + begin, own);
+      head.Write(packs, of_head_dim, epsilon, backward.grad_qkv + begin, own);
     }
   }
   WaitGroup<0>();
@@ -305,16 +316,15 @@ template <typename E, int N>
 constexpr int kBlocksAtOnce = sizeof(Arithmetic<E>) == 4 && N > 1 ? 4 : 1;
 
 // partial_sums: [blocks, 2 head_dim], of the queries' and then of the keys' weight.
-template <int N, int kLanes, typename E, typename T = Arithmetic<E>>
+template <int N, int kLanes, bool kGates, typename E, typename T = Arithmetic<E>>
 __global__ void __launch_bounds__(kThreads, kBlocksAtOnce<E, N>)
     HeadNormBackwardHeads(HeadNormBackwardArgs<E> args, int lanes, T* partial_sums) {
   __shared__ HeadNormBackwardMemory<E, N> memory;
-  T* const sums = partial_sums + blockIdx.x * 2 * args.head_dim;
-  const int queries = static_cast<int>(args.heads);
-  HeadNormBackwardKind<N, kLanes>(args, lanes, 0, queries, args.query_weight, memory, sums);
+  const int64_t head_dim = args.forward.head_dim;
+  T* const sums = partial_sums + blockIdx.x * 2 * head_dim;
+  HeadNormBackwardKind<N, kLanes, kGates>(args, lanes, /*queries=*/true, memory, sums);
   __syncthreads();  // the warps' memory is the slots' again
-  HeadNormBackwardKind<N, kLanes>(args, lanes, queries, static_cast<int>(args.kv_heads), args.key_weight,
-                                  memory, sums + args.head_dim);
+  HeadNormBackwardKind<N, kLanes, kGates>(args, lanes, /*queries=*/false, memory, sums + head_dim);
 }
 
 constexpr int kSumThreads = 1024;
@@ -374,15 +384,23 @@ TANDEM_KERNEL(HeadNormArgs)
 
 template <typename E>
 int Launch(const HeadNormBackwardArgs<E>& args, Stream stream) {
+  const HeadNormArgs<E>& in = args.forward;
   auto* const partial_sums = static_cast<Arithmetic<E>*>(args.work.begin);
-  const int64_t blocks = std::min(args.tokens, kHeadNormGroups);
+  const int64_t blocks = std::min(in.tokens, kHeadNormGroups);
+  const auto start = [&]<int N, int kLanes, bool kGates>(int lanes) {
+    HeadNormBackwardHeads<N, kLanes, kGates>
+        <<<static_cast<unsigned>(blocks), kThreads, 0, stream>>>(args, lanes, partial_sums);
+  };
   if (blocks > 0) {
-    WithPacks<E>({args.head_dim}, {args.qkv, args.grad, args.query_weight, args.key_weight},
+    WithPacks<E>({in.head_dim}, {in.qkv, args.grad, args.grad_qkv, in.query_weight, in.key_weight},
                  [&]<int N>(Packed<N>) {
-                   const int lanes = LanesOf(args.head_dim / N);
+                   const int lanes = LanesOf(in.head_dim / N);
                    const auto launch = [&]<int kLanes>() {
-                     HeadNormBackwardHeads<N, kLanes>
-                         <<<static_cast<unsigned>(blocks), kThreads, 0, stream>>>(args, lanes, partial_sums);
+                     if (in.query_columns > in.head_dim) {
+                       start.template operator()<N, kLanes, true>(lanes);
+                     } else {
+                       start.template operator()<N, kLanes, false>(lanes);
+                     }
                    };
                    if constexpr (N > 1) {
                      switch (lanes) {
@@ -399,8 +417,8 @@ int Launch(const HeadNormBackwardArgs<E>& args, Stream stream) {
                    launch.template operator()<0>();
                  });
   }
-  AddHeadSums<<<static_cast<unsigned>((2 * args.head_dim + 31) / 32), kSumThreads, 0, stream>>>(
-      partial_sums, blocks, args.head_dim, args.add_weights, args.grad_query_weight, args.grad_key_weight);
+  AddHeadSums<<<static_cast<unsigned>((2 * in.head_dim + 31) / 32), kSumThreads, 0, stream>>>(
+      partial_sums, blocks, in.head_dim, args.add_weights, args.grad_query_weight, args.grad_key_weight);
   return cudaGetLastError();
 }
 TANDEM_KERNEL(HeadNormBackwardArgs)

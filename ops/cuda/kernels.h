@@ -11,12 +11,14 @@
 #include "ops/head_norm.h"
 #include "ops/latent_heads.h"
 #include "ops/norm_gate.h"
+#include "ops/output_gate.h"
 #include "ops/qkv_bias.h"
 #include "ops/rms_norm.h"
 #include "ops/rope.h"
 #include "ops/squared_relu.h"
 #include "ops/state_scan.h"
 #include "ops/swiglu.h"
+#include "ops/token_gate.h"
 
 struct CUstream_st;
 
@@ -57,6 +59,10 @@ int Launch(const NormGateArgs<E>& args, Stream stream);
 template <typename E>
 int Launch(const NormGateBackwardArgs<E>& args, Stream stream);
 template <typename E>
+int Launch(const OutputGateArgs<E>& args, Stream stream);
+template <typename E>
+int Launch(const OutputGateBackwardArgs<E>& args, Stream stream);
+template <typename E>
 int Launch(const PackLatentHeadsArgs<E>& args, Stream stream);
 template <typename E>
 int Launch(const QkvBiasArgs<E>& args, Stream stream);
@@ -80,6 +86,10 @@ template <typename E>
 int Launch(const SwiGluArgs<E>& args, Stream stream);
 template <typename E>
 int Launch(const SwiGluBackwardArgs<E>& args, Stream stream);
+template <typename E>
+int Launch(const TokenGateArgs<E>& args, Stream stream);
+template <typename E>
+int Launch(const TokenGateBackwardArgs<E>& args, Stream stream);
 template <typename E>
 int Launch(const UnpackLatentHeadsArgs<E>& args, Stream stream);
 

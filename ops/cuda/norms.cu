@@ -16,7 +16,7 @@ namespace tandem::ops::cuda {
 namespace {
 
 template <int N, typename E, typename T = Arithmetic<E>>
-__global__ void RmsNormRow(RmsNormArgs<E> args, T epsilon) {
+__global__ void RmsNormRow(RmsNormArgs<E> args, T epsilon, T added) {
   const int64_t columns = args.columns;
   const E* const weight = args.weight;
   const E* const x = args.x + blockIdx.x * columns;
@@ -35,24 +35,24 @@ __global__ void RmsNormRow(RmsNormArgs<E> args, T epsilon) {
     const Pack<E, N> w = PackAt<E, N>(weight, i);
 #pragma unroll
     for (int k = 0; k < N; ++k) {
-      Narrow(Widen(value.e[k]) * r * Widen(w.e[k]), value.e[k]);
+      Narrow(Widen(value.e[k]) * r * (Widen(w.e[k]) + added), value.e[k]);
     }
     SetPack(y, i, value);
   }
 }
 
-// Of a row: with r = 1 / rms(x) and g = grad_y * weight, grad_x = r * (g - x * r^2 * mean(g * x)).
+// Of a row: with r = 1 / rms(x) and g = grad_y * (weight + added), grad_x = r * (g - x * r^2 * mean(g * x)).
 template <typename T>
 struct RowSums {
   T squares = 0;  // of x
   T dot = 0;      // of g and x
 
   template <typename E, int N>
-  __device__ void Add(const Pack<E, N>& x, const Pack<E, N>& grad, const Pack<E, N>& weight) {
+  __device__ void Add(const Pack<E, N>& x, const Pack<E, N>& grad, const Pack<E, N>& weight, T added) {
 #pragma unroll
     for (int k = 0; k < N; ++k) {
       squares += Widen(x.e[k]) * Widen(x.e[k]);
-      dot += Widen(grad.e[k]) * Widen(x.e[k]) * Widen(weight.e[k]);
+      dot += Widen(grad.e[k]) * Widen(x.e[k]) * (Widen(weight.e[k]) + added);
     }
   }
 
@@ -90,12 +90,12 @@ struct RowFactors {
   // before: what is added to, or null.
   template <typename E, int N>
   __device__ Pack<E, N> Gradient(const Pack<E, N>& x, const Pack<E, N>& grad, const Pack<E, N>& weight,
-                                 const Pack<E, N>& residual, const E* before) const {
+                                 T added, const Pack<E, N>& residual, const E* before) const {
     T gradients[N];
 #pragma unroll
     for (int k = 0; k < N; ++k) {
-      gradients[k] =
-          Widen(grad.e[k]) * (Widen(weight.e[k]) * r) + (Widen(residual.e[k]) - Widen(x.e[k]) * shrink);
+      gradients[k] = Widen(grad.e[k]) * ((Widen(weight.e[k]) + added) * r) +
+                     (Widen(residual.e[k]) - Widen(x.e[k]) * shrink);
     }
     if (before != nullptr) {
       const Pack<E, N> there = PackAt<E, N>(before, 0);
@@ -129,7 +129,7 @@ __device__ void Repack(P&) {}
 // these. It reads the next row before it knows the sums of the last one.
 template <int N, int kMaxThreads, typename E, typename T>
 __global__ void __launch_bounds__(kMaxThreads, 1024 / kMaxThreads)
-    RmsNormBackwardRows(RmsNormBackwardArgs<E> args, T epsilon, T* partial_sums) {
+    RmsNormBackwardRows(RmsNormBackwardArgs<E> args, T epsilon, T added, T* partial_sums) {
   using P = Pack<E, N>;
   __shared__ RowSums<T> shared[2][kMaxWarps];  // of rows in turns
   const int packs = static_cast<int>(args.columns / N);
@@ -171,7 +171,7 @@ __global__ void __launch_bounds__(kMaxThreads, 1024 / kMaxThreads)
     Row now = next;
     next = read(row + gridDim.x);
     RowSums<T> sums;
-    sums.Add(unpack(now.x), unpack(now.grad), unpack(weight));
+    sums.Add(unpack(now.x), unpack(now.grad), unpack(weight), added);
     sums.template AddUp<kMaxThreads>(shared[turn]);
     if (!inside) {
       continue;
@@ -184,7 +184,8 @@ __global__ void __launch_bounds__(kMaxThreads, 1024 / kMaxThreads)
     const P x = unpack(now.x);
     const P grad = unpack(now.grad);
     SetPack(grad_x, 0,
-            factors.Gradient(x, grad, unpack(weight), unpack(now.residual), args.add_x ? grad_x : nullptr));
+            factors.Gradient(x, grad, unpack(weight), added, unpack(now.residual),
+                             args.add_x ? grad_x : nullptr));
 #pragma unroll
     for (int k = 0; k < N; ++k) {
       weights[k] += Widen(grad.e[k]) * (Widen(x.e[k]) * factors.r);
@@ -204,7 +205,7 @@ __global__ void __launch_bounds__(kMaxThreads, 1024 / kMaxThreads)
 // neighbouring threads read neighbouring banks; otherwise where the sums are left.
 template <int N, bool kShared, typename E, typename T>
 __global__ void __launch_bounds__(kThreads, 4)
-    RmsNormBackwardLongRows(RmsNormBackwardArgs<E> args, T epsilon, T* partial_sums) {
+    RmsNormBackwardLongRows(RmsNormBackwardArgs<E> args, T epsilon, T added, T* partial_sums) {
   using P = Pack<E, N>;
   extern __shared__ __align__(16) unsigned char dynamic[];
   __shared__ RowSums<T> shared[2][kMaxWarps];
@@ -230,7 +231,7 @@ __global__ void __launch_bounds__(kThreads, 4)
     E* const grad_x = args.grad_x + row * columns;
     RowSums<T> sums;
     each_pack([&](int64_t i) {
-      sums.Add(PackAt<E, N>(x, i), PackAt<E, N>(grad_y, i), PackAt<E, N>(args.weight, i));
+      sums.Add(PackAt<E, N>(x, i), PackAt<E, N>(grad_y, i), PackAt<E, N>(args.weight, i), added);
     });
     sums.template AddUp<kThreads>(shared[turn]);
     const RowFactors<T> factors(sums, of_columns, epsilon);
@@ -242,7 +243,7 @@ __global__ void __launch_bounds__(kThreads, 4)
         residual = PackAt<E, N>(args.residual + row * columns, i);
       }
       SetPack(grad_x, i,
-              factors.Gradient(value, grad, PackAt<E, N>(args.weight, i), residual,
+              factors.Gradient(value, grad, PackAt<E, N>(args.weight, i), added, residual,
                                args.add_x ? grad_x + i * N : nullptr));
 #pragma unroll
       for (int k = 0; k < N; ++k) weights[place(i, k)] += Widen(grad.e[k]) * Widen(value.e[k]) * factors.r;
@@ -269,7 +270,8 @@ int StartBackwardRows(const RmsNormBackwardArgs<E>& args, int64_t groups, T* par
                                    static_cast<int>(shared_bytes));
     }
     kernel<<<static_cast<unsigned>(groups), static_cast<unsigned>(threads), static_cast<size_t>(shared_bytes),
-             stream>>>(args, static_cast<T>(args.epsilon), partial_sums);
+             stream>>>(args, static_cast<T>(args.norm.epsilon), static_cast<T>(args.norm.added),
+                       partial_sums);
   };
   if (packs <= 512) {
     start(RmsNormBackwardRows<N, 512, E, T>, row_threads, 0);
@@ -292,7 +294,7 @@ int Launch(const RmsNormArgs<E>& args, Stream stream) {
   }
   WithPacks<E>({args.columns}, {args.x, args.weight, args.y}, [&]<int N>(Packed<N>) {
     RmsNormRow<N><<<static_cast<unsigned>(args.rows), kThreads, 0, stream>>>(
-        args, static_cast<Arithmetic<E>>(args.epsilon));
+        args, static_cast<Arithmetic<E>>(args.norm.epsilon), static_cast<Arithmetic<E>>(args.norm.added));
   });
   return cudaGetLastError();
 }

@@ -112,12 +112,17 @@ __device__ void ForRowsOfWarp(int64_t rows, const Visit& visit) {
   }
 }
 
-// Those of experts: a warp has a row of those there are.
+template <typename Args>
+__device__ int64_t RowsThere(const Args& args) {
+  return args.rows_there == nullptr ? args.rows : *args.rows_there;
+}
+
+// With weights: a warp has a row of those there are.
 template <int N, typename E>
 __global__ void WeightedSwiGluRows(SwiGluArgs<E> args) {
   using T = Arithmetic<E>;
   const int64_t inner = args.inner;
-  ForRowsOfWarp(*args.rows_there, [&](int64_t row, int lane) {
+  ForRowsOfWarp(RowsThere(args), [&](int64_t row, int lane) {
     const E* const gates = args.gate_up + row * 2 * inner;
     const T weight = args.weights[row];
     for (int64_t i = lane; i < inner / N; i += 32) {
@@ -136,7 +141,7 @@ template <int N, typename E>
 __global__ void WeightedSwiGluBackwardRows(SwiGluBackwardArgs<E> args) {
   using T = Arithmetic<E>;
   const int64_t inner = args.inner;
-  ForRowsOfWarp(*args.rows_there, [&](int64_t row, int lane) {
+  ForRowsOfWarp(RowsThere(args), [&](int64_t row, int lane) {
     const E* const gates = args.gate_up + row * 2 * inner;
     E* const grad_gates = args.grad_gate_up + row * 2 * inner;
     const T weight = args.weights[row];

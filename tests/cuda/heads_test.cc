@@ -50,11 +50,53 @@ TEST_P(CudaHeadsTest, HeadNorm) {
             const WorkMemory work(
                 HeadNormBackwardWorkBytes(device, in[0].size(0), in[1].numel(), in[0].element_size()),
                 in[0].device().type());
-            ops.HeadNorm(in[0], h, kv, in[1], in[2], 1e-5, out[0])();
-            ops.HeadNormBackward(in[0], h, kv, in[1], in[2], 1e-5, add, out[1], out[2], out[3], work)();
+            ops.HeadNorm(in[0], h, kv, in[1], in[2], {1e-5}, out[0])();
+            ops.HeadNormBackward(in[0], h, kv, in[1], in[2], {1e-5}, add, out[1], out[2], out[3], work)();
           },
           2, kHeadRepeats);
     }
+  }
+}
+
+// Behind each query head is its gate, which is skipped; gates and values have no gradient here.
+TEST_P(CudaHeadsTest, HeadNormOfQueriesWithGates) {
+  for (const auto& [tokens, heads, kv_heads, head_dim] : std::vector<std::array<int64_t, 4>>{
+           {1, 1, 1, 2}, {1100, 37, 12, 64}, {600, 16, 2, 256}, {600, 9, 3, 130}}) {
+    SCOPED_TRACE(testing::Message() << tokens << " tokens, " << heads << ":" << kv_heads << " heads of "
+                                    << head_dim);
+    const int64_t width = (heads + 2 * kv_heads) * head_dim;
+    const int64_t wide = width + heads * head_dim;
+    Compare(
+        {Normal({tokens, wide}), Normal({head_dim}), Normal({head_dim}), Normal({tokens, width})},
+        {NanOf({tokens, width}), Normal({tokens, wide}), NanStatistics({head_dim}),
+         NanStatistics({head_dim})},
+        [&, h = heads, kv = kv_heads](const Operations& ops, const Tensors& in, Tensors& out) {
+          const WorkMemory work(
+              HeadNormBackwardWorkBytes(ops.kind(), in[0].size(0), in[1].numel(), in[0].element_size()),
+              in[0].device().type());
+          const NormConfig norm{.epsilon = 1e-6, .added = 1};
+          ops.HeadNorm(in[0], h, kv, in[1], in[2], norm, out[0])();
+          ops.HeadNormBackward(in[0], h, kv, in[1], in[2], norm, /*add_weights=*/false, in[3], out[2], out[3],
+                               work, out[1])();
+        },
+        2, kHeadRepeats);
+  }
+}
+
+// Heads of whole packs and others, in rows of whole packs and others.
+TEST_P(CudaHeadsTest, OutputGate) {
+  for (const auto& [tokens, heads, head_dim, more] : std::vector<std::array<int64_t, 4>>{
+           {1, 1, 2, 0}, {300, 16, 256, 1024}, {70, 5, 64, 3}, {9, 3, 37, 74}}) {
+    SCOPED_TRACE(testing::Message() << tokens << " tokens, " << heads << " heads of " << head_dim);
+    const int64_t columns = heads * head_dim;
+    const int64_t wide = 2 * columns + more;
+    Compare({Normal({tokens, columns}), Normal({tokens, wide}), Normal({tokens, columns})},
+            {NanOf({tokens, columns}), NanOf({tokens, columns}), NanOf({tokens, columns}),
+             Normal({tokens, wide})},
+            [&, h = heads](const Operations& ops, const Tensors& in, Tensors& out) {
+              ops.OutputGate(in[0], in[1], h, out[0])();
+              ops.OutputGateBackward(in[2], in[0], in[1], h, out[1], out[2], out[3])();
+            });
   }
 }
 
@@ -70,8 +112,8 @@ TEST_P(CudaHeadsTest, HeadNormOfWeightsAnywhere) {
             const WorkMemory work(
                 HeadNormBackwardWorkBytes(device, in[0].size(0), kHeadDim, in[0].element_size()),
                 in[0].device().type());
-            ops.HeadNorm(in[0], 4, 2, weight(in[1]), weight(in[2]), 1e-5, out[0])();
-            ops.HeadNormBackward(in[0], 4, 2, weight(in[1]), weight(in[2]), 1e-5, /*add_weights=*/false,
+            ops.HeadNorm(in[0], 4, 2, weight(in[1]), weight(in[2]), {1e-5}, out[0])();
+            ops.HeadNormBackward(in[0], 4, 2, weight(in[1]), weight(in[2]), {1e-5}, /*add_weights=*/false,
                                  out[1], out[2], out[3], work)();
           });
 }

@@ -54,8 +54,9 @@ TEST_P(CudaOperationsTest, RmsNorm) {
                 const WorkMemory work(
                     RmsNormBackwardWorkBytes(KindOf(ops), in[1].size(0), in[1].size(1), in[1].element_size()),
                     in[1].device().type());
-                ops.RmsNorm(in[1], in[2], 1e-5, out[0])();
-                ops.RmsNormBackward(in[0], in[1], in[2], 1e-5, add ? in[3] : at::Tensor(), add, out[1], add,
+                const NormConfig norm{.epsilon = 1e-5, .added = add ? 1.0 : 0.0};
+                ops.RmsNorm(in[1], in[2], norm, out[0])();
+                ops.RmsNormBackward(in[0], in[1], in[2], norm, add ? in[3] : at::Tensor(), add, out[1], add,
                                     out[2], work)();
               });
     }

@@ -81,8 +81,8 @@ TEST_P(CudaRepeatsTest, Norms) {
       at::Tensor y = at::empty_like(x);
       at::Tensor grad_x = at::empty_like(x);
       at::Tensor grad_norm = NanStatistics({columns});
-      ops_.RmsNorm(x, norm, 1e-5, y)();
-      ops_.RmsNormBackward(grad_y, x, norm, 1e-5, /*residual=*/y, false, grad_x, false, grad_norm, work)();
+      ops_.RmsNorm(x, norm, {1e-5}, y)();
+      ops_.RmsNormBackward(grad_y, x, norm, {1e-5}, /*residual=*/y, false, grad_x, false, grad_norm, work)();
       return std::vector{y, grad_x, grad_norm};
     });
   }

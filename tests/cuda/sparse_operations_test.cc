@@ -18,6 +18,7 @@
 
 #include "ops/cuda/operations.h"
 #include "ops/linear_work.h"
+#include "ops/row_work.h"
 #include "ops/sparse_work.h"
 #include "ops/tokens.h"
 #include "tests/cuda/against_cpu.h"
@@ -382,6 +383,29 @@ TEST_P(CudaSparseOperationsTest, WeightedSwiGlu) {
           ops.sparse().WeightedSwiGluBackward(at, in[0], in[1], out[1], out[2], out[1], out[3])();
         },
         2, kSparseRepeats);
+  }
+}
+
+// A gate of each token, and the MLP that it multiplies, which computes all rows; more rows than blocks.
+TEST_P(CudaSparseOperationsTest, TokenGate) {
+  for (const auto& [rows, columns, inner] :
+       std::vector<std::array<int64_t, 3>>{{1, 7, 3}, {1200, 2048, 512}, {33, 1000, 45}}) {
+    SCOPED_TRACE(testing::Message() << rows << " x " << columns);
+    Compare(
+        {Normal({rows, columns}), Normal({columns}), NormalStatistics({rows}), Normal({rows, 2 * inner}),
+         NormalStatistics({rows})},
+        {NanStatistics({rows}), Normal({rows, columns}), NanStatistics({columns}), NanOf({rows, inner}),
+         Normal({rows, inner}), NanOf({rows, 2 * inner}), NanStatistics({rows})},
+        [&](const Operations& ops, const Tensors& in, Tensors& out) {
+          const WorkMemory work(
+              RmsNormBackwardWorkBytes(ops.kind(), in[0].size(0), in[0].size(1), in[0].element_size()),
+              in[0].device().type());
+          ops.TokenGate(in[0], in[1], out[0])();
+          ops.TokenGateBackward(in[2], in[0], in[1], out[0], out[1], /*add_weight=*/false, out[2], work)();
+          ops.sparse().WeightedSwiGlu(/*begins=*/{}, in[3], in[4], out[3])();
+          ops.sparse().WeightedSwiGluBackward(/*begins=*/{}, in[3], in[4], out[4], out[5], out[4], out[6])();
+        },
+        4, kSparseRepeats);
   }
 }
 

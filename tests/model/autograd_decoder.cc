@@ -112,6 +112,10 @@ std::string AutogradDecoder::LayerPrefix(int layer) const {
 }
 
 const at::Tensor& AutogradDecoder::Of(const std::string& name) const {
+  if (config_.names == ParameterNames::kQwen3Next) {
+    return parameters_.at(absl::StrReplaceAll(
+        name, {{"linear_attn_layernorm", "input_layernorm"}, {"shared_experts.", "shared_expert."}}));
+  }
   if (config_.names != ParameterNames::kMixer) {
     return parameters_.at(name);
   }
@@ -167,13 +171,24 @@ at::Tensor AutogradDecoder::Attention(int layer, const at::Tensor& x, const at::
         {Rotate(normed_too.narrow(3, 0, rotary)), normed_too.narrow(3, rotary, config_.head_dim - rotary)},
         -1);
   };
-  const at::Tensor q = normed_heads("q_proj", config_.num_attention_heads, "q_norm");
+  // [B, heads, S, d]; of a head that is gated, the gate behind the query.
+  at::Tensor gate;
+  at::Tensor q;
+  if (config_.attention_gate) {
+    const at::Tensor pairs = Project(normed, prefix + "q_proj")
+                                 .view({sequences, length, config_.num_attention_heads, 2, config_.head_dim});
+    gate = pairs.select(3, 1).reshape({sequences * length, -1});
+    const at::Tensor normed_too = Norm(pairs.select(3, 0).transpose(1, 2), prefix + "q_norm");
+    q = config_.rotates ? Rotate(normed_too) : normed_too;
+  } else {
+    q = normed_heads("q_proj", config_.num_attention_heads, "q_norm");
+  }
   const at::Tensor k =
       normed_heads("k_proj", config_.num_key_value_heads, "k_norm").repeat_interleave(group, 1);
   const at::Tensor v = heads("v_proj", config_.num_key_value_heads).repeat_interleave(group, 1);
-  at::Tensor made =
-      Project(CausalAttention(q, k, v, tokens, config_.HasWindow(layer) ? config_.sliding_window : length),
-              prefix + "o_proj");
+  const at::Tensor context =
+      CausalAttention(q, k, v, tokens, config_.HasWindow(layer) ? config_.sliding_window : length);
+  at::Tensor made = Project(gate.defined() ? context * at::sigmoid(gate) : context, prefix + "o_proj");
   if (config_.output_bias) {
     made = made + parameters_.at(prefix + "o_proj.bias");
   }
@@ -411,8 +426,10 @@ at::Tensor AutogradDecoder::Experts(int layer, const at::Tensor& x) const {
   }
   if (config_.moe.shared_intermediate_size > 0) {
     const std::string own = prefix + "shared_experts.";
-    sum = sum +
-          Gated(normed, own + "gate_proj", own + "up_proj", own + "down_proj") * config_.residual_multiplier;
+    const at::Tensor made =
+        Gated(normed, own + "gate_proj", own + "up_proj", own + "down_proj") * config_.residual_multiplier;
+    sum = sum + (config_.moe.shared_gate ? made * at::sigmoid(Project(normed, prefix + "shared_expert_gate"))
+                                         : made);
   }
   return sum;
 }
@@ -497,7 +514,8 @@ at::Tensor AutogradDecoder::Project(const at::Tensor& x, const std::string& name
 }
 
 at::Tensor AutogradDecoder::Norm(const at::Tensor& x, const std::string& name) const {
-  return x * (x.square().mean(-1, true) + config_.rms_norm_eps).rsqrt() * Of(name + ".weight");
+  return x * (x.square().mean(-1, true) + config_.rms_norm_eps).rsqrt() *
+         (Of(name + ".weight") + (config_.norms_add_one ? 1.0 : 0.0));
 }
 
 at::Tensor AutogradDecoder::Rotate(const at::Tensor& x) const {

@@ -128,6 +128,17 @@ DecoderConfig OfMixers(DecoderConfig config) {
   return config;
 }
 
+// As Qwen3-Next has them.
+DecoderConfig Gated(DecoderConfig config, int64_t shared) {
+  config.names = ParameterNames::kQwen3Next;
+  config.qk_norm = QkNorm::kHead;
+  config.attention_gate = true;
+  config.norms_add_one = true;
+  config.moe.shared_intermediate_size = shared;
+  config.moe.shared_gate = shared > 0;
+  return config;
+}
+
 Precision Mixed(ComputeType compute, ComputeType transport, UnitTypes head) {
   Precision precision(compute, transport);
   precision.units["head"] = head;
@@ -272,6 +283,27 @@ const std::vector<Shape>& Shapes() {
        WithDelta(
            Patterned(Config(15, 20, 2, 1, 1, 4, 13, true), "G[*G]", {}),
            {.key_heads = 3, .value_heads = 3, .key_dim = 10, .value_dim = 17, .conv_width = 3, .chunk = 40}),
+       {2, 37, /*packs_documents=*/true}},
+      {"qwen3_next",
+       Gated(WithDelta(
+                 Patterned(Sparse(Config(24, 40, 3, 4, 2, 6, 17, false), Family::kQwen3Moe, 5, 3, true, 7, 1),
+                           "[GE][*-][*E]", {}),
+                 {.key_heads = 2,
+                  .value_heads = 4,
+                  .key_dim = 8,
+                  .value_dim = 12,
+                  .conv_width = 4,
+                  .chunk = 8}),
+             /*shared=*/9),
+       {2, 33}},
+      {"documents_of_qwen3_next",
+       Gated(WithDelta(Patterned(Config(15, 20, 2, 3, 1, 10, 13, true), "[G-][*-]", {}), {.key_heads = 3,
+                                                                                          .value_heads = 3,
+                                                                                          .key_dim = 10,
+                                                                                          .value_dim = 17,
+                                                                                          .conv_width = 3,
+                                                                                          .chunk = 40}),
+             /*shared=*/0),
        {2, 37, /*packs_documents=*/true}},
       {"documents_of_a_hybrid",
        Patterned(Config(24, 40, 3, 4, 2, 6, 17, false), "M[M*-]",

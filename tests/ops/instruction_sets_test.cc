@@ -148,7 +148,7 @@ TYPED_TEST(InstructionSetsTest, RowKernelsAgree) {
     const std::vector<T> sums = this->Statistics(rows * columns);
     this->ExpectAgreement([&](const Kernels<E>& kernels) {
       std::vector<E> y(rows * columns);
-      kernels.rms_norm({x.data(), weight.data(), 1e-5, rows, columns, y.data()});
+      kernels.rms_norm({x.data(), weight.data(), {1e-5}, rows, columns, y.data()});
       kernels.add(grad.data(), rows * columns, y.data());
       std::vector<double> results;
       this->Append(y, results);
@@ -157,8 +157,18 @@ TYPED_TEST(InstructionSetsTest, RowKernelsAgree) {
     this->ExpectAgreement([&](const Kernels<E>& kernels) {
       std::vector<E> grad_x = x;
       std::vector<T> grad_weight(columns);
-      kernels.rms_norm_backward({grad.data(), x.data(), weight.data(), 1e-5, rows, columns, grad.data(), true,
-                                 grad_x.data(), false, grad_weight.data(), Workspace()});
+      kernels.rms_norm_backward({grad.data(),
+                                 x.data(),
+                                 weight.data(),
+                                 {1e-5},
+                                 rows,
+                                 columns,
+                                 grad.data(),
+                                 true,
+                                 grad_x.data(),
+                                 false,
+                                 grad_weight.data(),
+                                 Workspace()});
       std::vector<double> results;
       this->Append(grad_x, results);
       this->Append(grad_weight, results);

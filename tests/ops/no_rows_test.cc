@@ -58,8 +58,8 @@ TEST_P(NoRowsTest, RowsAreEmptyAndTheNormsGradientIsZero) {
   const at::Tensor weight = Of({7});
   at::Tensor x = Of({0, 7});
   at::Tensor grad_weight = Statistics({7});
-  ops_.RmsNorm(x, weight, 1e-5, x)();
-  ops_.RmsNormBackward(x, x, weight, 1e-5, /*residual=*/{}, false, x, false, grad_weight, work_)();
+  ops_.RmsNorm(x, weight, {1e-5}, x)();
+  ops_.RmsNormBackward(x, x, weight, {1e-5}, /*residual=*/{}, false, x, false, grad_weight, work_)();
   EXPECT_TRUE(IsZero(grad_weight));
   at::Tensor heads = Of({0, 8});
   for (const int64_t length : {3, 0}) {
@@ -77,10 +77,18 @@ TEST_P(NoRowsTest, HeadsAreEmptyAndTheirNormsGradientsAreZero) {
   const at::Tensor weight = Of({6});
   at::Tensor grad_query = Statistics({6});
   at::Tensor grad_key = Statistics({6});
-  ops_.HeadNorm(qkv, /*heads=*/2, /*kv_heads=*/1, weight, weight, 1e-5, qkv)();
-  ops_.HeadNormBackward(qkv, 2, 1, weight, weight, 1e-5, /*add_weights=*/false, qkv, grad_query, grad_key,
+  ops_.HeadNorm(qkv, /*heads=*/2, /*kv_heads=*/1, weight, weight, {1e-5}, qkv)();
+  ops_.HeadNormBackward(qkv, 2, 1, weight, weight, {1e-5}, /*add_weights=*/false, qkv, grad_query, grad_key,
                         work_)();
   EXPECT_TRUE(IsZero(grad_query) && IsZero(grad_key));
+  at::Tensor context = Of({0, 12});
+  ops_.OutputGate(context, qkv, /*heads=*/2, context)();
+  ops_.OutputGateBackward(context, context, qkv, /*heads=*/2, context, context, qkv)();
+  at::Tensor gates = Statistics({0});
+  at::Tensor grad_gate = Statistics({12});
+  ops_.TokenGate(context, Of({12}), gates)();
+  ops_.TokenGateBackward(gates, context, Of({12}), gates, context, /*add_weight=*/false, grad_gate, work_)();
+  EXPECT_TRUE(IsZero(grad_gate));
   const at::Tensor bias = Of({8});
   at::Tensor grad_bias = Statistics({8});
   ops_.QkvBias(bias, bias, bias, qkv)();

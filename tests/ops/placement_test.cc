@@ -77,7 +77,7 @@ TEST_P(PlacementTest, RmsNormBackwardGivesTheSameBitsAnywhere) {
     ExpectSameBitsAnywhere(
         {matrix, matrix, columns, matrix, matrix, columns}, [&](const std::vector<float*>& in) {
           cpu::BestKernels<float>().rms_norm_backward(
-              {in[0], in[1], in[2], 1e-5, kRows, columns, in[3], add, in[4], add, in[5], Workspace()});
+              {in[0], in[1], in[2], {1e-5}, kRows, columns, in[3], add, in[4], add, in[5], Workspace()});
         });
   }
 }
@@ -86,7 +86,7 @@ TEST_P(PlacementTest, RmsNormGivesTheSameBitsAnywhere) {
   constexpr int64_t kRows = 8;
   const int64_t columns = GetParam();
   ExpectSameBitsAnywhere({kRows * columns, columns, kRows * columns}, [&](const std::vector<float*>& in) {
-    cpu::BestKernels<float>().rms_norm({in[0], in[1], 1e-5, kRows, columns, in[2]});
+    cpu::BestKernels<float>().rms_norm({in[0], in[1], {1e-5}, kRows, columns, in[2]});
   });
 }
 

@@ -67,6 +67,9 @@ TEST_P(SwiGluTest, WeightedRowsMatchAutograd) {
     CpuOperations().sparse().WeightedSwiGluBackward(begins, gate_up_t, weights_t, in_place, grad_gate_up,
                                                     in_place, grad_weights)();
     EXPECT_TRUE(SameBits(in_place, activated));
+    at::Tensor of_all = FilledWithNan({rows, inner}, type);
+    CpuOperations().sparse().WeightedSwiGlu(/*begins=*/{}, gate_up_t, weights_t, of_all)();
+    EXPECT_TRUE(SameBits(of_all, activated));
     if (rows > 0) {
       EXPECT_LE(RelativeError(activated, expected), Tolerance(type));
       EXPECT_LE(RelativeError(grad_gate_up, gate_up.grad()), Tolerance(type));

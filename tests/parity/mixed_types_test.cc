@@ -37,7 +37,7 @@ model::NodeDeclaration DeclareAffine(const model::DecoderShapes& s) {
           .parts = {{.name = "bias",
                      .parameters = {{.name = "bias", .shape = {rows, s.hidden}}},
                      .main_type = true},
-                    {.name = "scale", .parameters = {model::NormOver("scale", s.hidden)}}},
+                    {.name = "scale", .parameters = {model::NormOver(s, "scale", s.hidden)}}},
           .forward = {.reads = {"x"}, .writes = {"hidden"}, .parameters = true},
           .backward_input = {.reads = {"x"},
                              .gradient_reads = {"hidden"},

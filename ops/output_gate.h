@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+#include "device/bf16.h"
+
+namespace tandem::ops {
+
+// gated = context * sigmoid(gate), what an attention's output projection reads. context, gated: [tokens,
+// heads head_dim]. qkv: rows qkv_stride apart, in which the gate of a head is behind its query, each of
+// head_dim columns.
+template <typename E>
+struct OutputGateArgs {
+  static constexpr const char* kName = "OutputGate";
+  const E* context;
+  const E* qkv;
+  int64_t qkv_stride;
+  int64_t tokens;
+  int64_t heads;
+  int64_t head_dim;
+  E* gated;
+
+  // Where the gate begins in qkv, or in its gradient, whose rows are as far apart.
+  constexpr int64_t GateOf(int64_t token, int64_t head) const {
+    return token * qkv_stride + (2 * head + 1) * head_dim;
+  }
+};
+
+// Overwrites grad_context, which may be grad_gated itself, and in grad_qkv the gates' columns alone; computes
+// `gated` again.
+template <typename E>
+struct OutputGateBackwardArgs {
+  static constexpr const char* kName = "OutputGateBackward";
+  OutputGateArgs<E> forward;
+  const E* grad_gated;
+  E* grad_context;
+  E* grad_qkv;
+};
+
+}  // namespace tandem::ops
