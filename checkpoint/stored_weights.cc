@@ -64,7 +64,9 @@ class Finder {
     }
     for (const auto& [name, tensor] : folder_.tensors) {
       const int64_t behind = LayerOf(name) - wanted.first_layer_left_out;
-      if (wanted.first_layer_left_out >= 0 && behind >= 0 && behind < folder_.predicting_layers) {
+      const bool is_behind =
+          wanted.first_layer_left_out >= 0 && behind >= 0 && behind < folder_.predicting_layers;
+      if (is_behind || (!wanted.prefix_left_out.empty() && name.starts_with(wanted.prefix_left_out))) {
         found_.left_out.push_back(name);
       } else if (!used_.contains(name) && !name.ends_with(".rotary_emb.inv_freq")) {
         const bool quantised = IsOfQuantised(name, tensor.place.dtype);

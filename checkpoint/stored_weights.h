@@ -37,6 +37,7 @@ struct WantedWeights {
   std::vector<WantedTensor> zeros;
   // Layers from this number on predict further tokens and are left out. -1: there are no such layers.
   int64_t first_layer_left_out = -1;
+  std::string prefix_left_out;  // of names: likewise; empty: of none
 };
 
 // Consecutive elements in one file.

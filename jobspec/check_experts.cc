@@ -114,7 +114,8 @@ void CheckSharedExpert(FieldChecker& check, const v1::Model& model, const ModelT
                                   ? "give n_shared_experts"
                                   : absl::StrCat("use model_type: ",
                                                  ModelTypesThat(&ModelType::may_share_expert, " or "))));
-  } else if (check.Usable({kWidth}) && type.pairs && model.moe().shared_expert_intermediate_size() == 0) {
+  } else if (check.Usable({kWidth}) && (type.pairs || type.shared_expert_gate) &&
+             model.moe().shared_expert_intermediate_size() == 0) {
     check.Refuse(kWidth, absl::StrCat("at least 1 with model_type ", model.model_type()),
                  "its experts have an MLP beside them: say how wide it is");
   }

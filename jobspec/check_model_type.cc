@@ -103,7 +103,12 @@ void CheckModelType(FieldChecker& check, const v1::Model& model, const ModelType
   of_type.mutable_model()->set_qk_norm(type.qk_norm);
   of_type.mutable_model()->set_norms(type.norms);
   of_type.mutable_model()->mutable_moe()->set_score(type.score);
-  for (const char* const path : {"model.attention_bias", "model.qk_norm", "model.norms", "model.moe.score"}) {
+  of_type.mutable_model()->set_attention_gate(type.attention_gate);
+  of_type.mutable_model()->set_norms_add_one(type.norms_add_one);
+  of_type.mutable_model()->mutable_moe()->set_shared_expert_gate(type.shared_expert_gate);
+  for (const char* const path :
+       {"model.attention_bias", "model.qk_norm", "model.norms", "model.moe.score", "model.attention_gate",
+        "model.norms_add_one", "model.moe.shared_expert_gate"}) {
     const std::string allowed = ValueText(FindValue(of_type, path));
     const bool may_be_all = type.may_have_bias && path == std::string_view("model.attention_bias");
     if (check.Usable({path}) &&

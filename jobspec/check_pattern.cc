@@ -75,6 +75,14 @@ absl::Status LayerStatus(const model::LogicalLayer& layer, const ModelType& type
         absl::StrCat("model_type ", type.name, " has no groups: write their letters alone"));
   }
   TANDEM_RETURN_IF_ERROR(LettersStatus(layer.symbols, type));
+  const auto is_mlp = [](LayerSymbol symbol) {
+    return symbol == LayerSymbol::kMlp || symbol == LayerSymbol::kExperts;
+  };
+  if (type.mixed_pairs &&
+      (layer.symbols.size() != 2 || is_mlp(layer.symbols[0]) || !is_mlp(layer.symbols[1]))) {
+    return absl::InvalidArgumentError(absl::StrCat("layer ", layer.index, " of a model_type ", type.name,
+                                                   " is a group of two: G or *, and then - or E"));
+  }
   const auto has = [&](LayerSymbol symbol) {
     return std::find(layer.symbols.begin(), layer.symbols.end(), symbol) != layer.symbols.end();
   };
@@ -218,7 +226,7 @@ void CheckPattern(FieldChecker& check, const v1::Model& model, const ModelType& 
     if (check.IsWritten(kPattern)) {
       check.Forbid(kPattern, absl::StrCat(check.Named("model.model_type"),
                                           " has no pattern: omit the key, or use model_type: hybrid, "
-                                          "nemotron_h, granitemoehybrid or bamba"));
+                                          "nemotron_h, granitemoehybrid, bamba or qwen3_next"));
     }
     if (model.has_mamba()) {
       check.Forbid(kMixers, absl::StrCat(check.Named("model.model_type"),
@@ -228,14 +236,17 @@ void CheckPattern(FieldChecker& check, const v1::Model& model, const ModelType& 
     if (model.has_gated_delta_net()) {
       check.Forbid(kDeltaNets,
                    absl::StrCat(check.Named("model.model_type"),
-                                " has no gated delta nets: omit the block, or use model_type: hybrid"));
+                                " has no gated delta nets: omit the block, or use model_type: hybrid or "
+                                "qwen3_next"));
     }
     return;
   }
   if (!check.Has(kPattern)) {
     if (std::string_view(type.letters).size() > 1) {
-      check.Refuse(kPattern, absl::StrCat("say what each layer is, for instance ",
-                                          type.pairs ? "[M-][M-][*-]" : "M-M*-"));
+      check.Refuse(kPattern,
+                   absl::StrCat("say what each layer is, for instance ", type.mixed_pairs ? "[GE][GE][GE][*E]"
+                                                                         : type.pairs     ? "[M-][M-][*-]"
+                                                                                          : "M-M*-"));
     }
     return;
   }

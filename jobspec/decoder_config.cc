@@ -54,6 +54,7 @@ model::MixtureOfExperts Moe(const v1::MixtureOfExperts& spec, const ModelType& t
                    .policy = spec.drop_policy() == v1::DROP_POLICY_POSITION ? ops::DropPolicy::kPosition
                                                                             : ops::DropPolicy::kProbability,
                    .pads = spec.pad_to_capacity()}};
+  moe.shared_gate = spec.shared_expert_gate();
   if (type.has_latent_attention) {
     moe.router.groups = spec.n_group();
     moe.router.groups_per_token = spec.topk_group();
@@ -141,6 +142,7 @@ model::ParameterNames NamesOf(const std::string& model_type) {
          : model_type == "granitemoehybrid"                     ? model::ParameterNames::kGranite
          : model_type == "bamba"                                ? model::ParameterNames::kBamba
          : model_type == "mamba2" || model_type == "nemotron_h" ? model::ParameterNames::kMixer
+         : model_type == "qwen3_next"                           ? model::ParameterNames::kQwen3Next
                                                                 : model::ParameterNames::kUsual;
 }
 
@@ -169,6 +171,8 @@ model::DecoderConfig ModelConfigOf(const v1::Model& resolved) {
       .qkv_bias = bias != v1::ATTENTION_BIAS_NONE,
       .output_bias = bias == v1::ATTENTION_BIAS_ALL,
       .qk_norm = QkNormOf(resolved, *type),
+      .attention_gate = resolved.attention_gate(),
+      .norms_add_one = resolved.norms_add_one(),
       .norms_after = (resolved.has_norms() ? resolved.norms() : type->norms) == v1::NORM_PLACE_AFTER,
       .sliding_window = resolved.sliding_window(),
       .window_layers = resolved.has_sliding_window()

@@ -26,7 +26,7 @@ constexpr TextRule kTextRules[] = {
     {"model.hugging_face", "path of a config.json"},
     {"model.model_type",
      "llama, mistral, mixtral, qwen2, qwen3, qwen3_moe, olmo2, deepseek_v2, deepseek_v3, "
-     "granite, hybrid, mamba2, nemotron_h, granitemoehybrid, bamba"},
+     "granite, hybrid, mamba2, nemotron_h, granitemoehybrid, bamba, qwen3_next"},
     {"model.hybrid_pattern", "a letter a layer: M, G, *, -, E, and groups as [M*-]"},
     {"model.window_layers", "all, or layers and ranges of them joined by commas, as 0-3,8"},
     {"data.train", "absolute path of a file, a folder or a glob"},
@@ -210,9 +210,6 @@ const std::vector<RequiredRule>& RequiredRules() {
 
 const std::vector<AbsentRule>& AbsentRules() {
   static const std::vector<AbsentRule> rules = {
-      {"model.attention_gate", "not built yet; omit the key"},
-      {"model.norms_add_one", "not built yet; omit the key"},
-      {"model.moe.shared_expert_gate", "not built yet; omit the key"},
       {"model.num_nextn_predict_layers",
        "not built yet: multi-token prediction by number; omit the key, or use model_type: hybrid and a "
        "pattern with a depth, for instance M*M*/M*"},

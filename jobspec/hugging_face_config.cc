@@ -17,6 +17,7 @@
 #include "checkpoint/config_json.h"
 #include "google/protobuf/message.h"
 #include "jobspec/hugging_face_families.h"
+#include "jobspec/hugging_face_intervals.h"
 #include "jobspec/hugging_face_keys.h"
 #include "jobspec/hugging_face_mixers.h"
 #include "jobspec/hugging_face_rope.h"
@@ -100,7 +101,7 @@ class HuggingFaceReader {
     refused_ = CheckKeys(json_, family_, IsRead, refuse);
     const ModelType* const type = family_ == nullptr ? nullptr : FindModelType(family_->model_type);
     Json of_window = json_;
-    if (type != nullptr && type->pairs) {
+    if (type != nullptr && (type->pairs || type->mixed_pairs)) {
       of_window.erase("layer_types");  // which say something else
     }
     ReadSlidingWindow(of_window, family_ == nullptr ? WindowKeys::kNone : family_->window, model_, refuse);
@@ -144,7 +145,7 @@ class HuggingFaceReader {
   // What the layers of a pattern have is read where there is such a layer.
   void ReadPatternedModel() {
     const std::string_view type = family_->model_type;
-    const bool own = type == "hybrid";
+    const bool own = type == "hybrid" || type == "qwen3_next";
     const bool granite = type == "granitemoehybrid";
     const bool pairs = FindModelType(type)->pairs;
     ReadField({"hidden_size"}, model_);
@@ -156,6 +157,12 @@ class HuggingFaceReader {
     std::string pattern = "M";
     if (type == "mamba2") {
       ReadField({"num_hidden_layers"}, model_);
+    } else if (type == "qwen3_next") {
+      if (const KeyProblem problem = ReadIntervals(json_, model_); !problem.value.empty()) {
+        Refuse(problem.value, problem.allowed, "mend the file");
+        return;
+      }
+      pattern = model_.hybrid_pattern();
     } else if (const std::string problem =
                    pairs ? ReadPairs(json_, type == "bamba", model_) : ReadMixerPattern(json_, model_);
                !problem.empty()) {
@@ -244,7 +251,7 @@ class HuggingFaceReader {
     ReadField({"key_head_dim"}, delta, "linear_key_head_dim");
     ReadField({"value_head_dim"}, delta, "linear_value_head_dim");
     ReadField({"conv_kernel"}, delta, "linear_conv_kernel_dim");
-    ReadField({"chunk_size"}, delta, "linear_chunk_size");
+    ReadField({"chunk_size", true}, delta, "linear_chunk_size");  // of roundings alone, and Tandem's own
   }
 
   void Refuse(const std::string& value, const std::string& allowed, const std::string& remedy) {

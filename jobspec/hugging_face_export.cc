@@ -201,7 +201,7 @@ absl::StatusOr<std::string> ExportedConfig(const std::string& source, bool is_or
          {"rope_parameters", "dtype", "layer_types", "transformers_version",
           "original_max_position_embeddings", "num_experts", "num_local_experts", "num_mtp_layers",
           "quantization_config", "auto_map", "sliding_window", "use_sliding_window", "max_window_layers",
-          "attention_bias", "layers_block_type", "time_step_limit"}) {
+          "attention_bias", "layers_block_type", "full_attention_interval", "time_step_limit"}) {
       config.erase(key);
     }
   }

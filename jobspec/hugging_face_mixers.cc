@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "jobspec/hugging_face_intervals.h"
 #include "jobspec/hugging_face_rope.h"
 #include "jobspec/model_types.h"
 
@@ -229,10 +230,13 @@ void AddPairs(const v1::Model& resolved, nlohmann::ordered_json& config) {
 
 void AddMixers(const v1::Model& resolved, nlohmann::ordered_json& config) {
   const bool alone = resolved.model_type() == "mamba2";
-  const bool own = resolved.model_type() == "hybrid";
+  const bool next = resolved.model_type() == "qwen3_next";
+  const bool own = next || resolved.model_type() == "hybrid";
   const bool pairs = FindModelType(resolved.model_type())->pairs;
   config[own || pairs ? "rms_norm_eps" : "layer_norm_epsilon"] = resolved.rms_norm_eps();
-  if (pairs) {
+  if (next) {
+    AddIntervals(resolved, config);
+  } else if (pairs) {
     AddPairs(resolved, config);
   } else if (alone) {
     config["num_hidden_layers"] = resolved.num_hidden_layers();
@@ -277,7 +281,9 @@ void AddMixers(const v1::Model& resolved, nlohmann::ordered_json& config) {
     config["linear_key_head_dim"] = delta.key_head_dim();
     config["linear_value_head_dim"] = delta.value_head_dim();
     config["linear_conv_kernel_dim"] = delta.conv_kernel();
-    config["linear_chunk_size"] = delta.chunk_size();
+    if (!next) {
+      config["linear_chunk_size"] = delta.chunk_size();
+    }
   }
   if (!resolved.has_mamba()) {
     return;

@@ -47,6 +47,16 @@ constexpr ModelType kModelTypes[] = {
      .has_multipliers = true,
      .may_share_expert = true},
     {.name = "bamba", .letters = "M*-", .may_group = true, .pairs = true, .partial_rotary_factor = 0.5},
+    {.name = "qwen3_next",
+     .qk_norm = v1::QK_NORM_HEAD,
+     .letters = "G*-E",
+     .may_group = true,
+     .may_rotate_partly = true,
+     .may_share_expert = true,
+     .mixed_pairs = true,
+     .attention_gate = true,
+     .norms_add_one = true,
+     .shared_expert_gate = true},
 };
 
 }  // namespace

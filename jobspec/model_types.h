@@ -37,6 +37,10 @@ struct ModelType {
   bool has_multipliers = false;
   bool may_share_expert = false;  // its experts may have an MLP of a width of its own beside them
   double least_step = 0;          // of a mixer's time
+  bool mixed_pairs = false;       // each layer of its pattern is a group: G or *, and - or E
+  bool attention_gate = false;
+  bool norms_add_one = false;
+  bool shared_expert_gate = false;  // then that MLP is always there
 };
 
 // Returns null for an unknown name.

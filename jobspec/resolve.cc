@@ -85,6 +85,12 @@ void ResolveModel(v1::Model& model) {
     TANDEM_DEFAULT(model, attention_bias, type->attention_bias);
     TANDEM_DEFAULT(model, qk_norm, type->qk_norm);
     TANDEM_DEFAULT(model, norms, type->norms);
+    if (type->attention_gate) {
+      TANDEM_DEFAULT(model, attention_gate, true);
+    }
+    if (type->norms_add_one) {
+      TANDEM_DEFAULT(model, norms_add_one, true);
+    }
     if (type->letters != nullptr) {
       ResolvePattern(*type, model);
     }
@@ -123,6 +129,9 @@ void ResolveModel(v1::Model& model) {
       if (type->may_share_expert) {
         TANDEM_DEFAULT(moe, shared_expert_intermediate_size, 0);
       }
+    }
+    if (type != nullptr && type->shared_expert_gate) {
+      TANDEM_DEFAULT(moe, shared_expert_gate, true);
     }
     TANDEM_DEFAULT(moe, decoder_sparse_step, 1);
     TANDEM_DEFAULT(moe, router_aux_loss_coef, 0);

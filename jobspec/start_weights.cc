@@ -155,6 +155,9 @@ checkpoint::WantedWeights WantedWeightsOf(const model::DecoderConfig& one_rank) 
                               .instead = {}},
                              name_of(model::kEmbedding, "table", -1)});
   }
+  if (config.names == model::ParameterNames::kQwen3Next) {
+    wanted.prefix_left_out = "mtp.";
+  }
   if (config.moe.router.experts > 0 &&
       config.moe.router.score == ops::RouterScore::kSigmoid) {  // deepseek_v3
     wanted.first_layer_left_out = config.num_hidden_layers;

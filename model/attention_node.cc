@@ -145,8 +145,9 @@ class AttentionNode final : public SplitNode {
     const ops::Workspace products = in.Work("products");
     ops::Calls calls;
     const ops::Array grad_projected = s_.norms_after ? in.Value("grad_projected") : in.Gradient("hidden");
-    calls.Add(ops_.LinearBackwardWeight(grad_projected, in.Value(s_.gates_attention ? "gated" : "context"), add,
-                                        in.ParameterGradient("output"), products, s_.residual_multiplier));
+    calls.Add(ops_.LinearBackwardWeight(grad_projected, in.Value(s_.gates_attention ? "gated" : "context"),
+                                        add, in.ParameterGradient("output"), products,
+                                        s_.residual_multiplier));
     calls.Add(ops_.LinearBackwardWeight(grad_qkv, in.Value(s_.norms_after ? "x" : "normed"), add,
                                         in.ParameterGradient("qkv"), products));
     const ops::Workspace bias_work = s_.qkv_bias || s_.output_bias ? in.Work("bias_work") : ops::Workspace();

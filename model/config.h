@@ -121,8 +121,8 @@ struct DecoderConfig {
   bool qkv_bias = false;     // queries, keys and values have a bias
   bool output_bias = false;  // attention's output projection has a bias
   QkNorm qk_norm = QkNorm::kNone;
-  // If true, what attention's output projection reads is multiplied by the sigmoid of gates. The projection of
-  // queries makes them: those of a head lie behind its query.
+  // If true, what attention's output projection reads is multiplied by the sigmoid of gates. The projection
+  // of queries makes them: those of a head lie behind its query.
   bool attention_gate = false;
   bool norms_add_one = false;  // norms multiply by 1 + weight, except those beside gates
   // If true, dense layers normalise what they add to the hidden state instead of what they read from it.

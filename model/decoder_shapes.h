@@ -67,7 +67,7 @@ struct DecoderShapes {
   int64_t qkv = query + 2 * key;
   bool gates_attention = config.attention_gate;
   int64_t projected_qkv = qkv + (gates_attention ? query : 0);  // with the gate of each query head behind it
-  int64_t compute_bytes = ElementBytes(compute);  // of one element
+  int64_t compute_bytes = ElementBytes(compute);                // of one element
   // The number of tokens whose logits are in memory at a time: all, or fewer if all take too much. The logits
   // of all depths are in memory together.
   int64_t logit_rows =

@@ -57,10 +57,11 @@ class MambaNode final : public SplitNode {
     ops::Calls calls;
     calls.Add(ops_.LinearBackwardInput(in.Gradient("hidden"), in.Parameter("out_proj"), /*add=*/false,
                                        grad_gated, products, s_.residual_multiplier));
-    calls.Add(ops_.GatedNorm(y, GateIn(projected), gate_norm, s_.scan.groups, norms_.epsilon, in.Value("gated")));
-    calls.Add(ops_.GatedNormBackward(grad_gated, y, GateIn(projected), gate_norm, s_.scan.groups, norms_.epsilon,
-                                     grad_y, GateIn(grad_projected), in.Value("grad_gate_norm"),
-                                     in.Work("gate_work")));
+    calls.Add(
+        ops_.GatedNorm(y, GateIn(projected), gate_norm, s_.scan.groups, norms_.epsilon, in.Value("gated")));
+    calls.Add(ops_.GatedNormBackward(grad_gated, y, GateIn(projected), gate_norm, s_.scan.groups,
+                                     norms_.epsilon, grad_y, GateIn(grad_projected),
+                                     in.Value("grad_gate_norm"), in.Work("gate_work")));
     calls.Add(Convolve(projected, scan, in));
     calls.Add(ops_.StateScanBackward(s_.scan, scan, in.Value("states"), grad_y, grad_xbc,
                                      StepsIn(grad_projected), in.Value("grad_dt_bias"),

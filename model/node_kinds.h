@@ -100,8 +100,8 @@ TensorSpec BalanceCounts(const DecoderShapes& shapes);
 TensorSpec NormWork(const DecoderShapes& shapes);
 TensorSpec ProductsWork(const DecoderShapes& shapes);
 
-// The weight of a norm over `columns` columns. The second is of a norm beside a gate, whose weight starts at 1
-// in every model.
+// The weight of a norm over `columns` columns. The second is of a norm beside a gate, whose weight starts at
+// 1 in every model.
 ParameterSpec NormOver(const DecoderShapes& shapes, const char* name, int64_t columns);
 ParameterSpec GateNormOver(const char* name, int64_t columns);
 

@@ -75,8 +75,8 @@ class SparseOperations {
   Call GroupedLinearBackwardWeight(const Array& begins, const Array& grad_y, const Array& x, bool add,
                                    const Array& grad_weight, Workspace work) const;
 
-  // SwiGlu of the rows counted by the last element of `begins`, times weights. If `begins` is undefined, of all
-  // rows; if both are undefined, SwiGlu of all rows.
+  // SwiGlu of the rows counted by the last element of `begins`, times weights. If `begins` is undefined, of
+  // all rows; if both are undefined, SwiGlu of all rows.
   Call WeightedSwiGlu(const Array& begins, const Array& gate_up, const Array& weights,
                       const Array& activated) const;
   Call WeightedSwiGluBackward(const Array& begins, const Array& gate_up, const Array& weights,

@@ -115,6 +115,15 @@ TEST_F(StoredWeightsTest, LayersThatPredictFurtherTokensAreLeftOut) {
   EXPECT_FALSE(FindStoredWeights(folder, wanted).ok());
 }
 
+TEST_F(StoredWeightsTest, NamesOfThatPrefixAreLeftOut) {
+  WantedWeights wanted = Wants({{.name = "model.a", .shape = {1}}});
+  const HuggingFaceFolder folder = FolderWith({Counting("model.a", {1}), Counting("mtp.norm.weight", {1})});
+  EXPECT_THAT(FindStoredWeights(folder, wanted).extra, ElementsAre("mtp.norm.weight"));
+  wanted.prefix_left_out = "mtp.";
+  EXPECT_TRUE(FindStoredWeights(folder, wanted).ok());
+  EXPECT_THAT(FindStoredWeights(folder, wanted).left_out, ElementsAre("mtp.norm.weight"));
+}
+
 TEST_F(StoredWeightsTest, ConfigSaysHowManyLayersAreLeftOut) {
   WantedWeights wanted = Wants({});
   wanted.first_layer_left_out = 61;

@@ -108,12 +108,16 @@ MODELS = {
     "nemotron-h": transformers.NemotronHConfig(
         layers_block_type=["linear_attention", "mlp", "full_attention", "linear_attention", "mlp"], head_dim=12,
         mamba_num_heads=6, mamba_head_dim=8, n_groups=3, ssm_state_size=10, chunk_size=16, **UNEVEN),
+    "qwen3-next": transformers.Qwen3NextConfig(
+        num_hidden_layers=4, full_attention_interval=2, mlp_only_layers=[1], head_dim=16, partial_rotary_factor=0.25,
+        rope_theta=300.0, linear_num_key_heads=2, linear_num_value_heads=4, linear_key_head_dim=8, linear_value_head_dim=12,
+        num_experts=8, num_experts_per_tok=3, moe_intermediate_size=20, shared_expert_intermediate_size=24, **UNEVEN),
 }
 for kind, scaling in ROPE.items():
     MODELS[f"llama-{kind}"] = transformers.LlamaConfig(num_hidden_layers=2, head_dim=12, rope_scaling=dict(scaling),
                                                        rope_theta=1000.0, **SIZES)
 TYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
-PREDICTING = {"deepseek-v3": 3}  # the layer behind the model's that predicts further tokens
+PREDICTING = {"deepseek-v3": "model.layers.3.", "qwen3-next": "mtp."}  # of a layer that predicts further tokens
 
 
 def make_model(name, dtype="fp32"):
@@ -122,7 +126,9 @@ def make_model(name, dtype="fp32"):
     with torch.no_grad():
         for parameter_name, parameter in model.named_parameters():
             norm = "norm" in parameter_name
-            if norm or parameter_name.endswith(".bias"):
+            if MODELS[name].model_type == "qwen3_next" and norm and "linear_attn.norm" not in parameter_name:
+                parameter.copy_(0.3 * (2 * torch.rand_like(parameter) - 1))  # 1 is added to these
+            elif norm or parameter_name.endswith(".bias"):
                 parameter.copy_(int(norm) + 0.3 * (2 * torch.rand_like(parameter) - 1))
             else:
                 parameter.copy_(0.2 * torch.randn_like(parameter))
@@ -146,6 +152,8 @@ def published(config):
     rope = config.pop("rope_parameters", None)
     if rope is not None:
         config["rope_theta"] = rope.pop("rope_theta")
+        if "partial_rotary_factor" in rope:
+            config["partial_rotary_factor"] = rope.pop("partial_rotary_factor")
         kind = rope.pop("rope_type")
         config["rope_scaling"] = None if kind == "default" else {"type": kind, **rope}
     config["torch_dtype"] = config.pop("dtype")
@@ -174,6 +182,9 @@ def published(config):
         letters = {"linear_attention": "M", "full_attention": "*", "mlp": "-"}
         config["hybrid_override_pattern"] = "".join(letters[layer] for layer in config.pop("layers_block_type"))
         config["attention_head_dim"] = config["head_dim"]
+    if config["model_type"] == "qwen3_next":
+        config.pop("layer_types")
+        config.update({"full_attention_interval": 2, "use_sliding_window": False})
     if config["model_type"] == "deepseek_v2":
         if config["topk_method"] == "greedy":
             config.update({"n_group": 1, "topk_group": 1})
@@ -187,14 +198,14 @@ def published(config):
 
 
 def save(name, folder, dtype="fp32", spelling="published", fused=False, tokenizer="bytes"):
-    """Saves the model in shards, with a tokenizer; and of DeepSeek a layer that predicts further tokens. The model."""
+    """Saves the model in shards, with a tokenizer; and of some a layer that predicts further tokens. The model."""
     model = make_model(name, dtype)
     model.save_pretrained(folder, max_shard_size="60KB", save_original_format=not fused)
     assert len(list(folder.glob("model-*.safetensors"))) > 1
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps(published(config) if spelling == "published" else config))
     if name in PREDICTING:
-        layer = f"model.layers.{PREDICTING[name]}."
+        layer = PREDICTING[name]
         index = json.loads((folder / "model.safetensors.index.json").read_text())
         tensors = {layer + "eh_proj.weight": torch.ones(40, 80), layer + "mlp.gate.e_score_correction_bias": torch.ones(8)}
         safetensors.torch.save_file(tensors, folder / "model-predicting.safetensors", metadata={"format": "pt"})
@@ -284,6 +295,8 @@ def job_from(name, folder, tmp_path, ranks, packed=False, sequences=SEQUENCES, *
     model_type = json.loads(config.read_text())["model_type"] if config.exists() else ""
     if model_type in ("mamba2", "nemotron_h", "granitemoehybrid", "bamba"):
         spec["resources"] = {"device": "cpu"}
+    if model_type == "qwen3_next":
+        spec["model"]["gated_delta_net"] = {"chunk_size": 20}  # divides no sequence
     if model_type == "deepseek_v3":
         spec["model"]["moe"] = {"router_bias_update_rate": 1e-30}  # it has biases, which are read
     return spec

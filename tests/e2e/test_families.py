@@ -50,6 +50,8 @@ CHANGED = {
                        "attention_multiplier": 0.1, "residual_multiplier": 0.8, "logits_scaling": 4.0,
                        "position_embedding_type": "nope"},
     "bamba": {"rope_theta": 30.0, "rms_norm_eps": 1e-1},
+    "qwen3-next": {"rope_theta": 30.0, "partial_rotary_factor": 0.5, "rms_norm_eps": 1e-1, "num_experts_per_tok": 2,
+                   "norm_topk_prob": False},
 }
 # With another one of these the weights do not fit, which is said before one is read.
 SIZES = {
@@ -91,6 +93,11 @@ SIZES = {
                    "num_key_value_heads": 3, "head_dim": 10, "mamba_num_heads": 9, "mamba_head_dim": 16,
                    "ssm_state_size": 11, "n_groups": 2, "conv_kernel": 3,
                    "layers_block_type": ["linear_attention", "mlp", "full_attention", "mlp", "linear_attention"]},
+    "qwen3-next": {"vocab_size": 321, "hidden_size": 36, "intermediate_size": 57, "num_hidden_layers": 3, "num_attention_heads": 2,
+                   "num_key_value_heads": 3, "head_dim": 12, "linear_num_key_heads": 1, "linear_num_value_heads": 6,
+                   "linear_key_head_dim": 9, "linear_value_head_dim": 13, "linear_conv_kernel_dim": 3, "num_experts": 9,
+                   "moe_intermediate_size": 21, "shared_expert_intermediate_size": 25, "decoder_sparse_step": 2,
+                   "mlp_only_layers": [], "layer_types": ["full_attention"] + ["linear_attention"] * 3},
 }
 # Of these any other value than the family's is refused by name.
 MUST_BE = {
@@ -120,6 +127,8 @@ MUST_BE = {
                    "mamba_proj_bias": True, "mlp_bias": True, "attention_bias": True, "attention_dropout": 0.1,
                    "hidden_dropout": 0.1, "time_step_min": 0.01, "sliding_window": 9, "num_nextn_predict_layers": 1,
                    "output_router_logits": True},
+    "qwen3-next": {"hidden_act": "gelu", "attention_dropout": 0.1, "attention_bias": True, "output_router_logits": True,
+                   "sliding_window": 9, "layer_types": ["sliding_attention"] * 4, "mlp_only_layers": [4]},
 }
 # What these say does not change what given weights compute in training.
 WITHOUT_MEANING = {"architectures", "model_type", "transformers_version", "dtype", "use_cache", "initializer_range",
@@ -260,10 +269,18 @@ MIXERS = {
                    "mamba.num_heads": "mamba_num_heads", "mamba.head_dim": "mamba_head_dim",
                    "mamba.state_size": "ssm_state_size", "mamba.n_groups": "n_groups", "mamba.conv_kernel": "conv_kernel",
                    "mamba.chunk_size": "chunk_size"},
+    "qwen3_next": {
+        **{key: key for key in ("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads",
+                                "head_dim", "max_position_embeddings", "initializer_range", "rms_norm_eps")},
+        **{f"moe.{key}": key for key in ("num_experts", "num_experts_per_tok", "moe_intermediate_size", "norm_topk_prob",
+                                         "shared_expert_intermediate_size")},
+        "gated_delta_net.num_key_heads": "linear_num_key_heads", "gated_delta_net.num_value_heads": "linear_num_value_heads",
+        "gated_delta_net.key_head_dim": "linear_key_head_dim", "gated_delta_net.value_head_dim": "linear_value_head_dim",
+        "gated_delta_net.conv_kernel": "linear_conv_kernel_dim"},
 }
 
 
-@pytest.mark.parametrize("name", ["mamba2", "nemotron-h", "granite-hybrid", "bamba"])
+@pytest.mark.parametrize("name", ["mamba2", "nemotron-h", "granite-hybrid", "bamba", "qwen3-next"])
 def test_what_a_file_of_mixers_does_not_say_is_what_transformers_takes(start, tmp_path, name):
     model_type = MODELS[name].model_type
     layers = {"nemotron_h": {"layers_block_type": ["linear_attention", "full_attention", "mlp"]}}.get(model_type, {})
@@ -285,6 +302,9 @@ def test_what_a_file_of_mixers_does_not_say_is_what_transformers_takes(start, tm
         (tmp_path / "config.json").write_text(json.dumps({"model_type": model_type}))
         refused = cluster.cli("submit", "-f", cluster.write({**spec, "name": "other"}), check=False)
         assert refused.returncode == 4 and "E is no layer of model_type nemotron_h" in refused.stderr, refused.stderr
+    elif model_type == "qwen3_next":
+        assert model["hybrid_pattern"] == "[GE][GE][GE][*E]" * 12
+        assert model["partial_rotary_factor"] == 0.25 and model["rope_theta"] == defaults.rope_parameters["rope_theta"]
     else:
         assert model["hybrid_pattern"] == {"mamba2": "M" * 64, "granitemoehybrid": "[ME]" * 32, "bamba": "[M-]" * 32}[model_type]
 

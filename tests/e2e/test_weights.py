@@ -78,6 +78,7 @@ def older():
     ("granite-hybrid-dense", 2, "fp32", 1, False, {}), ("granite-hybrid-dense", 1, "bf16", 1, False, {"spelling": "newer"}),
     ("bamba", 2, "fp32", 1, False, {}), ("bamba", 1, "bf16", 1, False, {"spelling": "newer"}),
     ("nemotron-h", 2, "fp32", 1, False, {"tokenizer": "sentencepiece"}), ("nemotron-h", 1, "bf16", 1, False, {"spelling": "newer", "fused": True}),
+    ("qwen3-next", 2, "fp32", 2, False, {}), ("qwen3-next", 1, "bf16", 1, False, {"fused": True, "spelling": "newer"}),
 ])
 def test_a_model_goes_in_and_out(start, tmp_path, older, name, ranks, dtype, expert, packed, made):
     source = tmp_path / "model"

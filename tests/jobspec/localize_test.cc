@@ -373,7 +373,8 @@ TEST_F(LocalizeTest, OtherArchitecturesAreRefused) {
       "MixtralForCausalLM, Qwen3MoeForCausalLM, DeepseekV3ForCausalLM, DeepseekV2ForCausalLM, "
       "MistralForCausalLM, Qwen2ForCausalLM, Qwen3ForCausalLM, Olmo2ForCausalLM, Mamba2ForCausalLM, "
       "NemotronHForCausalLM, GraniteForCausalLM, GraniteMoeHybridForCausalLM, BambaForCausalLM, "
-      "TandemHybridForCausalLM; not built yet: other architectures; use one of these\n");
+      "Qwen3NextForCausalLM, TandemHybridForCausalLM; not built yet: other architectures; use one of "
+      "these\n");
   EXPECT_THAT(ErrorsWith("LlamaForCausalLM", "MixtralForCausalLM"), HasSubstr("architecture")) << "a llama's";
   EXPECT_THAT(ErrorsWith("\"llama\"", "\"qwen3\""), HasSubstr("architecture"));
   EXPECT_THAT(Errors("{}"), HasSubstr("architecture null is not allowed"));

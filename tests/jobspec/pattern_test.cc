@@ -40,6 +40,11 @@ constexpr char kDelta[] =
     "{model_type: hybrid, hybrid_pattern: \"[GE]G[*-]\", hidden_size: 256, intermediate_size: 96, "
     "num_attention_heads: 4, vocab_size: 320, moe: {num_experts: 4, num_experts_per_tok: 2}}";
 constexpr char kMamba2[] = "{model_type: mamba2, num_hidden_layers: 3, hidden_size: 64, vocab_size: 320}";
+constexpr char kQwen3Next[] =
+    "{model_type: qwen3_next, hybrid_pattern: \"[GE][*-][GE][*E]\", hidden_size: 64, intermediate_size: 96, "
+    "num_attention_heads: 4, partial_rotary_factor: 0.25, vocab_size: 320, "
+    "gated_delta_net: {key_head_dim: 16, value_head_dim: 8}, "
+    "moe: {num_experts: 4, num_experts_per_tok: 2, shared_expert_intermediate_size: 48}}";
 constexpr char kNemotron[] =
     "{model_type: nemotron_h, hybrid_pattern: M-*-, hidden_size: 64, intermediate_size: 96, "
     "num_attention_heads: 4, vocab_size: 320, mamba: {num_heads: 6, head_dim: 16, n_groups: 3}}";
@@ -57,8 +62,8 @@ constexpr char kBamba[] =
     "{model_type: bamba, hybrid_pattern: \"[M-][*-][M-]\", hidden_size: 64, intermediate_size: 96, "
     "num_attention_heads: 4, vocab_size: 320, mamba: {num_heads: 8, head_dim: 16}}";
 
-constexpr const char* kModels[] = {kHybrid,   kDepths,  kDelta,        kMamba2,
-                                   kNemotron, kGranite, kDenseGranite, kBamba};
+constexpr const char* kModels[] = {kHybrid,  kDepths,       kDelta, kMamba2,   kNemotron,
+                                   kGranite, kDenseGranite, kBamba, kQwen3Next};
 
 TEST(PatternTest, AResolvedJobIsValid) {
   for (const char* model : kModels) {
@@ -286,6 +291,44 @@ TEST(PatternTest, GranitesLayersAreNamesAndBambasPlaces) {
       FromConfig(R"({"model_type": "granitemoehybrid", "num_hidden_layers": 1, "layer_types": ["moe"]})")
           .errors,
       HasSubstr("a layer \"moe\" is not allowed"));
+}
+
+TEST(PatternTest, Qwen3NextsLayersFollowFromIntervalsAndLists) {
+  const auto pattern = [](const std::string& keys) {
+    const FromConfig read(absl::StrCat(R"({"model_type": "qwen3_next", "num_hidden_layers": 4)", keys, "}"));
+    EXPECT_EQ(read.errors, "");
+    return read.spec.model().hybrid_pattern();
+  };
+  EXPECT_EQ(pattern(""), "[GE][GE][GE][*E]");
+  EXPECT_EQ(pattern(R"(, "full_attention_interval": 2, "decoder_sparse_step": 2)"), "[G-][*E][G-][*E]");
+  EXPECT_EQ(pattern(R"(, "mlp_only_layers": [0, 2], "layer_types":
+                     ["full_attention", "linear_attention", "linear_attention", "linear_attention"])"),
+            "[*-][GE][G-][GE]");
+  EXPECT_EQ(pattern(R"(, "num_experts": 0)"), "[G-][G-][G-][*-]");
+  const auto errors = [](const std::string& keys) {
+    return FromConfig(absl::StrCat(R"({"model_type": "qwen3_next", "num_hidden_layers": 2)", keys, "}"))
+        .errors;
+  };
+  EXPECT_THAT(errors(R"(, "layer_types": ["full_attention", "sliding_attention"])"),
+              HasSubstr("layer_types [\"full_attention\",\"sliding_attention\"] is not allowed; allowed: "
+                        "full_attention or linear_attention for each of num_hidden_layers"));
+  EXPECT_THAT(errors(R"(, "layer_types": ["full_attention"])"), HasSubstr("layer_types"));
+  EXPECT_THAT(errors(R"(, "mlp_only_layers": [2])"),
+              HasSubstr("mlp_only_layers [2] is not allowed; allowed: a list of layers from 0 to 1"));
+  EXPECT_THAT(errors(R"(, "decoder_sparse_step": 0)"),
+              HasSubstr("decoder_sparse_step 0 is not allowed; allowed: 1 to 1024"));
+  EXPECT_THAT(errors(R"(, "attention_bias": true)"), HasSubstr("attention_bias true is not allowed"));
+  EXPECT_THAT(errors(R"(, "use_sliding_window": true)"), HasSubstr("use_sliding_window true"));
+}
+
+TEST(PatternTest, Qwen3NextHasGatesAndNormsThatAddOne) {
+  const model::DecoderConfig config = ModelConfigOf(Resolve(SpecWith(kQwen3Next)).model());
+  EXPECT_TRUE(config.attention_gate && config.norms_add_one && config.moe.shared_gate);
+  EXPECT_EQ(config.moe.shared_intermediate_size, 48);
+  EXPECT_EQ(config.names, model::ParameterNames::kQwen3Next);
+  EXPECT_EQ(config.qk_norm, model::QkNorm::kHead);
+  const model::DecoderConfig hybrid = ModelConfigOf(Resolve(SpecWith(kHybrid)).model());
+  EXPECT_FALSE(hybrid.attention_gate || hybrid.norms_add_one || hybrid.moe.shared_gate);
 }
 
 TEST(PatternTest, ContradictingSizesAreNamed) {

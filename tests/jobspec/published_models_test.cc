@@ -112,6 +112,20 @@ constexpr Published kPublished[] = {
        "num_attention_heads": 32, "num_hidden_layers": 32, "num_key_value_heads": 8, "num_logits_to_keep": 1,
        "pad_token_id": 0, "rms_norm_eps": 1e-05, "rope_theta": 10000.0, "tie_word_embeddings": false,
        "torch_dtype": "bfloat16", "use_cache": true, "vocab_size": 128256})"},
+    {"Qwen3_Next_80B_A3B", 79'674'391'296, R"({
+       "architectures": ["Qwen3NextForCausalLM"], "attention_bias": false, "attention_dropout": 0.0,
+       "bos_token_id": 151643, "decoder_sparse_step": 1, "eos_token_id": 151645, "full_attention_interval": 4,
+       "head_dim": 256, "hidden_act": "silu", "hidden_size": 2048, "initializer_range": 0.02,
+       "intermediate_size": 5120, "linear_conv_kernel_dim": 4, "linear_key_head_dim": 128,
+       "linear_num_key_heads": 16, "linear_num_value_heads": 32, "linear_value_head_dim": 128,
+       "max_position_embeddings": 262144, "mlp_only_layers": [], "model_type": "qwen3_next",
+       "moe_intermediate_size": 512, "norm_topk_prob": true, "num_attention_heads": 16, "num_experts": 512,
+       "num_experts_per_tok": 10, "num_hidden_layers": 48, "num_key_value_heads": 2,
+       "output_router_logits": false, "partial_rotary_factor": 0.25, "rms_norm_eps": 1e-06,
+       "rope_scaling": null, "rope_theta": 10000000, "router_aux_loss_coef": 0.001,
+       "shared_expert_intermediate_size": 512, "tie_word_embeddings": false, "torch_dtype": "bfloat16",
+       "transformers_version": "4.57.0.dev0", "use_cache": true, "use_sliding_window": false,
+       "vocab_size": 151936})"},
 };
 
 class PublishedModelTest : public testing::TestWithParam<Published> {};
@@ -121,6 +135,7 @@ INSTANTIATE_TEST_SUITE_P(All, PublishedModelTest, testing::ValuesIn(kPublished),
 TEST_P(PublishedModelTest, IsTakenWithItsParameters) {
   const platform::TemporaryFolder folder;
   v1::JobSpec spec = ReadText(kGoodSpec, "").spec;
+  spec.mutable_report()->set_parameter_norms(false);  // of so many experts
   spec.mutable_model()->Clear();
   spec.mutable_model()->set_hugging_face(folder.Write("config.json", GetParam().config));
   EXPECT_EQ(ToText(Localize(spec)), "");

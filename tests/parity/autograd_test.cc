@@ -174,6 +174,20 @@ TEST(AutogradTest, LayersByAPatternMatch) {
   CompareWithAutograd(options);
 }
 
+// Gates of attentions and of shared experts, norms that multiply by 1 + weight, and experts that ranks share.
+TEST(AutogradTest, LayersOfQwen3NextMatch) {
+  JobOptions options{.ranks = 2,
+                     .microbatches_per_rank = 2,
+                     .steps = 3,
+                     .model_type = "qwen3_next",
+                     .pattern = "[GE][*-][*E]",
+                     .num_experts = 4};
+  CompareWithAutograd(options);
+  options.recompute = "layer";
+  options.end_of_document = ' ';
+  CompareWithAutograd(options);
+}
+
 // One depth and two, of one letter, several, and two of a kind; without main layers; detached; tied; logits
 // in chunks.
 TEST(AutogradTest, DepthsOfMultiTokenPredictionMatch) {

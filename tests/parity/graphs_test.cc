@@ -141,6 +141,9 @@ TEST(GraphsTest, LayersByAPatternHaveTheBitsOfEagerOnes) {
   options.ranks = 2;
   options.expert_parallel = 2;
   ExpectReplaysOf(options, {"mamba", AllParts(options)});
+  options.model_type = "qwen3_next";
+  options.pattern = "[GE][*-][*E]";
+  ExpectReplaysOf(options, {"attention", AllParts(options)});
 }
 
 // A checkpoint, a validation and what is replayed after them; then a job that goes on from a checkpoint of

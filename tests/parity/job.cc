@@ -154,7 +154,10 @@ plan::JobPlan MakeJob(const JobOptions& options) {
     v1::MixtureOfExperts& moe = *model.mutable_moe();
     moe.set_num_experts(options.num_experts);
     moe.set_num_experts_per_tok(options.experts_per_token);
-    if (options.model_type == "qwen3_moe" || options.model_type == "hybrid") {
+    if (options.model_type == "qwen3_next") {
+      moe.set_shared_expert_intermediate_size(options.expert_inner + 4);
+    }
+    if (options.model_type == "qwen3_moe" || !options.pattern.empty()) {
       moe.set_moe_intermediate_size(options.expert_inner);
       moe.set_norm_topk_prob(false);
       moe.set_decoder_sparse_step(options.sparse_step);

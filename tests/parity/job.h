@@ -45,14 +45,14 @@ struct JobOptions {
   bool balanced_routing = false;
   std::string model_type = "llama";
   bool has_biases = false;     // of all projections of an attention, of a type that may have them
-  std::string pattern;         // of hybrid and nemotron_h, which have other numbers of layers
+  std::string pattern;         // of hybrid, nemotron_h and qwen3_next, which have other numbers of layers
   double mtp_loss_weight = 0;  // of a pattern with depths; 0: the default
   bool mtp_detach = false;     // likewise
   int64_t sliding_window = 0;  // 0: none
   std::string window_layers = "all";
   int num_experts = 0;  // of the sparse layers, with other model types
   int experts_per_token = 2;
-  int64_t expert_inner = 20;                 // of qwen3_moe and deepseek; mixtral's is `inner`
+  int64_t expert_inner = 20;                 // of qwen3_moe, patterns and deepseek; mixtral's is `inner`
   int64_t sparse_step = 1;                   // of qwen3_moe
   int64_t dense_layers = 1;                  // of deepseek, from the first
   double router_aux_loss = 0.05;             // coefficients

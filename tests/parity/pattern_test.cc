@@ -25,13 +25,13 @@ constexpr uint64_t kPatternSeed = 20261129;
 const std::vector<std::string>& Patterns() {
   static const auto* const patterns = new std::vector<std::string>{
       "M*M*",   "M[*E]", "[*E][*E]", "[M*E]-",      "M-M-",       "EM*", "*ME",     "[*M]M", "G[*E]",
-      "[G*E]-", "GMG-",  "M*/*E",    "[*E]M/ME/ME", "M-M-/MM/MM", "/*E", "[*M]/*-", "G*/GE"};
+      "[G*E]-", "GMG-",  "M*/*E",    "[*E]M/ME/ME", "M-M-/MM/MM", "/*E", "[*M]/*-", "G*/GE", "[GE][*E]"};
   return *patterns;
 }
 
 JobOptions Patterned(const std::string& pattern) {
   JobOptions options = SparseJob();
-  options.model_type = "hybrid";
+  options.model_type = absl::StartsWith(pattern, "[GE]") ? "qwen3_next" : "hybrid";
   options.pattern = pattern;
   options.num_experts = absl::StrContains(pattern, 'E') ? 4 : 0;
   options.steps = 3;
