@@ -78,29 +78,6 @@ def test_a_fifo_in_the_newest_checkpoint_is_passed_over_and_everybody_is_shown_t
     assert "it is a FIFO" in cluster.cli("watch", "again").stdout
 
 
-def test_a_fifo_in_place_of_metrics_or_text_ends_the_job_with_its_name(start, tmp_path):
-    cluster = start()
-    (tmp_path / "run").mkdir()
-    os.mkfifo(tmp_path / "run" / "metrics.jsonl")
-    cluster.submit(directory_job("metrics", tmp_path / "run", resume="newest"))
-    cause = cluster.wait_state("metrics", "FAILED")["cause"]
-    assert cause["class"] == "USER"
-    assert "metrics.jsonl: it is a FIFO, not a regular file" in cause["message"]
-    os.mkfifo(tmp_path / "text")
-    spec = tiny_job("text")
-    spec["data"]["train"] = str(tmp_path / "text")
-    (tmp_path / "text.json").write_text(json.dumps(spec))
-    done = cluster.cli("submit", "-f", tmp_path / "text.json", check=False, timeout=60)
-    assert done.returncode == 4
-    assert "is a FIFO" in done.stderr
-    os.mkfifo(tmp_path / "spec.json")  # a job file may be one
-    writer = threading.Thread(target=(tmp_path / "spec.json").write_text, args=(json.dumps(spec),), daemon=True)
-    writer.start()
-    done = cluster.cli("submit", "-f", tmp_path / "spec.json", check=False, timeout=60)
-    assert done.returncode == 4
-    assert "is a FIFO" in done.stderr
-
-
 @contextlib.contextmanager
 def small_disk(folder, megabytes):
     folder.mkdir()
