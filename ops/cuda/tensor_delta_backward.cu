@@ -109,7 +109,7 @@ __global__ void __launch_bounds__(kThreads, 1)
 }
 
 template <int kKey>
-__global__ void __launch_bounds__(kThreads, 2)
+__global__ void __launch_bounds__(kThreads, 1)
     WriteTensorDeltaGradients(GatedDeltaBackwardArgs<Bf16> args, TensorDeltaWork work) {
   extern __shared__ __align__(16) unsigned char dynamic[];
   const DeltaShape& s = args.shape;
