@@ -9,39 +9,6 @@
 
 namespace tandem::ops::cuda {
 
-// Of a block that computes gradients.
-template <int kKey>
-struct TensorDeltaMemory {
-  struct Tile {  // of kValues value channels
-    TokenValues grad_y;
-    TokenValues grad_right;
-    TokenValues written;
-    ValueState<kKey> state;    // before the piece
-    ValueState<kKey> adjoint;  // of that behind it
-  };
-  struct Pairs {                       // with what queries and keys are multiplied by
-    TokenPairs of_reads;               // L(i, j) (dy_i · u_j), of q_i and k_j
-    TokenPairs of_keys;                // -β_i L(i, j) (dR_i · u_j) for j < i, of k_i and k_j
-    float passed[kPiece][kPiece + 1];  // what decays from j to i, for j < i
-  };
-
-  TokenKeys<kKey> k;
-  TokenKeys<kKey> q;
-  union {
-    Tile tile;
-    Pairs pairs;
-  };
-  DeltaFactors factors;
-  float quarters[4][kPiece];       // of j: the sum of `passed` over a quarter of the tokens i
-  float from_before[2][kPiece];    // what decays from the state before the piece to i, of half of the columns
-  float to_behind[2][kPiece];      // and from j to the state behind it
-  float read_of_state[2][kPiece];  // k_i · its gradient as that of a token that reads the state, without β_i
-  float read_of_tokens[2][kPiece];  // and what was written since
-  float of_values[kPiece];          // dR_i · v_i
-  float within[kPiece];             // the sum of `passed` over the pairs that decay through a token
-  float passed_on[kWarps];          // <G, S>, of each warp
-};
-
 // A block has the value heads of a key head of a piece, one after the other.
 template <int kKey>
 class TensorDeltaBlock {
