@@ -32,8 +32,8 @@ constexpr std::array<ReplayedKind, 7> kReplayedKinds = {{{"attention", "attentio
                                                          {"route", "router", 14},
                                                          {"permute", "preprocess", 4},
                                                          {"mlp", "mlp", 4},
-                                                         {"mamba", "mamba", 9},
-                                                         {"gated_delta", "mamba", 11}}};
+                                                         {"mamba", "mamba", 11},
+                                                         {"gated_delta", "mamba", 19}}};
 
 const ReplayedKind* FindKind(const schedules::Node& node) {
   const auto* found = std::find_if(kReplayedKinds.begin(), kReplayedKinds.end(),
