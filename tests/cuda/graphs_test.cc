@@ -134,6 +134,39 @@ Value Replayed(const std::string& name, const std::function<void(JobOptions&)>& 
           }};
 }
 
+// The first lane replaces all options but the ranks.
+const std::vector<std::vector<Value>>& Lanes() {
+  const auto dense = [](JobOptions& options) { options = {.ranks = options.ranks, .layers = 3}; };
+  static const auto* const lanes = new std::vector<std::vector<Value>>{
+      {Replayed("dense", dense, "attention"), Replayed("dense", dense, ""),
+       Replayed("experts", SetSparse, "attention"), Replayed("experts", SetSparse, "router"),
+       Replayed("experts", SetSparse, ""), Replayed("a pattern", SetPattern, "mamba"),
+       Replayed("a pattern", SetPattern, "")},
+      {{"sequential", [](JobOptions&) {}},
+       {"overlap", [](JobOptions& options) { options.overlap = true; }},
+       {"delayed",
+        [](JobOptions& options) {
+          options.overlap = true;
+          options.delay_weight_gradients = true;
+        }}},
+      {{"zero1", [](JobOptions& options) { options.strategy = "zero1"; }},
+       {"zero2", [](JobOptions& options) { options.strategy = "zero2"; }},
+       {"zero3", [](JobOptions& options) { options.strategy = "zero3"; }}},
+      {{"1 microbatch", [](JobOptions&) {}},
+       {"4 microbatches", [](JobOptions& options) { options.microbatches_per_rank = 4; }}},
+      {{"fp32", [](JobOptions&) {}},
+       {"bf16", [](JobOptions& options) { options.precision = "compute: COMPUTE_TYPE_BF16"; }}},
+      {{"nothing between", [](JobOptions&) {}},
+       {"validations, checkpoints and a resumption between",
+        [](JobOptions& options) {
+          options.validate_every_steps = 3;
+          options.checkpoint_every_steps = kSavedStep;
+        }}},
+      {{"as issued", [](JobOptions&) {}}, {"beside kernels of random length", [](JobOptions&) {}}},
+  };
+  return *lanes;
+}
+
 struct Case {
   std::string name;
   JobOptions options;
