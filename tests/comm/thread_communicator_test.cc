@@ -112,9 +112,8 @@ TEST(ThreadCommunicatorTest, TensorsThatDoNotFitAreRefused) {
   EXPECT_THROW(comm.AllToAll(device::MemoryOf(at::zeros({2})), device::MemoryOf(four)),
                std::invalid_argument);
   EXPECT_THROW(comm.Gather(device::MemoryOf(at::zeros({3})), device::MemoryOf(four)), std::invalid_argument);
-  at::Tensor three = at::zeros({3});
-  EXPECT_THROW(comm.AllToAll(device::MemoryOf(at::zeros({3})), device::MemoryOf(three)),
-               std::invalid_argument);
+  const at::Tensor three = at::zeros({3}, at::kByte);
+  EXPECT_THROW(comm.AllToAll(device::MemoryOf(three), device::MemoryOf(three)), std::invalid_argument);
 }
 
 TEST(RunThreadRanksTest, FirstErrorEndsTheOthers) {
