@@ -45,7 +45,8 @@ at::ScalarType TypeOfValue(const std::string& name, const Precision& precision) 
   static const auto& of_mixers = *new std::set<std::string>{"states",       "grad_conv",  "grad_conv_bias",
                                                             "grad_dt_bias", "grad_a_log", "grad_d"};
   const bool statistics = output == "lse" || (output.starts_with("grad_") && output.ends_with("norm")) ||
-                          output == "logits" || output == "probabilities" || of_mixers.contains(output);
+                          output == "logits" || output == "probabilities" || output == "shared_gates" ||
+                          of_mixers.contains(output);
   return TypeOf(statistics ? MainType(compute) : compute);
 }
 

@@ -125,6 +125,9 @@ TEST_P(BoundPassTest, RecomputeGivesTheBitsOfTheForward) {
         if (shape.config.moe.shared_intermediate_size > 0) {
           sets.push_back({"normed", "shared_gate_up"});
           sets.push_back({"normed", "logits", "shared_gate_up", "shared"});
+          if (shape.config.moe.shared_gate) {
+            sets.back().emplace_back("shared_gates");
+          }
         }
       } else if (node.kind == "experts") {
         sets = {{"gate_up"}, {"gate_up", "made"}};
