@@ -4,7 +4,7 @@
 profiled, and the time of its `load` instructions, which wait for the reader's thread and copy, is set beside its steps'.
 
 One line of JSON. Usage, with the tests' Python (scripts/setup.sh --tests):
-bench/loader_wait.py FOLDER_OF_BINARIES FOLDER [--steps N]      (FOLDER is made and removed)
+bench/loader_wait.py FOLDER_OF_BINARIES FOLDER [--steps N]      (FOLDER is new, and is removed)
 """
 import argparse
 import collections
@@ -33,7 +33,8 @@ def main():
     parser.add_argument("--steps", type=int, default=16)
     arguments = parser.parse_args()
     folder = arguments.folder.resolve()
-    (folder / "cluster").mkdir(parents=True)
+    folder.mkdir()
+    (folder / "cluster").mkdir()
     cluster = Cluster(arguments.binaries.resolve(), folder / "cluster", workers=1)
     try:
         spec = tiny_job("mixture", ranks=1, steps=1_000_000, sequence_length=1024, micro_batch_size=4, global_batch_size=16)
