@@ -30,7 +30,7 @@ struct Saved {
   std::string path;
   int64_t bytes = 0;
   std::string manifest_digest;
-  double seconds = 0;  // wall time of the save, including the removal of older checkpoints' files
+  double seconds = 0;  // wall time of the save, without the removal of older checkpoints' files after it
   // On rank 0 only: the steps of the checkpoints that `keep` removed, and for each folder that could not be
   // removed (of such a checkpoint or of a failed save) the reason. Every save tries again.
   std::vector<int64_t> removed_steps;

@@ -55,14 +55,17 @@ void CheckBalancedRouting(FieldChecker& check);
 // Checks the layers of a model type that has a pattern, and the fields that only these layers have. For any
 // other type, checks that there is no pattern.
 void CheckPattern(FieldChecker& check, const v1::Model& model, const ModelType& type);
+
 // Checks what layers that predict further tokens require of the job, after its pattern.
 void CheckDepths(FieldChecker& check, const v1::Model& model);
 
 // Checks fields that follow from the model type, and the sliding window, which only some types may have.
 void CheckModelType(FieldChecker& check, const v1::Model& model, const ModelType& type);
 
-// Checks the heads of models with latent attention, which other models do not have.
+// Checks the scaling of the rotary embedding: its type, and the fields that this type has.
 void CheckRopeScaling(FieldChecker& check, const v1::Model& model);
+
+// Checks the heads of models with latent attention, which other models do not have.
 void CheckLatentAttention(FieldChecker& check, const v1::Model& model);
 
 // Checks what only the sparse layers of these models have; the rest is as for other models.

@@ -32,7 +32,7 @@ struct GraphSegments {
   int period = 0;  // microbatches after which a graph is replayed again
   int passes_in_graphs = 0;
   int launches_in_graphs = 0;    // of kernels, in these passes, by the kinds of their nodes
-  int passes = 0;                // passes in all segments of one step
+  int passes = 0;                // passes of all nodes in one step, in segments or not
   int copies = 0;                // copies from and to rings, which graphs do not access
   int64_t more_arena_bytes = 0;  // beyond what the job needs without graphs; may be negative
 };

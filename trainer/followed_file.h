@@ -47,8 +47,8 @@ class FollowedFile {
   // Must be called once, before the first Append. The error names the path.
   absl::Status Open();
 
-  // Appends the waiting texts and then this one, each as a whole or not at all (append_whole.h). The first
-  // failure of a file is logged, and the time at which the waiting texts are written.
+  // Appends the waiting texts and then this one, each as a whole or not at all (append_whole.h). Logs the
+  // first failure of a file, and again when the waiting texts have been written.
   void Append(std::string_view text);
 
   // Tries to write the waiting texts again. Returns the number of texts that the file lacks: those that still

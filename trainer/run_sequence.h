@@ -57,9 +57,8 @@ class RunSequence {
     kIssue,  // issue run(); it may overlap the end of the previous run, unless it is recorded
     kDrain,  // wait for everything issued, pass its requests to Ended, and ask again
     // Validate the weights of step() while nothing is in flight, until something must be done first; call
-    // Validated at its.
+    // Validated at its end.
     kValidate,
-    // end
     kSave,    // save the state of step() while nothing is in flight; call Saved
               // (a run of kind kTrainSave saves what it applies, and answers what was asked for)
     kAnswer,  // the requests are done; call Answered
