@@ -14,16 +14,19 @@
 
 namespace tandem::checkpoint {
 
-// Elements of the whole of wanted array `wanted`, from `first` on: their bytes, which are valid until this
-// returns. Called by several threads at once. An error ends the stream.
+// Takes the bytes of some elements of wanted array number `wanted`, the first of which has index `first` in
+// the whole array. The bytes are valid until it returns. Several threads call it at once. An error ends the
+// stream.
 using TakeElements = std::function<absl::Status(size_t wanted, int64_t first, std::string_view bytes)>;
 
-// Reads every file of a step once, from its beginning to its end, and compares its digest with the
-// manifest's; if the manifest has a digest of each piece of the wanted arrays (of SavedStep::Find; null:
-// none), and there are such, it reads and compares these alone. Four threads read, each another file or
-// piece, and 1 MB of it is in memory. `take` gets the elements of the wanted arrays each once, in no order,
-// before it is known whether what was read is whole. Returns its error; that of a file as VerifiedBytes has
-// it; Unavailable where a file is not what SavedStep::Open read.
+// Reads every file of a step once, from beginning to end, and compares its digest with the manifest's. If the
+// manifest has a digest of each piece of the wanted arrays, only these pieces are read and compared. Wanted
+// arrays come from SavedStep::Find; null: the step has none.
+//
+// Four threads read, each a file or piece of its own, of which it has 8 MB in memory. `take` gets each
+// element of the wanted arrays once, in no order, before it is known whether what was read is whole. Returns
+// an error of `take`, an error of a file as VerifiedBytes does, or Unavailable if a file has changed since
+// SavedStep::Open.
 absl::Status StreamStep(platform::Files& files, const SavedStep& step,
                         const std::vector<const ManifestArray*>& wanted, const TakeElements& take);
 
