@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "checkpoint/safetensors.h"
 #include "checkpoint/verified_bytes.h"
@@ -164,7 +165,7 @@ class RunTaker {
 absl::Status StreamStep(platform::Files& files, const SavedStep& step,
                         const std::vector<const ManifestArray*>& wanted, const TakeElements& take) {
   const std::vector<Stretch> stretches = StretchesOf(step, wanted);
-  std::vector<absl::Status> ends(stretches.size());
+  std::vector<absl::Status> ends(stretches.size(), absl::CancelledError("it threw"));
   std::atomic<bool> failed = false;
   const auto stream = [&](const Stretch& stretch) -> absl::Status {
     VerifiedBytes bytes(files, step.path(), stretch.bytes);
@@ -179,8 +180,12 @@ absl::Status StreamStep(platform::Files& files, const SavedStep& step,
     return absl::OkStatus();
   };
   platform::ForEachIndex(stretches.size(), kThreads, [&](size_t i) {
+    const absl::Cleanup stop_others = [&] {
+      if (!ends[i].ok()) {
+        failed = true;
+      }
+    };
     ends[i] = stream(stretches[i]);
-    failed = failed || !ends[i].ok();
   });
   const auto error =
       std::find_if(ends.begin(), ends.end(), [](const absl::Status& status) { return !status.ok(); });
