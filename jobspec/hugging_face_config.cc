@@ -157,18 +157,14 @@ class HuggingFaceReader {
     std::string pattern = "M";
     if (type == "mamba2") {
       ReadField({"num_hidden_layers"}, model_);
-    } else if (type == "qwen3_next") {
-      if (const KeyProblem problem = ReadIntervals(json_, model_); !problem.value.empty()) {
+    } else {
+      const KeyProblem problem = type == "qwen3_next" ? ReadIntervals(json_, model_)
+                                 : pairs              ? ReadPairs(json_, type == "bamba", model_)
+                                                      : ReadMixerPattern(json_, model_);
+      if (!problem.value.empty()) {
         Refuse(problem.value, problem.allowed, "mend the file");
         return;
       }
-      pattern = model_.hybrid_pattern();
-    } else if (const std::string problem =
-                   pairs ? ReadPairs(json_, type == "bamba", model_) : ReadMixerPattern(json_, model_);
-               !problem.empty()) {
-      Refuse(problem, "a text of letters, or a list of kinds of layers", "mend the file");
-      return;
-    } else {
       pattern = model_.hybrid_pattern();
     }
     const auto has = [&](char letter) { return pattern.find(letter) != pattern.npos; };
@@ -234,10 +230,13 @@ class HuggingFaceReader {
   }
 
   void ReadMamba(const MixerKeys& keys, v1::Mamba& mamba) {
-    ReadField({"num_heads"}, mamba, keys.num_heads);
-    if (Of(keys.head_dim) == "auto") {  // it follows from the others
-      json_[keys.head_dim] = AutoHeadDim(json_);
+    if (!mamba.has_head_dim()) {
+      if (const KeyProblem problem = ReplaceAutoHeadDim(json_); !problem.value.empty()) {
+        Refuse(problem.value, problem.allowed, "mend the file");
+        return;
+      }
     }
+    ReadField({"num_heads"}, mamba, keys.num_heads);
     ReadField({"head_dim"}, mamba, keys.head_dim);
     ReadField({"state_size"}, mamba, keys.state_size);
     ReadField({"n_groups"}, mamba, keys.n_groups);

@@ -16,6 +16,12 @@ namespace tandem::jobspec {
 
 inline constexpr char kGroupLimited[] = "group_limited_greedy";  // a value of topk_method
 
+// A key and its value, "num_hidden_layers 0", and what is allowed. Both are empty if nothing is wrong.
+struct KeyProblem {
+  std::string value;
+  std::string allowed;
+};
+
 // Refuses each key that is unknown or has another value than allowed. Excluded are the keys of sliding
 // windows and rotations (hugging_face_window.h, hugging_face_rope.h), and those for which is_read holds,
 // whose values become fields of the job. `family` is null if it is unknown. Returns the keys whose values are

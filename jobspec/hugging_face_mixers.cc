@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "jobspec/hugging_face_intervals.h"
 #include "jobspec/hugging_face_rope.h"
 #include "jobspec/model_types.h"
@@ -23,24 +24,37 @@ constexpr std::pair<std::string_view, char> kLayerNames[] = {
     {"attention", '*'},        {"mlp", '-'},   {"moe", 'E'},
 };
 
+constexpr char kLetters[] = "a text of letters, or a list of kinds of layers";
+
+// The names of the kinds with these letters.
+std::string KindsText(std::string_view letters) {
+  std::vector<std::string> names;
+  for (const auto& [name, letter] : kLayerNames) {
+    if (letters.find(letter) != letters.npos) {
+      names.emplace_back(name);
+    }
+  }
+  return absl::StrJoin(names, ", ");
+}
+
 }  // namespace
 
-std::string ReadMixerPattern(const MixerJson& config, v1::Model& model) {
+KeyProblem ReadMixerPattern(const MixerJson& config, v1::Model& model) {
   if (model.has_hybrid_pattern()) {
-    return "";
+    return {};
   }
   for (const char* const key : {"hybrid_pattern", "hybrid_override_pattern"}) {
     if (const MixerJson text = config.value(key, MixerJson()); !text.is_null()) {
       if (!text.is_string()) {
-        return absl::StrCat(key, " ", text.dump());
+        return {absl::StrCat(key, " ", text.dump()), kLetters};
       }
       model.set_hybrid_pattern(text.get<std::string>());
-      return "";
+      return {};
     }
   }
   const MixerJson list = config.value("layers_block_type", MixerJson());
   if (!list.is_array()) {
-    return absl::StrCat("layers_block_type ", list.dump());
+    return {absl::StrCat("layers_block_type ", list.dump()), kLetters};
   }
   std::string pattern;
   for (const MixerJson& layer : list) {
@@ -51,73 +65,75 @@ std::string ReadMixerPattern(const MixerJson& config, v1::Model& model) {
       }
     }
     if (pattern.size() == before) {
-      return absl::StrCat("a layer ", layer.dump());
+      return {absl::StrCat("a layer ", layer.dump()), KindsText("M*-E")};
     }
   }
   model.set_hybrid_pattern(pattern);
-  return "";
+  return {};
 }
 
 namespace {
 
-// Sets the first letters of the layers, all M before, by attn_layer_indices. Returns what is wrong.
-std::string TakePlaces(const MixerJson& places, std::string& letters) {
+// Sets the first letters of the layers, all M before, by attn_layer_indices.
+KeyProblem TakePlaces(const MixerJson& places, std::string& letters) {
   const bool listed = places.is_array() || places.is_null();
   const auto is_place = [&](const MixerJson& place) {
     return place.is_number_unsigned() && place.get<uint64_t>() < letters.size();
   };
   if (!listed || !std::all_of(places.begin(), places.end(), is_place)) {
-    return absl::StrCat("attn_layer_indices ", places.dump(), " of ", letters.size(), " layers");
+    return {absl::StrCat("attn_layer_indices ", places.dump()),
+            absl::StrCat("a list of layers from 0 to ", letters.size() - 1)};
   }
   for (const MixerJson& place : places) {
     letters[place.get<size_t>()] = '*';
   }
-  return "";
+  return {};
 }
 
 // The same by the kinds of layers that `key` lists.
-std::string TakeKinds(const char* key, const MixerJson& kinds, std::string& letters) {
+KeyProblem TakeKinds(const char* key, const MixerJson& kinds, std::string& letters) {
   if (kinds.is_null()) {
-    return "";
+    return {};
   }
   if (!kinds.is_array() || kinds.size() != letters.size()) {
-    return absl::StrCat(key, " ", kinds.dump(), " of ", letters.size(), " layers");
+    return {absl::StrCat(key, " ", kinds.dump()),
+            absl::StrCat("a kind for each of ", letters.size(), " layers")};
   }
   for (size_t i = 0; i < kinds.size(); ++i) {
     const auto* const found = std::find_if(std::begin(kLayerNames), std::end(kLayerNames),
                                            [&](const auto& row) { return kinds[i] == row.first; });
     if (found == std::end(kLayerNames) || (found->second != 'M' && found->second != '*')) {
-      return absl::StrCat("a layer ", kinds[i].dump());
+      return {absl::StrCat("a layer ", kinds[i].dump()), KindsText("M*")};
     }
     letters[i] = found->second;
   }
-  return "";
+  return {};
 }
 
 }  // namespace
 
-std::string ReadPairs(const MixerJson& config, bool by_places, v1::Model& model) {
+KeyProblem ReadPairs(const MixerJson& config, bool by_places, v1::Model& model) {
   if (model.has_hybrid_pattern()) {
-    return "";
+    return {};
   }
   const MixerJson layers = config.value("num_hidden_layers", MixerJson());
   if (!layers.is_number_unsigned() || layers.get<uint64_t>() < 1 ||
       layers.get<uint64_t>() > kMostModelLayers) {
-    return absl::StrCat("num_hidden_layers ", layers.dump());
+    return {absl::StrCat("num_hidden_layers ", layers.dump()), absl::StrCat("1 to ", kMostModelLayers)};
   }
   std::string letters(layers.get<size_t>(), 'M');
   const char* const key = config.contains("layer_types") ? "layer_types" : "layers_block_type";
   const MixerJson kinds = config.value(key, MixerJson());
-  std::string problem = by_places ? TakePlaces(config.value("attn_layer_indices", MixerJson()), letters)
-                                  : TakeKinds(key, kinds, letters);
+  KeyProblem problem = by_places ? TakePlaces(config.value("attn_layer_indices", MixerJson()), letters)
+                                 : TakeKinds(key, kinds, letters);
   std::string again = letters;
-  if (by_places && problem.empty()) {
+  if (by_places && problem.value.empty()) {
     problem = TakeKinds(key, kinds, again);
   }
-  if (problem.empty() && again != letters) {
-    problem = absl::StrCat(key, " ", kinds.dump(), " beside attn_layer_indices");
+  if (problem.value.empty() && again != letters) {
+    problem = {absl::StrCat(key, " ", kinds.dump()), "the same layers as attn_layer_indices"};
   }
-  if (!problem.empty()) {
+  if (!problem.value.empty()) {
     return problem;
   }
   const MixerJson experts = config.value("num_local_experts", MixerJson());
@@ -127,7 +143,7 @@ std::string ReadPairs(const MixerJson& config, bool by_places, v1::Model& model)
     absl::StrAppend(&pattern, "[", std::string(1, letter), behind);
   }
   model.set_hybrid_pattern(pattern);
-  return "";
+  return {};
 }
 
 MixerKeys MixerKeysOf(const std::string& model_type) {
@@ -141,15 +157,22 @@ MixerKeys MixerKeysOf(const std::string& model_type) {
   return {"mamba_num_heads", "mamba_head_dim", "ssm_state_size", "n_groups", "conv_kernel", "chunk_size"};
 }
 
-MixerJson AutoHeadDim(const MixerJson& config) {
+KeyProblem ReplaceAutoHeadDim(MixerJson& config) {
+  constexpr char kKey[] = "mamba_d_head";
+  constexpr uint64_t kMost = 1 << 24;
   const auto of = [&](const char* key) { return config.value(key, MixerJson()); };
+  if (of(kKey) != "auto") {
+    return {};
+  }
   for (const char* const key : {"mamba_expand", "hidden_size", "mamba_n_heads"}) {
-    if (!of(key).is_number_unsigned() || of(key) == 0 || of(key).get<uint64_t>() > 1 << 24) {
-      return {};
+    if (!of(key).is_number_unsigned() || of(key) == 0 || of(key).get<uint64_t>() > kMost) {
+      return {absl::StrCat(key, " ", of(key).dump()),
+              absl::StrCat("an integer from 1 to ", kMost, ", as ", kKey, " is \"auto\"")};
     }
   }
-  return of("mamba_expand").get<int64_t>() * of("hidden_size").get<int64_t>() /
-         of("mamba_n_heads").get<int64_t>();
+  config[kKey] = of("mamba_expand").get<int64_t>() * of("hidden_size").get<int64_t>() /
+                 of("mamba_n_heads").get<int64_t>();
+  return {};
 }
 
 std::vector<std::string> MixerProblems(const MixerJson& config) {

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "jobspec/hugging_face_keys.h"
 #include "tandem/v1/job.pb.h"
 
 namespace tandem::jobspec {
@@ -13,14 +14,14 @@ namespace tandem::jobspec {
 // Tandem's own hybrid.
 
 // Sets model.hybrid_pattern, unless the job has one, from letters in the file or a list of kinds of layers.
-// Returns an error if the value is neither; empty: none.
-std::string ReadMixerPattern(const nlohmann::json& config, v1::Model& model);
+KeyProblem ReadMixerPattern(const nlohmann::json& config, v1::Model& model);
 
-// The same of granitemoehybrid and bamba, in which every layer is a mixer or an attention, and behind it an
-// MLP or experts: by layer_types, or by attn_layer_indices, with which layer_types must then agree.
-std::string ReadPairs(const nlohmann::json& config, bool by_places, v1::Model& model);
+// Does the same for granitemoehybrid and bamba, in which every layer is a mixer or an attention, followed by
+// an MLP or experts. If `by_places`, attn_layer_indices says which layers attend, and layer_types must agree
+// if it is there; otherwise layer_types says it.
+KeyProblem ReadPairs(const nlohmann::json& config, bool by_places, v1::Model& model);
 
-// What a file of the model type calls the sizes of its Mamba-2 mixers.
+// The keys for the sizes of Mamba-2 mixers in a file of a model type.
 struct MixerKeys {
   const char* num_heads;
   const char* head_dim;
@@ -31,16 +32,17 @@ struct MixerKeys {
 };
 MixerKeys MixerKeysOf(const std::string& model_type);
 
-// What mamba_d_head "auto" stands for; null where it follows from nothing.
-nlohmann::json AutoHeadDim(const nlohmann::json& config);
+// Replaces mamba_d_head "auto", if it is there, by the number that follows from other keys. Returns the first
+// of these keys from which none follows.
+KeyProblem ReplaceAutoHeadDim(nlohmann::json& config);
 
-// Keys whose values contradict each other or what Tandem computes.
+// Lists the keys whose values contradict each other or what Tandem computes.
 std::vector<std::string> MixerProblems(const nlohmann::json& config);
 
 // Adds the keys for such a model's layers to a config.json, under the names of its model type.
 void AddMixers(const v1::Model& resolved, nlohmann::ordered_json& config);
 
-// Adds what multiplies the numbers of Granite's models; nothing to those of others.
+// Adds the multipliers of Granite's models; for other models, adds nothing.
 void AddMultipliers(const v1::Model& resolved, nlohmann::ordered_json& config);
 
 }  // namespace tandem::jobspec

@@ -279,18 +279,33 @@ TEST(PatternTest, GranitesLayersAreNamesAndBambasPlaces) {
   EXPECT_EQ(bamba.spec.model().hybrid_pattern(), "[M-][M-][*-]");
   EXPECT_THAT(
       FromConfig(R"({"model_type": "bamba", "num_hidden_layers": 2, "attn_layer_indices": [2]})").errors,
-      HasSubstr("attn_layer_indices [2] of 2 layers is not allowed"));
+      HasSubstr("attn_layer_indices [2] is not allowed; allowed: a list of layers from 0 to 1"));
   EXPECT_THAT(
       FromConfig(R"({"model_type": "bamba", "num_hidden_layers": 1, "layer_types": ["attention"]})").errors,
-      HasSubstr("layer_types [\"attention\"] beside attn_layer_indices is not allowed"));
+      HasSubstr(
+          "layer_types [\"attention\"] is not allowed; allowed: the same layers as attn_layer_indices"));
   EXPECT_THAT(FromConfig(R"({"model_type": "bamba", "attn_layer_indices": 3})").errors,
-              HasSubstr("attn_layer_indices 3 of 32 layers is not allowed"));
+              HasSubstr("attn_layer_indices 3 is not allowed; allowed: a list of layers from 0 to 31"));
   EXPECT_THAT(FromConfig(R"({"model_type": "granitemoehybrid", "layer_types": ["mamba"]})").errors,
-              HasSubstr("layer_types [\"mamba\"] of 32 layers is not allowed"));
+              HasSubstr("layer_types [\"mamba\"] is not allowed; allowed: a kind for each of 32 layers"));
   EXPECT_THAT(
       FromConfig(R"({"model_type": "granitemoehybrid", "num_hidden_layers": 1, "layer_types": ["moe"]})")
           .errors,
-      HasSubstr("a layer \"moe\" is not allowed"));
+      HasSubstr(
+          "a layer \"moe\" is not allowed; allowed: linear_attention, mamba, full_attention, attention"));
+  EXPECT_THAT(FromConfig(R"({"model_type": "bamba", "num_hidden_layers": 0})").errors,
+              HasSubstr("num_hidden_layers 0 is not allowed; allowed: 1 to 1024"));
+}
+
+TEST(PatternTest, WhatAutoDoesNotFollowFromIsNamed) {
+  EXPECT_THAT(FromConfig(R"({"model_type": "bamba", "mamba_expand": 2.0})").errors,
+              HasSubstr("mamba_expand 2.0 is not allowed; allowed: an integer from 1 to 16777216, as "
+                        "mamba_d_head is \"auto\""));
+  EXPECT_THAT(
+      FromConfig(R"({"model_type": "granitemoehybrid", "layer_types": null, "mamba_n_heads": 0})").errors,
+      HasSubstr("mamba_n_heads 0 is not allowed"));
+  EXPECT_THAT(FromConfig(R"({"model_type": "mamba2", "head_dim": "auto"})").errors,
+              HasSubstr("head_dim \"auto\" is not allowed; allowed: an integer"));
 }
 
 TEST(PatternTest, Qwen3NextsLayersFollowFromIntervalsAndLists) {
