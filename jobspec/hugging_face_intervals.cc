@@ -21,7 +21,7 @@ KeyProblem ReadIntervals(const nlohmann::json& config, v1::Model& model) {
   const auto of = [&](const char* key) { return config.value(key, IntervalJson()); };
   for (const char* const key : {"num_hidden_layers", "full_attention_interval", "decoder_sparse_step"}) {
     const IntervalJson number = of(key);
-    if (!number.is_number_unsigned() || number == 0 || number > kMostModelLayers) {
+    if (!number.is_number_unsigned() || number == 0 || number.get<uint64_t>() > uint64_t{kMostModelLayers}) {
       return {absl::StrCat(key, " ", number.dump()), absl::StrCat("1 to ", kMostModelLayers)};
     }
   }
@@ -37,7 +37,7 @@ KeyProblem ReadIntervals(const nlohmann::json& config, v1::Model& model) {
   }
   const IntervalJson dense = of("mlp_only_layers");
   const auto is_layer = [&](const IntervalJson& layer) {
-    return layer.is_number_unsigned() && layer < layers;
+    return layer.is_number_unsigned() && layer.get<uint64_t>() < static_cast<uint64_t>(layers);
   };
   if (!dense.is_null() && (!dense.is_array() || !std::all_of(dense.begin(), dense.end(), is_layer))) {
     return {absl::StrCat("mlp_only_layers ", dense.dump()),

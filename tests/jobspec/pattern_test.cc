@@ -332,6 +332,11 @@ TEST(PatternTest, Qwen3NextsLayersFollowFromIntervalsAndLists) {
               HasSubstr("mlp_only_layers [2] is not allowed; allowed: a list of layers from 0 to 1"));
   EXPECT_THAT(errors(R"(, "decoder_sparse_step": 0)"),
               HasSubstr("decoder_sparse_step 0 is not allowed; allowed: 1 to 1024"));
+  for (const char* const key : {"full_attention_interval", "decoder_sparse_step", "mlp_only_layers"}) {
+    EXPECT_THAT(errors(absl::StrCat(", \"", key, "\": [18446744073709551615]")), HasSubstr(key));
+    EXPECT_THAT(errors(absl::StrCat(", \"", key, "\": 18446744073709551615")),
+                HasSubstr(absl::StrCat(key, " 18446744073709551615 is not allowed")));
+  }
   EXPECT_THAT(errors(R"(, "attention_bias": true)"), HasSubstr("attention_bias true is not allowed"));
   EXPECT_THAT(errors(R"(, "use_sliding_window": true)"), HasSubstr("use_sliding_window true"));
 }
