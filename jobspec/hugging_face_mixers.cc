@@ -231,6 +231,11 @@ void AddPairs(const v1::Model& resolved, nlohmann::ordered_json& config) {
   if (resolved.has_mamba()) {
     config["mamba_expand"] =
         resolved.mamba().num_heads() * resolved.mamba().head_dim() / resolved.hidden_size();
+  } else {  // transformers checks these sizes of mixers that are not there
+    config["mamba_expand"] = 1;
+    config["mamba_n_heads"] = 1;
+    config["mamba_n_groups"] = 1;
+    config["mamba_d_head"] = "auto";
   }
   if (!granite) {
     config["attn_layer_indices"] = places;
@@ -284,7 +289,7 @@ void AddMixers(const v1::Model& resolved, nlohmann::ordered_json& config) {
   if (own && resolved.has_rotary_embedding()) {
     config["rotary_embedding"] = resolved.rotary_embedding();
   }
-  if (resolved.has_intermediate_size()) {
+  if (resolved.has_intermediate_size() && !(pairs && resolved.has_moe())) {  // else it is that of experts
     config["intermediate_size"] = resolved.intermediate_size();
   }
   if (own && resolved.has_moe()) {

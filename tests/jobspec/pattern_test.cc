@@ -216,6 +216,23 @@ TEST(PatternTest, ExportedConfigReadsBack) {
   }
 }
 
+TEST(PatternTest, ExportedGranitesHaveSizesThatTransformersTakes) {
+  const auto exported = [](const v1::JobSpec& spec) {
+    return ExportedConfig(/*source=*/"", /*is_origin=*/false, /*dataset=*/"", Resolve(spec).model(),
+                          /*bf16=*/false, 64)
+        .value();
+  };
+  v1::JobSpec experts = SpecWith(kGranite);
+  experts.mutable_model()->set_intermediate_size(96);
+  EXPECT_EQ(ToText(Validate(experts)), "");
+  EXPECT_THAT(exported(experts), HasSubstr("\"intermediate_size\": 24,"));
+  v1::JobSpec attentions = SpecWith(kDenseGranite);
+  attentions.mutable_model()->set_hybrid_pattern("[*-][*-]");
+  attentions.mutable_model()->set_hidden_size(96);
+  EXPECT_THAT(exported(attentions), HasSubstr("\"mamba_n_heads\": 1,"))
+      << "its default of 128 heads does not divide twice 96";
+}
+
 // Reads a config.json; what it says of the file, or nothing.
 struct FromConfig {
   explicit FromConfig(const std::string& config) : spec(SpecWith(kMamba2)) {
