@@ -58,10 +58,10 @@ class FolderReader {
     if (indexed_) {
       CompareWithIndex();
     }
+    AddPrefix();
     if (!problems_.empty()) {
       return Wrong();
     }
-    AddPrefix();
     folder_.digest = digest_.Get();
     return std::move(folder_);
   }
@@ -331,8 +331,12 @@ class FolderReader {
     std::map<std::string, StoredTensor> renamed;
     for (const auto& [name, tensor] : folder_.tensors) {
       const std::string own = has_model && name.starts_with(kModel) ? name.substr(sizeof(kModel) - 1) : name;
-      renamed.emplace(
-          name.starts_with("lm_head.") ? name : absl::StrCat(has_mixers ? "backbone." : kModel, own), tensor);
+      const std::string full =
+          name.starts_with("lm_head.") ? name : absl::StrCat(has_mixers ? "backbone." : kModel, own);
+      if (!renamed.emplace(full, tensor).second) {
+        Problem(
+            absl::StrCat("tensor ", Named(own), " is there with \"model.\" before its name, and without"));
+      }
     }
     folder_.tensors = std::move(renamed);
   }

@@ -117,6 +117,12 @@ TEST_F(HuggingFaceFolderTest, ModelsOfMixersGetTheirPrefix) {
   }
 }
 
+TEST_F(HuggingFaceFolderTest, AMixersTensorIsNotThereByTwoNames) {
+  folder_.Write("model.safetensors",
+                WeightsFileOf({Counting("model.layers.0.mixer.D", {2}), Counting("layers.0.mixer.D", {2})}));
+  EXPECT_EQ(Problem(), "tensor layers.0.mixer.D is there with \"model.\" before its name, and without");
+}
+
 TEST_F(HuggingFaceFolderTest, OtherWeightsOfEqualShapesHaveAnotherDigest) {
   folder_.Write("model.safetensors", WeightsFileOf({Counting("model.a", {100'000}, 1)}));
   const std::string first = Read()->digest;
