@@ -61,11 +61,20 @@ class NcclFactory final : public CommunicatorFactory {
     const device::CudaGuard guard(device_);
     const NcclRegion region(device_, 1);
     const Memory word{.begin = region.begin(), .bytes = 1};
-    if (link.rank() == 0) {
-      link.Send(word);
-    } else {
-      link.Receive(word);
+    try {
+      if (link.rank() == 0) {
+        link.Send(word);
+      } else {
+        link.Receive(word);
+      }
+      AwaitFirstWord(link);
+    } catch (...) {
+      link.Abort();  // ends the kernel that still uses the region
+      throw;
     }
+  }
+
+  void AwaitFirstWord(Communicator& link) const {
     const cudaStream_t stream = device::CurrentCudaStream(device_);
     const absl::Time deadline = platform::SteadyClock().Now() + rendezvous_.timeout;
     for (cudaError_t state = cudaErrorNotReady; state != cudaSuccess;) {
