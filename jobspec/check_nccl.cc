@@ -8,6 +8,7 @@
 #include "jobspec/field_rules.h"
 #include "jobspec/schema.h"
 #include "parallel/ctas.h"
+#include "parallel/data_parallel_mesh.h"
 #include "parallel/from_spec.h"
 #include "parallel/grid_sizes.h"
 #include "parallel/job_groups.h"
@@ -49,8 +50,19 @@ void CheckCtas(FieldChecker& check, const parallel::ProcessGroups& groups) {
   }
 }
 
-// Collectives of all groups may run at once (parallel/ctas.h). A group has one communicator that moves much;
-// ranks count those that move numbers too when they start.
+// Whether replicas gather over this group and reduce over it too, by a communicator each.
+bool IsTwoCommunicators(const v1::JobSpec& spec, const parallel::ProcessGroups& groups,
+                        const std::string& name) {
+  const auto is_outer = [&](const absl::StatusOr<parallel::DataParallelMesh>& mesh) {
+    return mesh.ok() && mesh->outer_group == name;
+  };
+  return spec.parallelism().fsdp().strategy() == v1::STRATEGY_HFSDP &&
+         (is_outer(parallel::DenseMesh(groups)) ||
+          (spec.parallelism().expert() > 1 && is_outer(parallel::ExpertMesh(groups))));
+}
+
+// Collectives of all groups may run at once (parallel/ctas.h). Counts the communicators that move much; ranks
+// count those that move numbers too when they start.
 void CheckAllCtas(FieldChecker& check, const parallel::ProcessGroups& groups,
                   const std::vector<std::string>& used) {
   constexpr int kMost = parallel::kMultiprocessors - parallel::kSpareMultiprocessors;
@@ -58,7 +70,8 @@ void CheckAllCtas(FieldChecker& check, const parallel::ProcessGroups& groups,
   int ctas = 0;
   for (const std::string& name : used) {
     const auto own = options.find(name);
-    ctas += parallel::BoundOfCtas(own == options.end() ? parallel::GroupOptions() : own->second,
+    ctas += (IsTwoCommunicators(check.spec(), groups, name) ? 2 : 1) *
+            parallel::BoundOfCtas(own == options.end() ? parallel::GroupOptions() : own->second,
                                   name == "ep" ? "dispatch" : "reduce");
   }
   if (ctas > kMost) {
