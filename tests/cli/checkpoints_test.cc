@@ -2,6 +2,7 @@
 // What `tandem checkpoint` does with folders of steps, here of one file each.
 #include <gmock/gmock.h>
 
+#include <chrono>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
@@ -13,6 +14,7 @@
 #include "absl/time/clock.h"
 #include "checkpoint/delete_step.h"
 #include "checkpoint/manifest.h"
+#include "platform/files.h"
 #include "platform/xxh3.h"
 #include "tests/checkpoint/watched_files.h"
 #include "tests/checkpoint/weights_folder.h"
@@ -130,6 +132,37 @@ TEST_F(CheckpointsTest, LastWholeStepNeedsAllToDelete) {
   EXPECT_EQ(Tandem({"checkpoint", "delete", Saved("step-4")}), kOk) << console_.err;
   EXPECT_EQ(Tandem({"checkpoint", "delete", Saved(""), "--step", "2", "--all"}), kOk) << console_.err;
   EXPECT_TRUE(fs::is_empty(Saved(""))) << "nor an owner is left";
+}
+
+TEST_F(CheckpointsTest, StepsOfARunningJobAreNotDeleted) {
+  Save(2, {{"w", {1}}}, "step-2");
+  Save(4, {{"w", {1}}}, "step-4");
+  const std::string owner = Saved(".owner");
+  Write(owner, R"({"job": "0123456789ab", "name": "runs", "attempt": 1, "host": "here"})");
+  const absl::Status deleted = checkpoint::DeleteStep(
+      platform::SystemFiles(), Saved(""), 2, {.job = "me", .name = "", .host = ""}, /*even_last=*/true,
+      [&] { fs::last_write_time(owner, fs::last_write_time(owner) + std::chrono::milliseconds(1)); });
+  EXPECT_TRUE(absl::IsFailedPrecondition(deleted)) << deleted;
+  EXPECT_THAT(std::string(deleted.message()),
+              HasSubstr("job 0123456789ab (runs) on host here, which is alive"));
+  EXPECT_TRUE(fs::exists(Saved("step-2/manifest.json")));
+}
+
+TEST_F(CheckpointsTest, JobsNameTheirDirectories) {
+  Save(2, {{"w", {1}}}, "step-2");
+  Save(4, {{"w", {1}}}, "step-4");
+  server_->jobs = {SampleJob(v1::JOB_STATE_SUCCEEDED, 1)};
+  server_->jobs[0].mutable_resolved()->mutable_checkpoint()->set_directory(Saved(""));
+  ASSERT_EQ(Tandem({"checkpoint", "list", "headers"}), kOk) << console_.err;
+  EXPECT_THAT(console_.out, testing::ContainsRegex("\n +2 +0123456789ab +1 .*1 complete"));
+  ASSERT_EQ(Tandem({"checkpoint", "show", "headers"}), kOk) << console_.err;
+  EXPECT_THAT(console_.out, HasSubstr("step               4\n"));
+  ASSERT_EQ(Tandem({"checkpoint", "delete", "headers", "--step", "2"}), kOk) << console_.err;
+  EXPECT_EQ(console_.out, "deleted step-2\n");
+  EXPECT_FALSE(fs::exists(Saved("step-2")));
+  server_->jobs[0].mutable_resolved()->mutable_checkpoint()->clear_directory();
+  EXPECT_EQ(Tandem({"checkpoint", "list", "headers"}), kFailed);
+  EXPECT_THAT(console_.err, HasSubstr("it saves no checkpoints"));
 }
 
 TEST_F(CheckpointsTest, DirectoryIsOwnedDuringASlowRead) {
