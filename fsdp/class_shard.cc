@@ -303,10 +303,11 @@ BoundCall BindCopy(Memory from, ElementKind from_type, Memory to, ElementKind to
                    const ShardKernels& kernels) {
   const bool rounds = from_type == ElementKind::kFloat && to_type == ElementKind::kBf16;
   const int64_t elements = from.bytes / BytesOf(from_type);
-  if (elements != to.bytes / BytesOf(to_type) || !(rounds || from_type == to_type)) {
-    throw std::invalid_argument(std::string("a copy of ") + std::to_string(elements) + " elements of " +
-                                ToText(from_type) + " to " + std::to_string(to.bytes / BytesOf(to_type)) +
-                                " of " + ToText(to_type));
+  if (from.bytes != elements * BytesOf(from_type) || to.bytes != elements * BytesOf(to_type) ||
+      !(rounds || from_type == to_type)) {
+    throw std::invalid_argument(std::string("a copy of ") + std::to_string(from.bytes) + " bytes of " +
+                                ToText(from_type) + " to " + std::to_string(to.bytes) + " of " +
+                                ToText(to_type));
   }
   if (rounds) {
     return [&kernels, from, to, elements] { kernels.Round(from.as<float>(), elements, to.as<Bf16>()); };
