@@ -29,6 +29,7 @@ class NcclFactory final : public CommunicatorFactory {
   std::unique_ptr<Communicator> Make(const Membership& membership, Communicator* live) override {
     if (membership.size == 1) {  // NCCL's would take some 400 MiB of the GPU, and copy all the same
       return MakeLoneCommunicator(membership, [device = device_](char* to, const char* from, int64_t bytes) {
+        const device::CudaGuard guard(device);
         device::CheckCuda(cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), cudaMemcpyDeviceToDevice,
                                           device::CurrentCudaStream(device)),
                           "copy on the GPU");

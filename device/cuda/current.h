@@ -10,24 +10,16 @@ namespace tandem::device {
 // GPU.
 cudaStream_t CurrentCudaStream(int index = -1);
 
-// Makes GPU `index` this thread's current one until the end of the scope.
+// Makes GPU `index` this thread's current one until the end of the scope. The GPU before it is made current
+// again if it has a context: otherwise this would make one, of some 500 MB, on a GPU that no work was for.
 class CudaGuard {
  public:
-  explicit CudaGuard(int index) : index_(index) {
-    cudaGetDevice(&before_);
-    Set(index_, before_);
-  }
-  ~CudaGuard() { Set(before_, index_); }
+  explicit CudaGuard(int index);
+  ~CudaGuard();
   CudaGuard(const CudaGuard&) = delete;
   CudaGuard& operator=(const CudaGuard&) = delete;
 
  private:
-  static void Set(int index, int current) {
-    if (index != current) {
-      cudaSetDevice(index);
-    }
-  }
-
   const int index_;
   int before_ = 0;
 };

@@ -144,6 +144,7 @@ class CudaDevice final : public Device {
               "copy from the GPU");
   }
   void Copy(void* to, const void* from, int64_t bytes) override {
+    const CudaGuard guard(index_);
     CheckCuda(cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), cudaMemcpyDeviceToDevice,
                               CurrentCudaStream(index_)),
               "copy on the GPU");

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <c10/core/InferenceMode.h>
+#include <c10/cuda/CUDAFunctions.h>
 #include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
 #include <cuda_runtime_api.h>
@@ -145,6 +146,19 @@ class CudaStream final : public Stream {
 
 cudaStream_t CurrentCudaStream(int index) {
   return c10::cuda::getCurrentCUDAStream(static_cast<c10::DeviceIndex>(index)).stream();
+}
+
+CudaGuard::CudaGuard(int index) : index_(index) {
+  cudaGetDevice(&before_);
+  if (before_ != index_) {
+    cudaSetDevice(index_);
+  }
+}
+
+CudaGuard::~CudaGuard() {
+  if (before_ != index_ && c10::cuda::hasPrimaryContext(static_cast<c10::DeviceIndex>(before_))) {
+    cudaSetDevice(before_);
+  }
 }
 
 std::unique_ptr<Stream> MakeCudaStream(int index, StreamPriority priority, StreamError error) {
