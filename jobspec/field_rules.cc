@@ -49,6 +49,7 @@ constexpr TextRule kTextRules[] = {
      "has them, head"},
     {"parallelism.order", "tp, cp, ep, dp and pp, each at most once, joined by -"},
     {"checkpoint.directory", "absolute path of a folder"},
+    {"checkpoint.export.to", "absolute path of a folder"},
     {"checkpoint.start_from",
      "absolute path of the folder of a Hugging Face model, or of one step of a checkpoint"},
     {"checkpoint.resume", "newest, none, or the absolute path of one checkpoint"},
@@ -151,6 +152,7 @@ const std::vector<IntegerRule>& IntegerRules() {
       {"resources.ranks_per_worker", 1, 16384},
       {"checkpoint.every_steps", 0, kBillion},
       {"checkpoint.keep", 1, 10000},
+      {"checkpoint.export.every_steps", 1, kBillion},
   });
   return rules;
 }
@@ -215,7 +217,6 @@ const std::vector<AbsentRule>& AbsentRules() {
        "pattern with a depth, for instance M*M*/M*"},
       {"resources.memory_bytes",
        "not built yet: placement by memory; omit the key and compare tandem plan with the machine"},
-      {"checkpoint.export", "not built yet; omit the block and run tandem export"},
       {"recovery", "not built yet: restarts after a failure; omit the block and submit again with resume"},
       {"priority", "not built yet: priorities between jobs; omit the key"},
   };
@@ -258,6 +259,7 @@ const std::vector<BuiltRule>& BuiltRules() {
       {"parallelism.dispatch.chunks", {"auto", "fixed", "exact"}, "use one of these"},
       {"precision.compute", kFloats, kNoFp8},
       {"precision.transport", kFloats, kNoFp8},
+      {"checkpoint.export.dtype", {"bf16", "fp32"}, "use one of these"},
       {"precision.embedding.compute", kFloats, kNoFp8},
       {"precision.embedding.transport", kFloats, kNoFp8},
       {"precision.head.compute", kFloats, kNoFp8},

@@ -88,6 +88,10 @@ std::vector<v1::Violation> Localize(v1::JobSpec& spec) {
     spec.mutable_checkpoint()->set_directory(
         paths.Absolute("checkpoint.directory", spec.checkpoint().directory(), /*glob=*/false));
   }
+  if (spec.checkpoint().export_().has_to()) {
+    spec.mutable_checkpoint()->mutable_export_()->set_to(
+        paths.Absolute("checkpoint.export.to", spec.checkpoint().export_().to(), /*glob=*/false));
+  }
   if (spec.checkpoint().has_start_from()) {
     spec.mutable_checkpoint()->set_start_from(
         paths.Absolute("checkpoint.start_from", spec.checkpoint().start_from(), /*glob=*/false));

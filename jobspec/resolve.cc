@@ -305,6 +305,9 @@ v1::JobSpec Resolve(const v1::JobSpec& spec) {
     TANDEM_DEFAULT(*resolved.mutable_checkpoint(), every_steps, 0);
     TANDEM_DEFAULT(*resolved.mutable_checkpoint(), keep, 3);
   }
+  if (resolved.checkpoint().has_export_()) {
+    TANDEM_DEFAULT(*resolved.mutable_checkpoint()->mutable_export_(), dtype, v1::COMPUTE_TYPE_BF16);
+  }
   TANDEM_DEFAULT(*resolved.mutable_report(), parameter_norms, true);
   TANDEM_DEFAULT(*resolved.mutable_resources(), device, v1::DEVICE_AUTO);
   TANDEM_DEFAULT(*resolved.mutable_debug(), canaries, false);

@@ -39,6 +39,8 @@ struct RankConfig {
   std::string job;          // its id
   std::string spec_digest;  // digest of the resolved spec
   std::string resume_from;  // a checkpoint that the controller chose; if empty, the plan decides
+  v1::Exports exports;      // of the resolved job
+  std::string tandem;       // path of the program that exports
   ExecutorOptions executor;
   const platform::Clock* clock = &platform::SteadyClock();  // measures how long training waits for saves
   // For tests: makes the code of the whole outline's nodes. Empty: that of the plan's decoder.
@@ -51,7 +53,8 @@ struct RankConfig {
 //   * before the first report, if norms are requested: the table with the norms' order;
 //   * reports in the order of steps, on the reporter's thread, which must not be blocked;
 //   * on that thread and before the report: a warning at the first step whose gradients are not finite;
-//   * checkpoints, and warnings about them, on the thread that saves if there is one.
+//   * checkpoints, and warnings about them, on the thread that saves if there is one;
+//   * warnings about exports, on the thread of these.
 // Answers to requests for a checkpoint are also sent from the thread that saves.
 using SendToWorker = std::function<void(v1::FromTrainer message)>;
 

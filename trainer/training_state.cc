@@ -188,6 +188,15 @@ TrainingState::Start TrainingState::Load(checkpoint::HeldLease& lease,
   }
   segments_ = ContinueData(job.from.path.empty() ? checkpoint::Info() : job.from.info, data_).segments;
   PrepareSaves(lost);
+  if (config_.rank == 0 && config_.exports.every_steps() > 0) {
+    exports_ = std::make_unique<Exports>(
+        config_.exports, config_.tandem, [this](int64_t step, const std::string& message) {
+          platform::Log(platform::LogLevel::kError, "a checkpoint could not be exported",
+                        {{"step", absl::StrCat(step)}, {"error", message}});
+          Send(WarningOf(v1::CHECKPOINT_PROBLEM_UNSPECIFIED, step, "",
+                         absl::StrCat("step ", step, " is not exported: ", message)));
+        });
+  }
   start.data = segments_.back();
   if (!job.from.path.empty()) {
     start.step = job.from.info.step;
@@ -338,10 +347,34 @@ SaveThread::Ended TrainingState::AwaitSave(int64_t step) {
   return ended;
 }
 
+void TrainingState::EndExports(const std::string& reason) {
+  if (exports_ != nullptr) {
+    exports_->End(reason);
+  }
+}
+
+// A step that is not in whole_ does not count for `keep`, and stays.
+void TrainingState::SpareExports() {
+  if (exports_ == nullptr) {
+    return;
+  }
+  whole_.merge(spared_);
+  spared_ = exports_->Pending();
+  for (const int64_t step : spared_) {
+    whole_.erase(step);
+  }
+}
+
 std::string TrainingState::Write(comm::Communicator& comm, const Saving& saving,
                                  const std::vector<checkpoint::Shard>& shards, bool is_final) {
   const int64_t step = saving.step;
-  const auto committed = [&](const checkpoint::Saved& now) { Send(now, saving); };
+  const auto committed = [&](const checkpoint::Saved& now) {
+    Send(now, saving);
+    if (exports_ != nullptr) {
+      exports_->Committed(step, now.path);
+    }
+  };
+  SpareExports();
   checkpoint::Saved saved;
   try {
     saved = checkpoint::Save(files_, comm, folder_, plan_.train.checkpoint.keep, self_,

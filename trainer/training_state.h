@@ -26,6 +26,7 @@
 #include "platform/files.h"
 #include "tandem/v1/state.pb.h"
 #include "trainer/canaries.h"
+#include "trainer/exports.h"
 #include "trainer/host_room.h"
 #include "trainer/rank.h"
 #include "trainer/save_thread.h"
@@ -98,6 +99,12 @@ class TrainingState {
   void EndSaves() { thread_.reset(); }
   void WhenSaved(SaveThread::OnSaved then) { thread_->WhenSaved(std::move(then)); }
 
+  // Whether no checkpoint is being exported or waits for it; if there is one, waits for `wait` first. True on
+  // other ranks than 0.
+  bool AwaitExports(absl::Duration wait) { return exports_ == nullptr || exports_->Await(wait); }
+  // As Exports::End.
+  void EndExports(const std::string& reason);
+
   // Must be called after a run of that step; the next run may be in flight and is then suspected as well.
   // Throws InstructionError if the job uses canaries and one has changed.
   void CheckCanaries(int64_t step) const;
@@ -115,6 +122,7 @@ class TrainingState {
   void ReplaceSourceOfOther(const std::string& step);
   void Resume(const checkpoint::Found& start, const std::function<void()>& moved);
   void PrepareSaves(std::function<void(std::exception_ptr)> failed);
+  void SpareExports();
   // Writes a checkpoint of `shards`, which are the state after the step.
   std::string Write(comm::Communicator& comm, const Saving& saving,
                     const std::vector<checkpoint::Shard>& shards, bool is_final);
@@ -147,10 +155,12 @@ class TrainingState {
   std::optional<checkpoint::Origin> origin_;  // where the weights came from
   checkpoint::JobFolder folder_;              // the checkpoint directory, as this rank sees it
   checkpoint::WholeSteps whole_;              // of the checkpoint directory; rank 0
+  std::set<int64_t> spared_;                  // steps that are whole and not in whole_: they are exported
+  std::unique_ptr<Exports> exports_;          // null if this rank exports nothing
   // In seconds: the longest wait that was reported, or half of the shortest that is reported.
   double longest_wait_ = 5;
   // Null if saves are not written beside training. While one is in progress, its thread uses the copies,
-  // not_removed_ and whole_, and no other thread does.
+  // not_removed_, whole_ and spared_, and no other thread does.
   std::unique_ptr<checkpoint::ShardCopies> copies_;
   std::unique_ptr<SaveThread> thread_;  // must be last, because it uses the other members
 };

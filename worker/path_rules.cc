@@ -261,6 +261,9 @@ std::vector<v1::Violation> CheckPaths(const v1::JobSpec& resolved, const PathRul
   if (resolved.checkpoint().has_directory()) {
     checker.Checkpoints("checkpoint.directory", resolved.checkpoint().directory());
   }
+  if (resolved.checkpoint().has_export_()) {
+    checker.Checkpoints("checkpoint.export.to", resolved.checkpoint().export_().to());
+  }
   if (resolved.checkpoint().has_start_from()) {
     checker.Weights("checkpoint.start_from", resolved.checkpoint().start_from());
   }

@@ -182,8 +182,9 @@ void AddFlags(CLI::App& app, Flags& flags) {
                  "Folder below which jobs may read data; may be repeated; default: anywhere")
       ->type_name("FOLDER")
       ->allow_extra_args(false);
-  app.add_option("--write-root", flags.paths.write,
-                 "Folder below which jobs may write checkpoints; may be repeated; default: anywhere")
+  app.add_option(
+         "--write-root", flags.paths.write,
+         "Folder below which jobs may write checkpoints and exports; may be repeated; default: anywhere")
       ->type_name("FOLDER")
       ->allow_extra_args(false);
   app.add_option("--user", flags.user,

@@ -240,6 +240,7 @@ class Page {
       shared.mutable_parallelism()->set_expert(2);
       shared.mutable_data()->add_sources();
       shared.mutable_data()->add_validation_sets();
+      shared.mutable_checkpoint()->mutable_export_();
       for (const v1::Violation& violation : Validate(shared)) {
         if (WithoutIndices(violation.path()) == path && violation.value().empty()) {
           return "required in this block";  // Validate says that it is missing

@@ -482,7 +482,10 @@ TEST_F(LocalizeTest, PathsBecomeAbsolute) {
   spec.mutable_data()->set_validation(".");
   spec.mutable_checkpoint()->set_directory("runs/a");
   spec.mutable_checkpoint()->set_resume("newest");
+  spec.mutable_checkpoint()->mutable_export_()->set_to("out");
   EXPECT_EQ(ToText(Localize(spec)), "");
+  EXPECT_EQ(spec.checkpoint().export_().to(), here + "/out");
+  spec.mutable_checkpoint()->clear_export_();
   EXPECT_EQ(spec.data().train(), here + "/text/*.txt");
   EXPECT_EQ(spec.data().validation(), here);
   EXPECT_EQ(spec.checkpoint().directory(), here + "/runs/a");

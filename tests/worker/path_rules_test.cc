@@ -262,6 +262,9 @@ TEST_F(PathRulesTest, NothingElseMay) {
   EXPECT_NE(WhyNotWrite(folder_ + "/secret/x"), "");
   EXPECT_NE(WhyNotWrite(folder_ + "/runs-of-others"), "") << "a name that begins alike";
   EXPECT_NE(WhyNotWrite(folder_), "");
+  v1::JobSpec exports;
+  exports.mutable_checkpoint()->mutable_export_()->set_to(folder_ + "/secret/x");
+  EXPECT_THAT(Why(exports), HasSubstr("checkpoint.export.to: a folder below " + folder_ + "/runs; "));
 }
 
 TEST_F(PathRulesTest, NeitherDotsNorLinksGetOut) {
