@@ -437,7 +437,7 @@ TEST(BindCopyTest, CopiesWhatWasCollectedIntoTheTypeOfTheContribution) {
   EXPECT_TRUE(SameBits(expected, device::FlatTensorIn(Cpu(), device::MemoryOf(rounded), at::kBFloat16)));
   EXPECT_THROW(bind(contribution, device::ElementKind::kDouble), std::invalid_argument);
   EXPECT_THROW(bind(contribution, device::ElementKind::kBf16), std::invalid_argument);
-  Memory part = device::MemoryOf(contribution);
+  device::Memory part = device::MemoryOf(contribution);
   part.bytes -= 1;
   EXPECT_THROW(BindCopy(part, device::ElementKind::kFloat, part, device::ElementKind::kFloat, Cpu(),
                         CpuShardKernels()),
