@@ -18,8 +18,8 @@ namespace tandem::checkpoint {
 struct ExportedTensor {
   std::string name;  // of the array and of the tensor
   std::vector<int64_t> shape;
-  // The tensor that the array becomes a part of, if it is none of its own. Such arrays follow each other, and
-  // fill the tensor.
+  // If set, the array becomes a part of this tensor instead of a tensor of its own. The arrays of a tensor
+  // follow each other and fill it.
   std::optional<TensorSlice> part_of;
   bool keeps_fp32 = false;    // stays fp32 whatever type the others get
   bool may_be_zeros = false;  // written as zeros if the step has no such array
@@ -36,13 +36,14 @@ struct ExportedFiles {
   int64_t bytes = 0;  // of the tensors
 };
 
-// Writes `tensors` of `step`, in their order, to the folder `to`, which exists: model.safetensors, or where
-// that would have more than most_file_bytes, several files and their index. From fp32 to the nearest bf16,
-// ties to even. What is read of the step is read once, and verified as it is, by several threads
-// (step_stream.h), each of which rounds and writes what it has read. InvalidArgument, naming the array, where
-// one is not there, has another shape or is not of fp32; OutOfRange where a value is finite in fp32 and not
-// in bf16; else the error of a file. A file gets its header last: what an error or a kill leaves of it cannot
-// be loaded.
+// Writes `tensors` of `step`, in their order, to the existing folder `to`: model.safetensors, or several
+// files and their index if that would have more than most_file_bytes. fp32 is rounded to the nearest bf16,
+// ties to even. Each byte that is needed of the step is read once and verified in the process, by several
+// threads (step_stream.h). Each thread rounds and writes what it has read.
+//
+// Returns InvalidArgument, with the array's name, if an array is missing, has another shape or is not fp32;
+// OutOfRange if a value is finite in fp32 but not in bf16; otherwise the error of a file. The header of a
+// file is written last, so what an error or a kill leaves cannot be loaded.
 absl::StatusOr<ExportedFiles> ExportWeights(platform::Files& files, const SavedStep& step,
                                             const std::vector<ExportedTensor>& tensors,
                                             const ExportOptions& options, const std::string& to);

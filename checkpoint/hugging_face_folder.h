@@ -32,9 +32,10 @@ struct StoredTensor {
 struct HuggingFaceFolder {
   std::string path;
   std::vector<WeightsFile> files;  // by name
-  // By name. Where no name of the folder begins with "model." or "backbone.", as models without a head are
-  // saved, all but those of lm_head get the prefix "model." here. That prefix is "backbone." for models with
-  // mixers (".mixer." in a name), also where transformers 5 has saved "model." in its place.
+  // By name. If no name in the folder begins with "model." or "backbone.", as in models that were saved
+  // without a head, all names except those of lm_head get the prefix "model." here. Models with mixers
+  // (".mixer." in a name) get the prefix "backbone." instead, which also replaces the "model." that
+  // transformers 5 saves.
   std::map<std::string, StoredTensor> tensors;
   // The number of layers after the model's that predict further tokens: num_nextn_predict_layers in
   // config.json, or 1 as in transformers if the key is missing.

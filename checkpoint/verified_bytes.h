@@ -32,9 +32,9 @@ class VerifiedBytes {
   VerifiedBytes(platform::Files& files, const std::string& path, DigestedBytes wanted)
       : files_(files), path_(path), wanted_(std::move(wanted)), read_(wanted_.begin) {}
 
-  // Sets `part` to what follows, at most `most_bytes`. With the last one it is done: InvalidArgument unless
-  // the digest of all is the manifest's. Unavailable where the file cannot be read, or ends before the bytes
-  // do. Requires !done().
+  // Sets `part` to the next bytes, at most `most_bytes`. After the last part, returns InvalidArgument unless
+  // the digest of all bytes is the manifest's. Returns Unavailable if the file cannot be read, or ends too
+  // early. Requires !done().
   absl::Status Next(std::string& part, int64_t most_bytes = platform::kFilePartBytes);
 
   bool done() const { return done_; }

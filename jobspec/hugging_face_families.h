@@ -27,9 +27,9 @@ struct HuggingFaceFamily {
   const char* experts_too = nullptr;
   bool has_latent_attention = false;
   WindowKeys window = WindowKeys::kNone;
-  // Keys that it has beside others', or with values that others may not have: JSON.
+  // Keys that only this family has, or for which it allows values that other families may not have: JSON.
   const char* own_keys = "[]";
-  // Keys of which this family has another only value than others, or has one at all: JSON.
+  // Keys that must have these values in this family: JSON.
   const char* must_be = "{}";
 };
 

@@ -25,22 +25,22 @@ struct ModelType {
   bool has_experts = false;
   bool has_latent_attention = false;
   v1::RouterScore score = v1::ROUTER_SCORE_SOFTMAX;  // if the type has experts
-  const char* letters =
-      nullptr;              // of its layers, which a pattern lists (model/layer_pattern.h); null: it has none
-  bool may_group = false;   // its pattern
-  bool has_depths = false;  // of multi-token prediction, in its pattern
-  bool pairs = false;   // each layer of its pattern is a group: M or *, and behind it - or E, in all the same
-  bool rotates = true;  // queries and keys
-  bool may_not_rotate = false;  // then, if the job says so
-  bool may_rotate_partly = false;
-  double partial_rotary_factor = 1;  // where it may not
-  bool has_multipliers = false;
-  bool may_share_expert = false;  // its experts may have an MLP of a width of its own beside them
-  double least_step = 0;          // of a mixer's time
-  bool mixed_pairs = false;       // each layer of its pattern is a group: G or *, and - or E
-  bool attention_gate = false;
-  bool norms_add_one = false;
-  bool shared_expert_gate = false;  // then that MLP is always there
+  // The letters of its layers, if a pattern lists them (model/layer_pattern.h); otherwise null.
+  const char* letters = nullptr;
+  bool may_group = false;       // whether its pattern may have groups
+  bool has_depths = false;      // whether its pattern may have depths of multi-token prediction
+  bool pairs = false;           // whether its layers are groups of M or *, and then - or E, the same in all
+  bool rotates = true;          // whether queries and keys are rotated
+  bool may_not_rotate = false;  // whether a job may say that they are not (model.rotary_embedding)
+  bool may_rotate_partly = false;    // whether a job may say which share of a head is rotated
+  double partial_rotary_factor = 1;  // that share, if a job may not say it
+  bool has_multipliers = false;      // whether it has Granite's factors
+  bool may_share_expert = false;     // whether an MLP of its own width may stand beside the experts
+  double least_step = 0;             // the shortest time step of a mixer
+  bool mixed_pairs = false;          // whether each layer of its pattern is a group of G or *, and - or E
+  bool attention_gate = false;       // whether a gate multiplies the output of attention
+  bool norms_add_one = false;        // whether norms multiply by 1 + weight
+  bool shared_expert_gate = false;   // whether the MLP beside the experts has a gate and is always there
 };
 
 // Returns null for an unknown name.

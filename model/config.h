@@ -13,8 +13,8 @@
 
 namespace tandem::model {
 
-// Whose names a decoder's parameters have: Mixtral's experts have names of their own. kMixer: of Mamba-2 and
-// Nemotron-H, whose layers are one mixer each. kGranite: of Granite-4's hybrids.
+// The naming scheme of a decoder's parameters. kMixer is that of Mamba-2 and Nemotron-H, whose layers have
+// one mixer each. The others are named after their families; kMixtral differs only in the names of experts.
 enum class ParameterNames : uint8_t { kUsual, kMixtral, kMixer, kGranite, kBamba, kQwen3Next };
 
 // What a dense MLP computes between its products: silu(gate) · up, or relu(up)² without a gate.
@@ -131,10 +131,10 @@ struct DecoderConfig {
   // 0: a token sees all tokens before it.
   int64_t sliding_window = 0;
   std::vector<int64_t> window_layers;
-  bool rotates = true;               // queries and keys, by their place in the sequence
+  bool rotates = true;               // queries and keys are rotated by their place in the sequence
   double partial_rotary_factor = 1;  // the share of a head's dims, the first ones, that are rotated
-  // What multiplies the embedding's rows, products of queries and keys (0: 1 / sqrt(head_dim)), and what a
-  // node adds to the hidden state; and what divides logits.
+  // Factors of the embedding's rows, of the products of queries and keys (0: 1 / sqrt(head_dim)), and of what
+  // a node adds to the hidden state; and the divisor of logits.
   double embedding_multiplier = 1;
   double attention_multiplier = 0;
   double residual_multiplier = 1;

@@ -7,7 +7,7 @@
 
 namespace tandem::ops {
 
-// Causal attention with the shape's scale, within documents where the shape has them. q, k and v are the
+// Causal attention with the shape's scale, within documents if the shape has them. q, k and v are the
 // columns, in this order, of qkv: [B * S, (heads + 2 * kv_heads) * d]; context: [B * S, heads * d]; lse: [B,
 // heads, S], the logarithms of the sums of exponentials.
 //

@@ -12,12 +12,12 @@ class Tensor;
 
 namespace tandem::ops {
 
-// Rotary position embedding, half-split ("rotate_half") as in Hugging Face's models: of the first r dims of a
-// head, i and i + r / 2 rotate by position times the frequency of that pair (rope_scaling.h). The others
-// stay.
+// Rotary position embedding, half-split ("rotate_half") as in Hugging Face's models: dims i and i + r / 2 of
+// a head's first r dims rotate by position times the frequency of that pair (rope_scaling.h). The other dims
+// do not rotate.
 
-// Fills tables [S, r / 2]: cosine and sine of position times frequency, times the scaling's attention factor,
-// computed in double. They are of float where what is rotated is of bfloat16.
+// Fills tables [S, r / 2] with cosine and sine of position times frequency, times the scaling's attention
+// factor, computed in double. The tables are float if bfloat16 is rotated.
 void RopeTables(double theta, const RopeScaling& scaling, at::Tensor& cosines, at::Tensor& sines);
 
 // Rotates the first `heads` heads of every row in place by sign times their angle. `sign` is 1, or -1 for the

@@ -5,10 +5,10 @@
 
 namespace tandem::ops::cpu {
 
-// output (+)= factor a b of `product` on the CPU, whatever its addend, where a and b are bfloat16 and what is
-// computed in is float: tiles of them are converted to `work`, multiplied by LibTorch, and their products
-// added up in float. a: [M, K], b: [K, N], views whose rows or columns are adjacent; output: [M, N], adjacent
-// columns, float, or bfloat16 and then rounded once. The bits depend on the shapes alone.
+// Computes output (+)= factor a b of `product` on the CPU, ignoring its addend, for bfloat16 a and b with
+// float arithmetic. Tiles of both are converted to `work` and multiplied by LibTorch, and the products are
+// added up in float. a: [M, K], b: [K, N], views whose rows or columns are adjacent; output: [M, N] with
+// adjacent columns, float, or bfloat16, which is rounded once. The bits depend only on the shapes.
 void MultiplyInTiles(const ProductArgs& product, bool add);
 
 // Throws std::invalid_argument for other types and shapes, and if `work` has less than kTileBytes.

@@ -67,8 +67,8 @@ struct DeviceProfile {
   // unknown.
   int64_t context_bytes = 0;
   int64_t communicator_bytes = 0;
-  int64_t graph_pass_bytes = 0;  // likewise, for each pass of a node that CUDA graphs hold
-  // Time of the host, which works beside the device: to launch a kernel, and to launch a graph. 0: not known.
+  int64_t graph_pass_bytes = 0;  // for each pass of a node that CUDA graphs hold; 0: unknown
+  // Times of the host, which works beside the device: to launch a kernel, and to launch a graph. 0: unknown.
   double launch_issue_seconds = 0;
   double graph_issue_seconds = 0;
   double overhead_seconds = 0;  // added to the work of every instruction that runs something
