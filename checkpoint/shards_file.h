@@ -18,8 +18,8 @@ struct Shard;
 // copied.
 class ShardsFile {
  public:
-  // `shards` and their data outlive it. InvalidArgument, naming the array, for one that is not a
-  // part of its array or has a name that another has. Empty shards are left out.
+  // `shards` and their data outlive it. Returns InvalidArgument, with the array's name, for a shard that is
+  // not a part of its array or has the name of another one. Empty shards are left out.
   static absl::StatusOr<ShardsFile> Make(const std::vector<Shard>& shards);
 
   // The next part of the file, which is valid until the next call; empty at its end. Throws DeviceError.

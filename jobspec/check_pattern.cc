@@ -81,7 +81,7 @@ absl::Status LayerStatus(const model::LogicalLayer& layer, const ModelType& type
   if (type.mixed_pairs &&
       (layer.symbols.size() != 2 || is_mlp(layer.symbols[0]) || !is_mlp(layer.symbols[1]))) {
     return absl::InvalidArgumentError(absl::StrCat("layer ", layer.index, " of a model_type ", type.name,
-                                                   " is a group of two: G or *, and then - or E"));
+                                                   " must be a group of two: G or *, and then - or E"));
   }
   const auto has = [&](LayerSymbol symbol) {
     return std::find(layer.symbols.begin(), layer.symbols.end(), symbol) != layer.symbols.end();

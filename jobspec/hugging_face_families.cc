@@ -176,8 +176,9 @@ constexpr HuggingFaceFamily kFamilies[] = {
      .defaults = "{}",
      .own_keys =
          R"(["hybrid_pattern", "rotary_embedding", "partial_rotary_factor", "shared_expert_intermediate_size",
-       "mamba_num_heads", "mamba_head_dim", "ssm_state_size", "n_groups", "conv_kernel", "chunk_size", "linear_num_key_heads", "linear_num_value_heads", "linear_key_head_dim",
-       "linear_value_head_dim", "linear_conv_kernel_dim", "linear_chunk_size"])"},
+       "mamba_num_heads", "mamba_head_dim", "ssm_state_size", "n_groups", "conv_kernel", "chunk_size",
+       "linear_num_key_heads", "linear_num_value_heads", "linear_key_head_dim", "linear_value_head_dim",
+       "linear_conv_kernel_dim", "linear_chunk_size"])"},
 };
 
 }  // namespace

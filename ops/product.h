@@ -6,8 +6,8 @@
 
 namespace tandem::ops {
 
-// output = addend + factor a b, views as Operations says of its products. addend: as output, may be it, or
-// not defined: none. work: at least LinearWorkBytes (linear_work.h).
+// output = addend + factor a b, views as Operations says of its products. addend: has
+// output's shape and may be output itself; undefined: none. work: at least LinearWorkBytes (linear_work.h).
 struct ProductArgs {
   Array a;  // [M, K]
   Array b;  // [K, N]
