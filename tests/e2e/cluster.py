@@ -170,9 +170,10 @@ class Cluster:
             assert now == state or now not in ENDED, f"{name} is {now}, not {state}\n{self.why(name)}"
             return now == state
 
-        if state in ENDED:
+        deadline = time.monotonic() + seconds
+        if state in ENDED:  # without polls, which take the processor from the job; its outcome is looked at below
             self.cli("wait", name, "--timeout", f"{seconds:.0f}s", check=False, timeout=seconds + 60)
-        wait_for(f"{name} is {state}", reached, seconds)
+        wait_for(f"{name} is {state}", reached, max(0, deadline - time.monotonic()))
         return self.job(name)
 
     def why(self, name):
