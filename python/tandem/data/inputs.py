@@ -140,6 +140,8 @@ class InputFile:
             stream = self
         first = True
         while block := stream.read(BLOCK_BYTES):
+            if first and stream is not self and block.startswith(PARQUET):
+                raise DataError(f"{self._source.path}: it is compressed Parquet, which has compression of its own; decompress it")
             if first and len(block) < len(BOM):
                 block += stream.read(BLOCK_BYTES)
             yield block
@@ -173,15 +175,14 @@ class InputFile:
         except ImportError as error:
             raise DataError(f"{self._source.path}: Parquet needs the Python package pyarrow; run scripts/setup.sh --data, or pip "
                             'install "./python[data]", in a clone of Tandem') from error
-        while self.read(BLOCK_BYTES):  # for the digest
-            pass
-        try:
-            with pyarrow.parquet.ParquetFile(self._source.path, buffer_size=BLOCK_BYTES) as file:
+        try:  # the open file, not its path, where there may be another by now
+            with pyarrow.parquet.ParquetFile(self._file, buffer_size=BLOCK_BYTES) as file:
                 names = file.schema_arrow.names
                 for field in self._fields:
-                    if field not in names:
-                        raise DataError(f"{self._source.path}: it has no column {field}; name one of {', '.join(names)} with "
-                                        "--text-field")
+                    if names.count(field) != 1:
+                        option = "--text-field" if field == self._fields[-1] else "--prompt-field"
+                        raise DataError(f"{self._source.path}: it has {'several columns' if field in names else 'no column'} "
+                                        f"{field}; name one of {', '.join(names)} with {option}")
                 line = 0
                 for rows in file.iter_batches(PARQUET_ROWS, columns=list(self._fields)):
                     for values in zip(*(map(_value, rows.column(field)) for field in self._fields)):
@@ -189,6 +190,7 @@ class InputFile:
                         text = json.dumps(dict(zip(self._fields, values)), ensure_ascii=False).encode()
                         yield Raw(line, line, self._source.bytes * line // file.metadata.num_rows,
                                   text if len(text) <= self._most else None)
+            self._file.seek(0)  # what follows reads all of it for the digest
         except pyarrow.ArrowException as error:
             raise DataError(f"{self._source.path}: it cannot be read as Parquet ({error}): it may be half of a download; fetch it "
                             "again") from error

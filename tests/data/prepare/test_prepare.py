@@ -330,6 +330,7 @@ def test_a_document_is_at_most_as_long_as_allowed(tmp_path):
     ("a.parquet", b"PAR1....", "it cannot be read as Parquet"),
     ("a.parquet", lines(["text"]), "do not agree on whether it is Parquet; fetch it again, or rename it"),
     ("a.jsonl", b"PAR1....", "do not agree on whether it is Parquet"),
+    ("a.parquet.gz", gzip.compress(b"PAR1...."), "it is compressed Parquet"),
     ("a.idx", b"MMIDIDX\0\0", "it is an index of tokens, which is not read; give JSON lines, Parquet or text"),
     ("a.jsonl", b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n", "it is a Git LFS pointer"),
     ("a.jsonl", b"", "there is no document"),
@@ -368,6 +369,12 @@ def test_rows_of_parquet_are_documents_as_lines_of_json_are(tmp_path, tokenizer)
     assert with_prompts == [ids(q) + ids(text) + [0] for q, text in zip(prompts, texts) if text]
     with pytest.raises(DataError, match="a.parquet: it has no column body; name one of id, text, q, raw with --text-field"):
         run(tmp_path, tokenizer, out="no", text_field="body")
+    with pytest.raises(DataError, match="it has no column p; name one of id, text, q, raw with --prompt-field"):
+        run(tmp_path, tokenizer, out="no", prompt_field="p")
+    twice = pyarrow.Table.from_arrays([pyarrow.array(["a"]), pyarrow.array(["b"])], names=["text", "text"])
+    pyarrow.parquet.write_table(twice, tmp_path / "twice.parquet")
+    with pytest.raises(DataError, match="it has several columns text"):
+        prepare(Options(inputs=[str(tmp_path / "twice.parquet")], out=str(tmp_path / "no"), tokenizer="bytes"))
     with pytest.raises(DataError, match="there is no document"):
         run(tmp_path, tokenizer, out="no", text_field="raw", lenient=True)
     with pytest.raises(DataError, match="it is Parquet, and not one document of text; omit --format"):
