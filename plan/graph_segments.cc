@@ -22,8 +22,8 @@ namespace {
 struct ReplayedKind {
   absl::string_view kind;
   absl::string_view word;  // of a scope, which names it
-  // Of a pass on a GPU, the mean of its forward and its backward's halves, by their operations; a GPU counted
-  // 49 in the five passes of an attention and its router.
+  // Kernels that one pass launches on a GPU: the mean of forward and the backward's two halves, counted in
+  // the source. A profiler counted 49 in five passes of an attention and its router, which have 46 here.
   int launches = 0;
 };
 

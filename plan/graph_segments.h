@@ -15,8 +15,9 @@ namespace tandem::plan {
 // The parts of a step that CUDA graphs replay (schedules/passes/segments.h).
 
 // By node of the outline, whether it is replayed, as in BuildOptions::replayed. `words` are those of
-// graphs.scope: attention, router, preprocess (the permutation of tokens to their experts), mlp, mamba. Empty
-// if there are no words. Throws std::logic_error for a word that fits no node (Validate refuses such a spec).
+// graphs.scope: attention, router, preprocess (the permutation of tokens to their experts), mlp, mamba (also
+// gated delta nets). Empty if there are no words. Throws std::logic_error for a word that fits no node (which
+// Validate refuses).
 std::vector<bool> ReplayedNodes(const schedules::Outline& outline, const std::vector<std::string>& words);
 
 // What graphs replay in one step of a rank.

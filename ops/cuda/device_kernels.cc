@@ -74,7 +74,7 @@ class CudaKernels final : public DeviceKernels {
       if (ScansOnTensorCores(args.shape, sizeof(device::Bf16)) && !cuda::FitsTensorScan(args)) {
         throw std::invalid_argument(absl::StrCat(
             Args::kName, ": heads of ", args.shape.head_dim, " channels with ", args.shape.state,
-            " numbers of state need a GPU whose blocks may have 112 KiB of shared memory (compute "
+            " numbers of state need a GPU whose blocks may have 114 KiB of shared memory (compute "
             "capability 8.0, 9.0 or 10.0), and arrays at multiples of 16 bytes; compute in fp32"));
       }
     }
@@ -82,7 +82,7 @@ class CudaKernels final : public DeviceKernels {
       if (DeltasOnTensorCores(args.shape, sizeof(device::Bf16)) && !cuda::FitsTensorDelta(args)) {
         throw std::invalid_argument(absl::StrCat(
             Args::kName, ": keys of ", args.shape.key_dim, " and values of ", args.shape.value_dim,
-            " numbers need a GPU whose blocks may have 156 KiB of shared "
+            " numbers need a GPU whose blocks may have 157 KiB of shared "
             "memory (compute capability 8.0, 9.0 or 10.0), and arrays at multiples of 16 bytes; "
             "compute in fp32"));
       }
