@@ -16,7 +16,9 @@ constexpr bool DeltasOnTensorCores(const DeltaShape& shape, int64_t element_byte
   return element_bytes == 2 && (shape.key_dim == 64 || shape.key_dim == 128) && shape.value_dim % 64 == 0;
 }
 
-// With tensor cores the two matrices are bfloat16, and states are none of it.
+// With tensor cores: of each token the decay so far and β of its value heads, and what its queries and keys
+// are divided by, in float; and in bfloat16 two matrices of a piece's tokens for each head (its solved
+// system, and what tokens read of each other). States are passed on in registers.
 constexpr int64_t TensorDeltaWorkBytes(const DeltaShape& shape) {
   return 4 * 2 * shape.tokens() * (shape.value_heads + shape.key_heads) +
          2 * 2 * Pieces(shape) * shape.value_heads * kScanPiece * kScanPiece;
@@ -49,10 +51,12 @@ constexpr int64_t GatedDeltaWorkBytes(DeviceKind device, const DeltaShape& shape
   return numbers * MixerSumBytes(element_bytes);
 }
 
-// On a GPU: the same, and the adjoints of the states after each piece, the gradients of what tokens write
-// before the system is solved, the gradients of queries and keys before the division, and two sums for each
-// head in each piece. On the CPU: the adjoints of a sequence's states, the states of one channel in a chunk,
-// the chunk's queries and keys with their gradients, and seven numbers for each of its tokens.
+// On a GPU, with tensor cores: the same, and in bfloat16 the state before each piece, the adjoint after it,
+// what each token writes and its gradient; and two sums for each head in each piece. Without them: the same,
+// and the adjoints of the states after each piece, the gradients of what tokens write before the system is
+// solved, the gradients of queries and keys before the division, and two sums for each head in each piece. On
+// the CPU: the adjoints of a sequence's states, the states of one channel in a chunk, the chunk's queries and
+// keys with their gradients, and seven numbers for each of its tokens.
 constexpr int64_t GatedDeltaBackwardWorkBytes(DeviceKind device, const DeltaShape& shape,
                                               int64_t element_bytes) {
   if (device == DeviceKind::kGpu && DeltasOnTensorCores(shape, element_bytes)) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gates of attentions, a block a token, and of tokens, a warp or a block a row; in packs of 16 bytes where
-// rows consist of such.
+// Gates of attentions, with a block for each token, and of tokens, with a warp for each row; in the backward
+// a block has every gridDim.x-th row. Rows that consist of packs of 16 bytes are read in these.
 #include <cuda_runtime.h>
 
 #include <algorithm>

@@ -9,7 +9,7 @@ namespace tandem::ops::cuda {
 // there is bfloat16: matrices of a piece's tokens, what tokens write, and the states and adjoints that a
 // product reads are rounded. Systems are solved in float, and what is passed on is added up in float.
 
-// Whether the current GPU gives a block the shared memory that this takes, 156 KiB at most, and matrices and
+// Whether the current GPU gives a block the shared memory that this takes, 153 KiB at most, and matrices and
 // work memory begin at multiples of 16 bytes. Without both it is not computed.
 bool FitsTensorDelta(const GatedDeltaArgs<Bf16>& args);
 bool FitsTensorDelta(const GatedDeltaBackwardArgs<Bf16>& args);

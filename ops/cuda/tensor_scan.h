@@ -9,7 +9,7 @@ namespace tandem::ops::cuda {
 // bfloat16: weights of a piece and the states and adjoints that a product reads are rounded; those that are
 // passed on and kept are not.
 
-// Whether the current GPU gives a block the shared memory that this takes, 112 KiB at most, and matrices and
+// Whether the current GPU gives a block the shared memory that this takes, 110 KiB at most, and matrices and
 // work memory begin at multiples of 16 bytes. Without both it is not computed.
 bool FitsTensorScan(const StateScanArgs<Bf16>& args);
 bool FitsTensorScan(const StateScanBackwardArgs<Bf16>& args);
