@@ -10,12 +10,13 @@
 #include <optional>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "checkpoint/start_files.h"
 #include "data/token_files.h"
 #include "jobspec/check_text_files.h"
+#include "jobspec/decoder_config.h"
 #include "jobspec/jobspec.h"
-#include "jobspec/model_types.h"
 #include "jobspec/resume.h"
 #include "jobspec/start_weights.h"
 #include "jobspec/text.h"
@@ -24,22 +25,6 @@
 
 namespace tandem::jobspec {
 namespace {
-
-// The elements of the matrices of one layer's attention.
-int64_t AttentionElements(const v1::Model& model) {
-  const int64_t hidden = model.hidden_size();
-  const int64_t heads = model.num_attention_heads();
-  const int64_t query = heads * model.head_dim();
-  if (!model.has_latent_attention()) {
-    return hidden * model.head_dim() * 2 * (heads + model.num_key_value_heads());
-  }
-  const v1::LatentAttention& latent = model.latent_attention();
-  const int64_t rank = latent.q_lora_rank();
-  return (rank > 0 ? rank * (hidden + query) : hidden * query) +
-         hidden * (latent.kv_lora_rank() + latent.qk_rope_head_dim()) +
-         latent.kv_lora_rank() * heads * (latent.qk_nope_head_dim() + latent.v_head_dim()) +
-         heads * latent.v_head_dim() * hidden;
-}
 
 // The first name in the folder that says that it is in use; none where it is as good as empty.
 std::optional<std::string> FirstHeld(const std::string& folder, std::error_code& error) {
@@ -136,23 +121,14 @@ class FileChecker {
 
   // Room for one checkpoint: the weights and AdamW's two moments.
   void CheckSpace(const std::string& directory, const std::string& existing) {
-    const v1::Model& model = spec_.model();
-    const int64_t hidden = model.hidden_size();
-    const v1::MixtureOfExperts& moe = model.moe();
-    const int64_t attention = AttentionElements(model);
-    const int64_t dense = attention + 3 * hidden * model.intermediate_size() + 2 * hidden;
-    const int64_t experts = moe.num_experts() + moe.n_shared_experts();
-    const int64_t sparse = attention + experts * 3 * hidden * moe.moe_intermediate_size() +
-                           moe.num_experts() * hidden + 2 * hidden;
-    double layers = 0;
-    for (int64_t layer = 0; layer < NumLayersOf(model); ++layer) {
-      const bool is_sparse = moe.decoder_sparse_step() > 0 && (layer + 1) % moe.decoder_sparse_step() == 0 &&
-                             layer >= moe.first_k_dense_replace();
-      layers += static_cast<double>(is_sparse ? sparse : dense);
+    for (const v1::Violation& violation : Validate(spec_)) {
+      if (absl::StartsWith(violation.path(), "model")) {
+        return;  // nothing can be counted of such a model
+      }
     }
-    const int64_t ends = model.vocab_size() * hidden * (model.tie_word_embeddings() ? 1 : 2) + hidden;
+    const auto parameters = static_cast<double>(model::NumParameters(ModelConfigOf(spec_.model())));
     const double element = spec_.precision().compute() == v1::COMPUTE_TYPE_FP64 ? 8 : 4;
-    const double needed = 3 * element * (layers + ends);
+    const double needed = 3 * element * parameters;
     struct statvfs space;
     if (statvfs(existing.c_str(), &space) != 0) {
       Refuse("checkpoint.directory", directory, "a folder whose free space is known",

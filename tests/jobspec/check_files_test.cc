@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "absl/strings/str_cat.h"
+#include "jobspec/decoder_config.h"
 #include "jobspec/jobspec.h"
 #include "tests/data/prepared_folder.h"
 #include "tests/jobspec/bad_spec.h"
@@ -274,7 +275,28 @@ TEST_F(CheckFilesTest, ACheckpointMustFit) {
   spec_.mutable_checkpoint()->set_directory(folder_.path() + "/run");
   spec_.mutable_model()->set_vocab_size(1 << 24);
   spec_.mutable_model()->set_hidden_size(1 << 20);
-  EXPECT_THAT(Check(), HasSubstr("a folder with room for one checkpoint, 633371961 MB; free are "));
+  spec_.mutable_model()->set_head_dim(4096);
+  EXPECT_THAT(Check(), HasSubstr("a folder with room for one checkpoint, 425564263 MB; free are "));
+}
+
+TEST_F(CheckFilesTest, ACheckpointHasTheLayersOfThePattern) {
+  const ReadResult read = ReadText(
+      absl::StrCat(
+          "model: {model_type: hybrid, hybrid_pattern: \"[G-][*E]\", hidden_size: 1048576, "
+          "intermediate_size: 1048576, num_attention_heads: 64, head_dim: 128, gated_delta_net: "
+          "{num_key_heads: 8}, vocab_size: 16777216, moe: {num_experts: 4, "
+          "num_experts_per_tok: 2, moe_intermediate_size: 64, shared_expert_intermediate_size: 32}}\n"
+          "data: {train: ",
+          folder_.path(),
+          "/data}\ntraining: {steps: 1, sequence_length: 8, micro_batch_size: 1, global_batch_size: 1}\n"
+          "resources: {device: cpu}\ncheckpoint: {directory: ",
+          folder_.path(), "/run}\n"),
+      "f");
+  const v1::JobSpec resolved = Resolve(read.spec);
+  const double parameters = static_cast<double>(model::NumParameters(ModelConfigOf(resolved.model())));
+  EXPECT_THAT(ToText(CheckFiles(resolved)),
+              HasSubstr(absl::StrCat("a folder with room for one checkpoint, ",
+                                     static_cast<int64_t>(12 * parameters / 1e6), " MB")));
 }
 
 TEST_F(CheckFilesTest, TheCheckpointToResumeFromMustBeThere) {
