@@ -110,7 +110,7 @@ MODELS = {
         mamba_num_heads=6, mamba_head_dim=8, n_groups=3, ssm_state_size=10, chunk_size=16, **UNEVEN),
     "qwen3-next": transformers.Qwen3NextConfig(
         num_hidden_layers=4, full_attention_interval=2, mlp_only_layers=[1], head_dim=16, partial_rotary_factor=0.25,
-        rope_theta=300.0, linear_num_key_heads=2, linear_num_value_heads=4, linear_key_head_dim=8, linear_value_head_dim=12,
+        rope_theta=300.0, rms_norm_eps=1e-3, linear_num_key_heads=2, linear_num_value_heads=4, linear_key_head_dim=8, linear_value_head_dim=12,
         num_experts=8, num_experts_per_tok=3, moe_intermediate_size=20, shared_expert_intermediate_size=24, **UNEVEN),
 }
 for kind, scaling in ROPE.items():
@@ -126,12 +126,15 @@ def make_model(name, dtype="fp32"):
     with torch.no_grad():
         for parameter_name, parameter in model.named_parameters():
             norm = "norm" in parameter_name
-            if MODELS[name].model_type == "qwen3_next" and norm and "linear_attn.norm" not in parameter_name:
+            next_one = MODELS[name].model_type == "qwen3_next"
+            if next_one and norm and "linear_attn.norm" not in parameter_name:
                 parameter.copy_(0.3 * (2 * torch.rand_like(parameter) - 1))  # 1 is added to these
             elif norm or parameter_name.endswith(".bias"):
                 parameter.copy_(int(norm) + 0.3 * (2 * torch.rand_like(parameter) - 1))
             else:
-                parameter.copy_(0.2 * torch.randn_like(parameter))
+                # Of Qwen3-Next less: a rounding of larger weights changes gradients by more than 1e-5.
+                size = 0.1 if next_one and "proj" in parameter_name else 0.2
+                parameter.copy_(size * torch.randn_like(parameter))
         for buffer_name, buffer in model.named_buffers():
             if buffer_name.endswith("e_score_correction_bias"):
                 buffer.copy_(0.3 * (2 * torch.rand_like(buffer) - 1))
