@@ -36,6 +36,10 @@ class NcclFactory final : public CommunicatorFactory {
       });
     }
     TakeMultiprocessors(membership);
+    const bool is_link = parallel::IsLink(membership.group);
+    if (is_link && first_word_ == nullptr) {
+      first_word_ = std::make_unique<NcclRegion>(device_, 1);
+    }
     if (live != nullptr) {
       return CloneNcclCommunicator(membership.group, *live, membership.options, membership.ctas);
     }
@@ -45,7 +49,7 @@ class NcclFactory final : public CommunicatorFactory {
         membership.ranks.empty() ? membership.rank
                                  : membership.ranks.at(static_cast<size_t>(membership.rank)),
         membership.ctas);
-    if (parallel::IsLink(membership.group)) {
+    if (is_link) {
       Connect(*made);
     }
     return made;
@@ -60,8 +64,7 @@ class NcclFactory final : public CommunicatorFactory {
   // link come in the same order.
   void Connect(Communicator& link) const {
     const device::CudaGuard guard(device_);
-    const NcclRegion region(device_, 1);
-    const Memory word{.begin = region.begin(), .bytes = 1};
+    const Memory word{.begin = first_word_->begin(), .bytes = 1};
     try {
       if (link.rank() == 0) {
         link.Send(word);
@@ -70,7 +73,7 @@ class NcclFactory final : public CommunicatorFactory {
       }
       AwaitFirstWord(link);
     } catch (...) {
-      link.Abort();  // ends the kernel that still uses the region
+      link.Abort();  // ends the kernel that still uses the word
       throw;
     }
   }
@@ -110,6 +113,9 @@ class NcclFactory final : public CommunicatorFactory {
   const Rendezvous rendezvous_;
   const int device_;
   int ctas_ = 0;  // of the communicators made so far
+  // What links move first. Allocated before any link is made, and kept: the driver may let neither an
+  // allocation nor its end pass a kernel of a link that waits for this rank, where both ends share a process.
+  std::unique_ptr<NcclRegion> first_word_;
 };
 
 }  // namespace

@@ -166,30 +166,6 @@ TEST(NcclFactoryTest, AGroupOfOneRankMovesTheRightBytesAndTakesNoMemory) {
   EXPECT_LT(device->memory_use().used - before, int64_t{64} << 20);
 }
 
-// As of the last look, for who finds the oldest collective that hangs.
-TEST(NcclFactoryTest, ACopyOfALoneRankHasEndedWhenTheStreamHasPassedIt) {
-  if (Gpus() == 0) {
-    GTEST_SKIP() << "needs a GPU";
-  }
-  const auto device = device::MakeCudaDevice(0);
-  const auto stream = device->MakeStream("a", device::StreamPriority::kNormal, device::StreamError());
-  const auto comm = MakeNcclFactory({.store = nullptr, .data_address = "", .timeout = kTimeout}, 0)
-                        ->Make({.group = "test", .prefix = "t"}, nullptr);
-  const at::Tensor mine = Numbers(8, 0);
-  at::Tensor all = at::zeros({8}, mine.options());
-  all.sum().item<float>();
-  stream->Enqueue([&] {
-    cuda::Spin(2'000'000'000, c10::cuda::getCurrentCUDAStream().stream());
-    comm->AllGather(device::MemoryOf(mine), device::MemoryOf(all));
-  });
-  comm->CheckPending();
-  EXPECT_EQ(comm->num_collectives(), 1u);
-  EXPECT_EQ(comm->num_ended(), 0u);
-  stream->Synchronize();
-  comm->CheckPending();
-  EXPECT_EQ(comm->num_ended(), 1u);
-}
-
 TEST(NcclCommunicatorTest, CreationWithoutAllRanksEndsAtTheDeadline) {
   MemoryStore store;
   const auto device = device::MakeCudaDevice(0);
