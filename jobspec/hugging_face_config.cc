@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
@@ -193,7 +194,7 @@ class HuggingFaceReader {
     if (has('-')) {
       ReadField({"intermediate_size"}, model_, granite ? "shared_intermediate_size" : "intermediate_size");
     }
-    if (has('E')) {
+    if (has('E') && absl::StrContains(FindModelType(type)->letters, 'E')) {
       v1::MixtureOfExperts& moe = *model_.mutable_moe();
       ReadField({"num_experts_per_tok"}, moe);
       if (granite) {

@@ -115,7 +115,8 @@ void MultiplyInTiles(const ProductArgs& product, bool add) {
         }
       }
       if (product.factor != 1) {
-        tile.mul_(product.factor);
+        std::transform(sums, sums + tile_rows * tile_columns, sums,
+                       [factor = static_cast<float>(product.factor)](float sum) { return sum * factor; });
       }
       const auto write = [&]<typename E>(E* out) {
         const Kernels<E>& kernels = BestKernels<E>();

@@ -163,7 +163,7 @@ plan::JobPlan MakeJob(const JobOptions& options) {
       moe.set_decoder_sparse_step(options.sparse_step);
     }
     if (options.model_type == "granitemoehybrid") {
-      moe.set_moe_intermediate_size(options.expert_inner);
+      moe.clear_norm_topk_prob();  // it follows: they are normalised
       moe.set_shared_expert_intermediate_size(20);
     }
     if (options.model_type.starts_with("deepseek")) {

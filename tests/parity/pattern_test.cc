@@ -67,7 +67,7 @@ TEST(PatternTest, ASampleThatCoversAllPairsHasTheBitsOfTheSequentialSchedule) {
 }
 
 // Granite's.
-TEST(PatternTest, MultipliersKeepTheBitsOfSchedulesAndTheNumbersOfRanksWithEveryExpert) {
+TEST(PatternTest, MultipliersKeepBitsOfSchedulesAndNumbersOfRanks) {
   for (const int sharing : {1, 2}) {
     JobOptions options = Patterned("[ME][*E][ME]");
     options.model_type = "granitemoehybrid";

@@ -77,7 +77,7 @@ TEST(GraphSegmentsTest, LayersOfOneSegmentAreCounted) {
 TEST(GraphSegmentsTest, MixersAndDeltaNetsAreNamed) {
   v1::JobSpec job = TestJob();
   job.mutable_model()->set_model_type("hybrid");
-  job.mutable_model()->set_hybrid_pattern("M*G*M-");
+  job.mutable_model()->set_hybrid_pattern("M*GM");
   job.mutable_model()->mutable_gated_delta_net()->set_num_key_heads(2);
   const GraphSegments graphs = Segments(jobspec::Resolve(job), "mamba");
   EXPECT_EQ(graphs.rows[0].passes, "forward mamba");
