@@ -138,6 +138,8 @@ void Exports::End(const std::string& reason) {
 }
 
 void Exports::Run() {
+  setpriority(PRIO_PROCESS, 0,
+              kNice);  // of this thread alone; a child gets it from the thread that starts it
   while (true) {
     Export next;
     {
@@ -193,7 +195,6 @@ std::string Exports::RunProgram(const std::string& folder, const std::string& to
     }
     child_ = child;
   }
-  setpriority(PRIO_PROCESS, static_cast<id_t>(child), kNice);
   const std::string output = ReadToEnd(read_end.get());
   siginfo_t ended{};
   while (waitid(P_PID, static_cast<id_t>(child), &ended, WEXITED | WNOWAIT) != 0 && errno == EINTR) {
