@@ -96,7 +96,7 @@ MODELS = {
         num_hidden_layers=3, layer_types=["linear_attention", "full_attention", "linear_attention"], num_local_experts=8,
         num_experts_per_tok=3, shared_intermediate_size=28, position_embedding_type="rope", rope_theta=300.0,
         mamba_n_heads=12, mamba_d_head=8, mamba_n_groups=3, mamba_d_state=10, mamba_chunk_size=16,
-        tie_word_embeddings=True, rms_norm_eps=1e-3, **MULTIPLIERS, **SIZES),
+        tie_word_embeddings=True, rms_norm_eps=5e-4, **MULTIPLIERS, **SIZES),
     "granite-hybrid-dense": transformers.GraniteMoeHybridConfig(
         num_hidden_layers=2, layer_types=["full_attention", "linear_attention"], num_local_experts=0,
         shared_intermediate_size=60, mamba_n_heads=6, mamba_d_head=16, mamba_d_state=12, mamba_chunk_size=64,

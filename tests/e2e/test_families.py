@@ -46,7 +46,7 @@ CHANGED = {
     "nemotron-h": {"layer_norm_epsilon": 1e-1},
     "granite": {"rope_theta": 30.0, "rms_norm_eps": 1e-1, "embedding_multiplier": 2.0, "attention_multiplier": 0.1,
                 "residual_multiplier": 0.8, "logits_scaling": 4.0},
-    "granite-hybrid": {"rope_theta": 30.0, "rms_norm_eps": 1e-1, "num_experts_per_tok": 2, "embedding_multiplier": 1.0,
+    "granite-hybrid": {"rope_theta": 10.0, "rms_norm_eps": 1e-1, "num_experts_per_tok": 6, "embedding_multiplier": 1.0,
                        "attention_multiplier": 0.1, "residual_multiplier": 0.8, "logits_scaling": 4.0,
                        "position_embedding_type": "nope"},
     "bamba": {"rope_theta": 30.0, "rms_norm_eps": 1e-1},
