@@ -55,7 +55,7 @@ class CheckpointTooNew : public CheckpointError {
   using CheckpointError::CheckpointError;
 };
 
-// The directory has another owner (owner.h), whom what() names. No later save can succeed.
+// The directory has another owner (owner.h), which what() names. No later save can succeed.
 class DirectoryLost : public CheckpointError {
  public:
   using CheckpointError::CheckpointError;

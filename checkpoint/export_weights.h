@@ -15,6 +15,9 @@ namespace tandem::checkpoint {
 
 // Writes the weights of a step as files that Hugging Face's libraries load.
 
+// An export to a folder is written to "<the folder>.tmp.<random>", which is renamed once it is whole.
+inline constexpr char kUnfinishedExport[] = ".tmp.";
+
 struct ExportedTensor {
   std::string name;  // of the array and of the tensor
   std::vector<int64_t> shape;

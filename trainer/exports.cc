@@ -15,6 +15,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "checkpoint/export_weights.h"
 #include "checkpoint/folder.h"
 #include "platform/files.h"
 #include "platform/log.h"
@@ -228,7 +229,8 @@ void Exports::RemoveUnfinished(const std::string& to) {
   platform::Files& files = platform::SystemFiles();
   const absl::StatusOr<std::vector<std::string>> names =
       files.List(std::filesystem::path(to).parent_path().string());
-  const std::string unfinished = absl::StrCat(std::filesystem::path(to).filename().string(), ".tmp.");
+  const std::string unfinished =
+      absl::StrCat(std::filesystem::path(to).filename().string(), checkpoint::kUnfinishedExport);
   for (const std::string& name : names.ok() ? *names : std::vector<std::string>()) {
     if (name.starts_with(unfinished)) {
       files.RemoveAll((std::filesystem::path(to).parent_path() / name).string()).IgnoreError();

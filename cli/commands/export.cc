@@ -107,7 +107,7 @@ class Exporter {
     TANDEM_ASSIGN_OR_RETURN(const std::string config,
                             jobspec::ExportedConfig(source, info.origin.has_value(), dataset, model, IsBf16(),
                                                     info.sequence_length));
-    temporary_ = absl::StrCat(Target(), ".tmp.", platform::SystemRandom().HexId(12));
+    temporary_ = absl::StrCat(Target(), checkpoint::kUnfinishedExport, platform::SystemRandom().HexId(12));
     TANDEM_RETURN_IF_ERROR(files_.CreateFolders(temporary_));
     absl::Cleanup remove = [&] { files_.RemoveAll(temporary_).IgnoreError(); };
     TANDEM_RETURN_IF_ERROR(Write(checkpoint::kConfigName, config));
