@@ -5,6 +5,8 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <filesystem>
+#include <system_error>
 
 #include "platform/regular_file.h"
 
@@ -41,6 +43,12 @@ sigset_t BlockEndSignals() {
   }
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
   return signals;
+}
+
+std::string BesideThisProgram(const std::string& name) {
+  std::error_code error;
+  const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", error);
+  return error ? name : (self.parent_path() / name).string();
 }
 
 }  // namespace tandem::platform

@@ -3,6 +3,8 @@
 
 #include <signal.h>
 
+#include <string>
+
 #include "absl/status/status.h"
 
 namespace tandem::platform {
@@ -20,5 +22,8 @@ absl::Status OpenClosedStandardDescriptors(ClosedDescriptor becomes);
 // sees them: SIGTERM, SIGINT, and SIGHUP (its terminal was closed) unless it was ignored at the start, as
 // nohup has it. Call before the first thread starts.
 sigset_t BlockEndSignals();
+
+// The path of the program `name` in the folder of this program's own file; `name` if that folder is unknown.
+std::string BesideThisProgram(const std::string& name);
 
 }  // namespace tandem::platform

@@ -13,7 +13,6 @@
 #include <csignal>
 #include <cstdio>
 #include <exception>
-#include <filesystem>
 #include <memory>
 #include <optional>
 #include <stdexcept>
@@ -37,6 +36,7 @@
 #include "platform/files.h"
 #include "platform/lock_cycles.h"
 #include "platform/log.h"
+#include "platform/program_start.h"
 #include "proto/names.h"
 #include "proto/reasons.h"
 #include "proto/time.h"
@@ -70,13 +70,6 @@ constexpr absl::Duration kHeartbeat = absl::Milliseconds(200);
 constexpr absl::Duration kFarewell = absl::Seconds(2);
 
 constexpr char kReportGroup[] = "report";
-
-// The path of the program `tandem`, which lies beside this one.
-std::string Tandem() {
-  std::error_code error;
-  const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", error);
-  return (self.parent_path() / "tandem").string();
-}
 
 [[noreturn]] void Leave(int code) { _exit(code); }
 [[noreturn]] void Leave(ExitCode code) { Leave(static_cast<int>(code)); }
@@ -239,7 +232,7 @@ class TrainerProcess {
                                               .spec_digest = jobspec::Digest(assignment.resolved()),
                                               .resume_from = assignment.resume_from(),
                                               .exports = assignment.resolved().checkpoint().export_(),
-                                              .tandem = Tandem()},
+                                              .tandem = platform::BesideThisProgram("tandem")},
                                    RankCommunicators{*communicators_, *factory_, *report_, save_.get()},
                                    platform::SystemFiles(), requests_, **page_, *backend_,
                                    [this](v1::FromTrainer message) { outbox_->Push(std::move(message)); });

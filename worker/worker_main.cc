@@ -55,12 +55,6 @@ namespace {
 namespace platform = tandem::platform;
 namespace worker = tandem::worker;
 
-std::string BesideThisBinary(const std::string& name) {
-  std::error_code error;
-  const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", error);
-  return error ? name : (self.parent_path() / name).string();
-}
-
 // The GPUs that ranks may use. The ranks inherit the list by UUID, so that the number of a rank's slot is
 // that of its GPU.
 worker::OfferedGpus GpuSlots(const std::string& trainer) {
@@ -148,7 +142,7 @@ struct Flags {
   std::string id = platform::HostName();
   std::string state;
   int slots = platform::NumProcessors();
-  std::string trainer = BesideThisBinary("tandem-trainer");
+  std::string trainer = platform::BesideThisProgram("tandem-trainer");
   std::string data_address;
   tandem::tls::TlsFiles tls;
   worker::PathRules paths;
