@@ -14,6 +14,9 @@ namespace tandem::plan {
 // in the last. Stages run 1F1B, interleaved if there are several chunks. All their programs have passed the
 // check together, and the plans have the digest of all programs.
 //
+// On GPUs, a process that runs a stage sets CUDA_MODULE_LOADING=EAGER first: a kernel that is loaded at its
+// first launch waits for those that run, which may wait for another stage that does the same.
+//
 // Throws std::invalid_argument if the model cannot be divided like this: it has a tied embedding, another
 // kind of schedule, or another number of layers.
 std::vector<JobPlan> StagePlans(const JobPlan& undivided, int num_stages, const std::vector<int64_t>& layers);
