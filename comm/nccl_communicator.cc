@@ -36,14 +36,12 @@ class ABSL_SCOPED_LOCKABLE TakenLock {
   absl::Mutex* const mu_;
 };
 
-bool IsOk(ncclResult_t result) { return result == ncclSuccess || result == ncclInProgress; }
-
-// Points into its arguments. The priority is the stream's that collectives are enqueued on. Copy engines move
-// what they can, between registered windows, and leave the multiprocessors to compute; where thread blocks
-// are asked for, these do.
+// Points into its arguments. Calls block, because NCCL would start a thread for each one that does not, and a
+// step has hundreds. The priority is the stream's that collectives are enqueued on. Copy engines move what
+// they can, between registered windows, and leave the multiprocessors to compute; if thread blocks are asked
+// for, these do.
 ncclConfig_t Config(const std::string& name, const parallel::GroupOptions& options, int ctas) {
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-  config.blocking = 0;
   config.splitShare = 0;
   config.commName = name.c_str();
   if (options.cga_cluster_size) {
@@ -77,11 +75,20 @@ NcclCommunicator::NcclCommunicator(std::string name, int rank, int size, int job
       job_rank_(job_rank),
       device_(device),
       timeout_(timeout) {
-  const device::CudaGuard guard(device_);
+  struct Creation {
+    std::string name;
+    parallel::GroupOptions options;
+    ncclComm_t comm = nullptr;
+  };
   const std::string where = Where("creation");
-  ncclConfig_t config = Config(name_, options, ctas);
-  Check(begin(&comm_, &config), where);
-  AwaitStart(where);
+  const auto creation = std::make_shared<Creation>(Creation{.name = name_, .options = options});
+  const ncclResult_t result = Await(where, timeout_, [creation, begin, ctas] {
+    ncclConfig_t config = Config(creation->name, creation->options, ctas);
+    return begin(&creation->comm, &config);
+  });
+  const absl::MutexLock lock(&mu_);
+  Check(result, where);
+  comm_ = creation->comm;
 }
 
 NcclCommunicator::~NcclCommunicator() {
@@ -97,14 +104,7 @@ NcclCommunicator::~NcclCommunicator() {
 }
 
 ncclResult_t NcclCommunicator::Split(ncclComm_t* clone, ncclConfig_t* config) {
-  const std::string where = Where("clone");
-  {
-    const absl::MutexLock lock(&mu_);
-    ThrowIfAborted(where);
-    Check(ncclCommSplit(comm_, 0, rank_, clone, config), where);
-  }
-  AwaitStart(where);  // `clone` is set from here on
-  return ncclSuccess;
+  return ncclCommSplit(Live(Where("clone")), 0, rank_, clone, config);
 }
 
 std::string NcclCommunicator::Where(const std::string& operation) const {
@@ -112,7 +112,7 @@ std::string NcclCommunicator::Where(const std::string& operation) const {
 }
 
 void NcclCommunicator::Check(ncclResult_t result, const std::string& where) const {
-  if (!IsOk(result)) {
+  if (result != ncclSuccess) {
     throw CommError(where + ": NCCL: " + NcclErrorText(result, comm_));
   }
 }
@@ -123,24 +123,24 @@ void NcclCommunicator::ThrowIfAborted(const std::string& where) const {
   }
 }
 
-void NcclCommunicator::AwaitStart(const std::string& where, absl::Duration patience) {
-  const absl::Time deadline = platform::SteadyClock().Now() + patience;
-  while (true) {
-    {
-      const absl::MutexLock lock(&mu_);
-      ThrowIfAborted(where);
-      ncclResult_t state = ncclSuccess;
-      ncclCommGetAsyncError(comm_, &state);
-      Check(state, where);
-      if (state == ncclSuccess) {
-        return;
-      }
-    }
-    if (platform::SteadyClock().Now() > deadline) {
-      throw CommError(where + ": not all ranks took part within " + absl::FormatDuration(patience));
-    }
-    std::this_thread::sleep_for(kPoll);
+ncclComm_t NcclCommunicator::Live(const std::string& where) {
+  const absl::MutexLock lock(&mu_);
+  ThrowIfAborted(where);
+  return comm_;
+}
+
+ncclResult_t NcclCommunicator::Await(const std::string& where, absl::Duration patience,
+                                     std::function<ncclResult_t()> call) const {
+  std::promise<ncclResult_t> promise;
+  std::future<ncclResult_t> result = promise.get_future();
+  std::thread([device = device_, call = std::move(call), promise = std::move(promise)]() mutable {
+    cudaSetDevice(device);
+    promise.set_value(call());
+  }).detach();
+  if (result.wait_for(absl::ToChronoNanoseconds(patience)) != std::future_status::ready) {
+    throw CommError(where + ": not all ranks took part within " + absl::FormatDuration(patience));
   }
+  return result.get();
 }
 
 // absl::Mutex waits by the machine's clock where it waits with a limit, so this asks again and again.
@@ -166,14 +166,19 @@ void NcclCommunicator::Start(const Collective& call, const Launch& launch) {
     return;
   }
   Pending pending{.operation = call.operation, .sequence = sequence};
+  ncclComm_t comm = nullptr;
   {
     const absl::MutexLock lock(&mu_);
     ThrowIfAborted(where);
     pending.begin = Mark(stream);
-    Check(launch(comm_, stream), where);
+    comm = comm_;
+    starting_ = Starting{.call = pending, .since = platform::SteadyClock().Now()};
   }
-  AwaitStart(where);
+  const ncclResult_t result = launch(comm, stream);
   const absl::MutexLock lock(&mu_);
+  starting_.reset();
+  ThrowIfAborted(where);
+  Check(result, where);
   pending.end = Mark(stream);
   pending_.push_back(pending);
   ++num_collectives_;
@@ -203,10 +208,10 @@ void NcclCommunicator::Prune() {
 }
 
 bool NcclCommunicator::IsLate() {
-  if (pending_.empty()) {
-    return false;
-  }
   const absl::Time now = platform::SteadyClock().Now();
+  if (pending_.empty()) {
+    return starting_ && now - starting_->since > timeout_;
+  }
   if (!oldest_reached_ && cudaEventQuery(pending_.front().begin) == cudaSuccess) {
     oldest_reached_ = now;
   }
@@ -214,33 +219,30 @@ bool NcclCommunicator::IsLate() {
 }
 
 void NcclCommunicator::Farewell() {
-  ncclComm_t comm = nullptr;
   const std::string where = Where("end");
+  ncclComm_t comm = nullptr;
+  {
+    const absl::MutexLock lock(&mu_);
+    comm = comm_;
+  }
+  if (comm == nullptr) {
+    return;
+  }
+  const auto end = [&](const std::function<ncclResult_t()>& call) {
+    const ncclResult_t result = Await(where, kFarewell, call);
+    const absl::MutexLock lock(&mu_);
+    Check(result, where);
+  };
   for (const Window& window : windows_) {
-    {
-      const absl::MutexLock lock(&mu_);
-      if (comm_ == nullptr) {
-        return;
-      }
-      Check(ncclCommWindowDeregister(comm_, window.window), where);
-    }
-    AwaitStart(where, kFarewell);
+    end([comm, window = window.window] { return ncclCommWindowDeregister(comm, window); });
   }
+  end([comm] { return ncclCommFinalize(comm); });
   {
     const absl::MutexLock lock(&mu_);
-    if (comm_ == nullptr) {
-      return;
-    }
-    Check(ncclCommFinalize(comm_), where);
+    ThrowIfAborted(where);
+    comm_ = nullptr;
   }
-  AwaitStart(where, kFarewell);
-  {
-    const absl::MutexLock lock(&mu_);
-    comm = std::exchange(comm_, nullptr);
-  }
-  if (comm != nullptr) {
-    ncclCommDestroy(comm);
-  }
+  ncclCommDestroy(comm);
 }
 
 void NcclCommunicator::AllGather(Memory input, Memory output) {
@@ -263,18 +265,18 @@ void NcclCommunicator::AllToAllRows(Memory input, const std::vector<int64_t>& se
   const Collective call = CheckAllToAllRows(name_, size_, input, sends, output, receives, row_bytes);
   Start(call, [&](ncclComm_t comm, cudaStream_t stream) {
     ncclResult_t result = ncclGroupStart();
-    for (int peer = 0; peer < size_ && IsOk(result); ++peer) {
+    for (int peer = 0; peer < size_ && result == ncclSuccess; ++peer) {
       if (call.BytesTo(peer) > 0) {
         result = ncclSend(call.InputFor(peer), static_cast<size_t>(call.BytesTo(peer)), ncclInt8, peer, comm,
                           stream);
       }
-      if (IsOk(result) && call.BytesFrom(peer) > 0) {
+      if (result == ncclSuccess && call.BytesFrom(peer) > 0) {
         result = ncclRecv(call.OutputOf(peer), static_cast<size_t>(call.BytesFrom(peer)), ncclInt8, peer,
                           comm, stream);
       }
     }
     const ncclResult_t end = ncclGroupEnd();
-    return IsOk(result) ? end : result;
+    return result == ncclSuccess ? end : result;
   });
 }
 
@@ -283,14 +285,14 @@ void NcclCommunicator::Gather(Memory input, Memory output) {
   Start(call, [&](ncclComm_t comm, cudaStream_t stream) {
     const auto bytes = static_cast<size_t>(call.slice);
     ncclResult_t result = ncclGroupStart();
-    for (int peer = 0; peer < size_ && rank_ == 0 && IsOk(result); ++peer) {
+    for (int peer = 0; peer < size_ && rank_ == 0 && result == ncclSuccess; ++peer) {
       result = ncclRecv(call.output + peer * call.slice, bytes, ncclInt8, peer, comm, stream);
     }
-    if (IsOk(result)) {
+    if (result == ncclSuccess) {
       result = ncclSend(call.input, bytes, ncclInt8, /*peer=*/0, comm, stream);
     }
     const ncclResult_t end = ncclGroupEnd();
-    return IsOk(result) ? end : result;
+    return result == ncclSuccess ? end : result;
   });
 }
 
@@ -311,24 +313,24 @@ void NcclCommunicator::Receive(Memory output) {
 }
 
 absl::Status NcclCommunicator::RegisterWindow(std::shared_ptr<const device::Region> region) {
-  const device::CudaGuard guard(device_);
   const std::string where = Where("registration of a window");
   // Other memory makes NCCL fail in a way that leaves the communicator useless.
   if (dynamic_cast<const NcclRegion*>(region.get()) == nullptr) {
     return absl::FailedPreconditionError(where + ": NCCL did not allocate this memory");
   }
-  ncclWindow_t window = nullptr;
+  const auto made = std::make_shared<ncclWindow_t>(nullptr);
+  const ncclResult_t result = Await(where, timeout_, [comm = Live(where), region, made] {
+    return ncclCommWindowRegister(comm, region->begin(), static_cast<size_t>(region->bytes()), made.get(),
+                                  NCCL_WIN_COLL_SYMMETRIC);
+  });
   {
     const absl::MutexLock lock(&mu_);
-    ThrowIfAborted(where);
-    const ncclResult_t result = ncclCommWindowRegister(
-        comm_, region->begin(), static_cast<size_t>(region->bytes()), &window, NCCL_WIN_COLL_SYMMETRIC);
     if (result == ncclInvalidArgument || result == ncclInvalidUsage) {
       return absl::FailedPreconditionError(where + ": NCCL: " + NcclErrorText(result, comm_));
     }
     Check(result, where);
   }
-  AwaitStart(where);
+  ncclWindow_t const window = *made;
   if (window == nullptr) {
     return absl::FailedPreconditionError(where +
                                          ": NCCL makes none between these GPUs, or of memory of this kind");
@@ -339,15 +341,16 @@ absl::Status NcclCommunicator::RegisterWindow(std::shared_ptr<const device::Regi
 
 // The call into NCCL has a thread of its own: it waits for kernels, which see that they are to end, and for
 // what else it may. A collective of copy engines sees nothing: the GPU waits for its peers' flags in
-// memory, for good where a peer is gone, and only the end of the process ends it. Where a call is stuck
-// inside NCCL, because the GPU takes no more work, there is nothing that could be aborted beside it.
+// memory, for good if a peer is gone, and only the end of the process ends it. Nothing can be aborted beside
+// a call that is stuck inside NCCL, because it waits for a peer or the GPU takes no more work.
 void NcclCommunicator::Abort() {
   if (!LockWithin(kLockPatience)) {
     return;
   }
   ncclComm_t const comm = std::exchange(comm_, nullptr);
+  const bool is_stuck = starting_.has_value();
   mu_.Unlock();
-  if (comm == nullptr) {
+  if (comm == nullptr || is_stuck) {
     return;
   }
   std::promise<void> done;
@@ -362,7 +365,7 @@ void NcclCommunicator::Abort() {
 
 void NcclCommunicator::CheckPending() {
   if (!mu_.TryLock()) {
-    return;  // a call is starting: the next look sees it
+    return;  // an event is recorded: the next look sees what follows
   }
   const TakenLock lock(&mu_);
   if (comm_ == nullptr) {
@@ -371,10 +374,13 @@ void NcclCommunicator::CheckPending() {
   Prune();
   ncclResult_t state = ncclSuccess;
   ncclCommGetAsyncError(comm_, &state);
-  const std::string where = Where(pending_.empty() ? "idle" : pending_.front().operation);
+  const Pending* const oldest = !pending_.empty() ? &pending_.front()
+                                : starting_       ? &starting_->call
+                                                  : nullptr;
+  const std::string where = Where(oldest == nullptr ? "idle" : oldest->operation);
   Check(state, where);
-  if (IsLate()) {
-    throw CommError(where + " number " + std::to_string(pending_.front().sequence) +
+  if (oldest != nullptr && IsLate()) {
+    throw CommError(where + " number " + std::to_string(oldest->sequence) +
                     ": not all ranks took part within " + absl::FormatDuration(timeout_));
   }
 }

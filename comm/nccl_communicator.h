@@ -28,12 +28,12 @@ struct Collective;
 // makes these, has the contract for users.
 class NcclCommunicator final : public Communicator {
  public:
-  // Starts to create an NCCL communicator with that configuration. Throws CommError.
+  // Creates an NCCL communicator with that configuration. It owns what it uses. Throws CommError.
   using Begin = std::function<ncclResult_t(ncclComm_t*, ncclConfig_t*)>;
 
-  // ctas: the most thread blocks of a collective; 0: as many as NCCL takes. Calls `begin` and waits until the
-  // creation has succeeded. job_rank: this rank's number in error messages. device: an index among the GPUs
-  // that this process sees. Throws CommError, after `timeout` at the latest.
+  // ctas: the most thread blocks of a collective; 0: as many as NCCL takes. Calls `begin`. job_rank: this
+  // rank's number in error messages. device: an index among the GPUs that this process sees. Throws
+  // CommError, after `timeout` at the latest.
   NcclCommunicator(std::string name, int rank, int size, int job_rank, int device, absl::Duration timeout,
                    const parallel::GroupOptions& options, int ctas, const Begin& begin);
   ~NcclCommunicator() override;  // ends the group together with the others, or aborts it
@@ -60,7 +60,7 @@ class NcclCommunicator final : public Communicator {
   uint64_t num_collectives() const override { return num_collectives_; }
   uint64_t num_ended() const override { return num_ended_; }
 
-  // Begins to make a clone, over the same ranks; for its constructor.
+  // Makes a clone, over the same ranks; for its constructor.
   ncclResult_t Split(ncclComm_t* clone, ncclConfig_t* config) ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
@@ -71,6 +71,11 @@ class NcclCommunicator final : public Communicator {
     cudaEvent_t begin = nullptr;
     cudaEvent_t end = nullptr;
   };
+  // A collective whose call into NCCL has not returned, and since when. The first call connects the ranks.
+  struct Starting {
+    Pending call;
+    absl::Time since;
+  };
   struct Window {
     ncclWindow_t window = nullptr;
     std::shared_ptr<const device::Region> region;  // is there as long as the window
@@ -80,9 +85,14 @@ class NcclCommunicator final : public Communicator {
   void Check(ncclResult_t result, const std::string& where) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void ThrowIfAborted(const std::string& where) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
-  // NCCL may still work after a call returns: connections are set up together with the peers.
-  void AwaitStart(const std::string& where, absl::Duration patience) ABSL_LOCKS_EXCLUDED(mu_);
-  void AwaitStart(const std::string& where) ABSL_LOCKS_EXCLUDED(mu_) { AwaitStart(where, timeout_); }
+  // The communicator. Throws CommError if it is aborted.
+  ncclComm_t Live(const std::string& where) ABSL_LOCKS_EXCLUDED(mu_);
+
+  // Returns the result of `call`, in which NCCL waits for the other ranks. It runs on a thread of its own.
+  // Throws CommError if they do not come within `patience`; the thread is then left behind until the process
+  // ends, so `call` owns what it uses.
+  ncclResult_t Await(const std::string& where, absl::Duration patience,
+                     std::function<ncclResult_t()> call) const;
 
   // Returns false if mu_ could not be locked within `patience`.
   bool LockWithin(absl::Duration patience) ABSL_EXCLUSIVE_TRYLOCK_FUNCTION(true, mu_);
@@ -110,10 +120,11 @@ class NcclCommunicator final : public Communicator {
   const int device_;
   const absl::Duration timeout_;
   std::vector<Window> windows_;
-  // Held during calls into NCCL. No call waits for a peer itself, but a GPU that waits for a peer may accept
-  // no more work, and then a call hangs. So the watchdog and Abort must not wait long for this mutex.
+  // A GPU that waits for a peer may accept no more work, and the record of an event, which holds this mutex,
+  // then hangs. So the watchdog and Abort must not wait long for it. Calls into NCCL do not hold it.
   absl::Mutex mu_;
   ncclComm_t comm_ ABSL_GUARDED_BY(mu_) = nullptr;  // null: aborted
+  std::optional<Starting> starting_ ABSL_GUARDED_BY(mu_);
   std::deque<Pending> pending_ ABSL_GUARDED_BY(mu_);
   std::vector<cudaEvent_t> events_ ABSL_GUARDED_BY(mu_);       // all that were made
   std::vector<cudaEvent_t> free_events_ ABSL_GUARDED_BY(mu_);  // those of collectives that have ended
