@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""deploy/kubernetes: `kubectl kustomize` of the base and of every overlay is what tests/deploy/kubernetes/ says, valid
-against the schemas of three versions of Kubernetes, and keeps the rules below; YAML files and the container file are clean.
+"""deploy/kubernetes: `kubectl kustomize` of the base is tests/deploy/kubernetes/base.yaml, that of every overlay differs from
+it as the .diff of its name says; all are valid against the schemas of three versions of Kubernetes, and keep the rules
+below; YAML files and the container file are clean.
 
 Usage: manifests_test.py REPOSITORY [--update]
 
 --update writes what kubectl makes now.
 """
 import copy
+import difflib
 import pathlib
 import re
 import subprocess
@@ -67,6 +69,16 @@ def kustomize(folder):
                 assert document["data"] == {path.name: path.read_text()}
                 document["data"] = {path.name: "that of deploy/"}
     return sorted(map(sorted_by_name, documents), key=order)
+
+
+def golden(documents, base):
+    """The name's ending and the text of the file in tests/deploy/kubernetes that says what the documents are; `base`: those
+    of the base."""
+    text, base_text = (yaml.safe_dump_all(each, width=1000) for each in (documents, base))
+    if documents == base:
+        return ".yaml", f"# SPDX-License-Identifier: Apache-2.0\n# tests/deploy/manifests_test.py --update writes this.\n{text}"
+    lines = (each.splitlines(keepends=True) for each in (base_text, text))
+    return ".diff", "".join(difflib.unified_diff(*lines, "base", "overlay", n=2))
 
 
 def violations(documents, version):
@@ -172,18 +184,19 @@ def check_example(root):
 def main():
     root = pathlib.Path(sys.argv[1]).resolve()
     update = "--update" in sys.argv[2:]
-    kubernetes, golden = root / "deploy/kubernetes", root / "tests/deploy/kubernetes"
+    kubernetes, texts = root / "deploy/kubernetes", root / "tests/deploy/kubernetes"
     folders = [kubernetes / "base", *sorted((kubernetes / "overlays").iterdir())]
     if update:
         alerts = (root / "deploy" / FILES["tandem-alerts"]).read_text()
         (kubernetes / "overlays/monitoring/rules.yaml").write_text(RULES + textwrap.indent(alerts, "  "))
+    base = kustomize(folders[0])
     for folder in folders:
         documents = kustomize(folder)
-        path = golden / f"{folder.name}.yaml"
+        ending, text = golden(documents, base)
+        path = texts / f"{folder.name}{ending}"
         if update:
-            path.write_text("# SPDX-License-Identifier: Apache-2.0\n# tests/deploy/manifests_test.py --update writes this.\n"
-                            + yaml.safe_dump_all(documents, width=1000))
-        assert documents == list(yaml.safe_load_all(path.read_text())), (
+            path.write_text(text)
+        assert path.read_text() == text, (
             f"kubectl kustomize {folder.relative_to(root)} makes other manifests than {path.relative_to(root)}: see --update")
         found = [line for version in VERSIONS for line in violations(documents, version)]
         assert not found, "\n".join(found)
@@ -192,11 +205,11 @@ def main():
         check_traffic(documents, monitored=folder.name == "monitoring")
         check_disruptions(documents)
     check_generators(root / "deploy")
-    assert BY_HAND not in {name for kind, name in map(order, kustomize(folders[0])) if kind == "ConfigMap"}, (
+    assert BY_HAND not in {name for kind, name in map(order, base) if kind == "ConfigMap"}, (
         "applying the manifests again would empty the list of the revoked")
     check_example(root)
-    check_violations_are_found(kustomize(folders[0]))
-    assert {path.stem for path in golden.glob("*.yaml")} == {folder.name for folder in folders}
+    check_violations_are_found(base)
+    assert {path.stem for path in texts.iterdir()} == {folder.name for folder in folders}
     bin_dir = pathlib.Path(sys.executable).parent
     subprocess.run([bin_dir / "yamllint", "--strict", "--config-file", root / ".yamllint", root / "deploy", root / "tests/deploy/alerts_test.yaml"],
                    check=True)
