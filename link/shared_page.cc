@@ -34,24 +34,19 @@ absl::StatusOr<void*> Map(int fd) {
 }  // namespace
 
 absl::StatusOr<MappedPage> MappedPage::Create() {
-  const int fd = memfd_create("tandem-rank-page", MFD_CLOEXEC);
-  if (fd < 0) {
+  platform::Descriptor fd(memfd_create("tandem-rank-page", MFD_CLOEXEC));
+  if (fd.get() < 0) {
     return platform::SystemError(errno, "create the shared page");
   }
-  if (ftruncate(fd, kPageBytes) != 0) {
-    const absl::Status status = platform::SystemError(errno, "size the shared page");
-    close(fd);
-    return status;
+  if (ftruncate(fd.get(), kPageBytes) != 0) {
+    return platform::SystemError(errno, "size the shared page");
   }
-  absl::StatusOr<void*> memory = Map(fd);
-  if (!memory.ok()) {
-    close(fd);
-    return memory.status();
-  }
-  return MappedPage(fd, new (*memory) SharedPage);
+  TANDEM_ASSIGN_OR_RETURN(void* const memory, Map(fd.get()));
+  return MappedPage(std::move(fd), new (memory) SharedPage);
 }
 
 absl::StatusOr<MappedPage> MappedPage::Attach(int fd) {
+  platform::Descriptor owned(fd);
   struct stat info;
   if (fstat(fd, &info) != 0) {
     return absl::ErrnoToStatus(errno, absl::StrCat("look at descriptor ", fd));
@@ -62,25 +57,9 @@ absl::StatusOr<MappedPage> MappedPage::Attach(int fd) {
   }
   fcntl(fd, F_SETFD, FD_CLOEXEC);
   TANDEM_ASSIGN_OR_RETURN(void* const memory, Map(fd));
-  return MappedPage(fd, static_cast<SharedPage*>(memory));
+  return MappedPage(std::move(owned), static_cast<SharedPage*>(memory));
 }
 
-MappedPage::MappedPage(MappedPage&& other) noexcept
-    : fd_(std::exchange(other.fd_, -1)), page_(std::exchange(other.page_, nullptr)) {}
-
-MappedPage& MappedPage::operator=(MappedPage&& other) noexcept {
-  std::swap(fd_, other.fd_);
-  std::swap(page_, other.page_);
-  return *this;
-}
-
-MappedPage::~MappedPage() {
-  if (page_ != nullptr) {
-    munmap(page_, kPageBytes);
-  }
-  if (fd_ >= 0) {
-    close(fd_);
-  }
-}
+void MappedPage::Unmap::operator()(SharedPage* page) const { munmap(page, kPageBytes); }
 
 }  // namespace tandem::link

@@ -3,8 +3,11 @@
 
 #include <atomic>
 #include <cstdint>
+#include <memory>
+#include <utility>
 
 #include "absl/status/statusor.h"
+#include "platform/regular_file.h"
 
 namespace tandem::link {
 
@@ -32,28 +35,28 @@ struct SharedPage {
   std::atomic<int64_t> orphan_deadline_boottime_ns{0};
 };
 
-// A mapping of a page; unmaps at the end. Movable.
+// A mapping of a page.
 class MappedPage {
  public:
   // A fresh page in a memfd; fd() is inherited by the trainer (close-on-exec is set: the launcher dups it).
   static absl::StatusOr<MappedPage> Create();
 
-  // Maps the page of an inherited descriptor; takes the descriptor over.
+  // Maps the page of an inherited descriptor; takes the descriptor over, and closes it if this fails.
   static absl::StatusOr<MappedPage> Attach(int fd);
 
-  MappedPage(MappedPage&& other) noexcept;
-  MappedPage& operator=(MappedPage&& other) noexcept;
-  ~MappedPage();
-
-  SharedPage* operator->() const { return page_; }
+  SharedPage* operator->() const { return page_.get(); }
   SharedPage& operator*() const { return *page_; }
-  int fd() const { return fd_; }
+  int fd() const { return fd_.get(); }
 
  private:
-  MappedPage(int fd, SharedPage* page) : fd_(fd), page_(page) {}
+  struct Unmap {
+    void operator()(SharedPage* page) const;
+  };
 
-  int fd_ = -1;
-  SharedPage* page_ = nullptr;
+  MappedPage(platform::Descriptor fd, SharedPage* page) : fd_(std::move(fd)), page_(page) {}
+
+  platform::Descriptor fd_;
+  std::unique_ptr<SharedPage, Unmap> page_;
 };
 
 }  // namespace tandem::link

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "link/trainer_args.h"
 
+#include <map>
 #include <optional>
 
 #include "absl/strings/numbers.h"
@@ -9,42 +10,32 @@
 namespace tandem::link {
 
 absl::StatusOr<TrainerArgs> TrainerArgs::Parse(int argc, const char* const* argv) {
-  std::optional<int> control_fd;
-  std::optional<int> page_fd;
-  std::optional<int> parent_pid;
+  constexpr char kByHand[] = "; a trainer is started by tandem-worker, not by hand";
+  std::map<absl::string_view, std::optional<int>> values = {
+      {"--control-fd", {}}, {"--page-fd", {}}, {"--parent-pid", {}}};
   for (int i = 1; i < argc; i += 2) {
     const absl::string_view flag = argv[i];
-    std::optional<int>* const target = flag == "--control-fd"   ? &control_fd
-                                       : flag == "--page-fd"    ? &page_fd
-                                       : flag == "--parent-pid" ? &parent_pid
-                                                                : nullptr;
-    if (target == nullptr) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("unknown argument '", flag, "'; a trainer is started by tandem-worker, not by hand"));
+    const auto found = values.find(flag);
+    if (found == values.end()) {
+      return absl::InvalidArgumentError(absl::StrCat("unknown argument '", flag, "'", kByHand));
     }
-    if (target->has_value()) {
+    if (found->second.has_value()) {
       return absl::InvalidArgumentError(absl::StrCat(flag, " is given twice"));
     }
     int value = 0;
     if (i + 1 == argc || !absl::SimpleAtoi(argv[i + 1], &value) || value < 0) {
       return absl::InvalidArgumentError(absl::StrCat(flag, " needs a number from 0"));
     }
-    *target = value;
+    found->second = value;
   }
-  const auto missing = [](absl::string_view flag) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(flag, " is missing; a trainer is started by tandem-worker, not by hand"));
-  };
-  if (!control_fd) {
-    return missing("--control-fd");
+  for (const auto& [flag, value] : values) {
+    if (!value.has_value()) {
+      return absl::InvalidArgumentError(absl::StrCat(flag, " is missing", kByHand));
+    }
   }
-  if (!page_fd) {
-    return missing("--page-fd");
-  }
-  if (!parent_pid) {
-    return missing("--parent-pid");
-  }
-  return TrainerArgs{.control_fd = *control_fd, .page_fd = *page_fd, .parent_pid = *parent_pid};
+  return TrainerArgs{.control_fd = *values["--control-fd"],
+                     .page_fd = *values["--page-fd"],
+                     .parent_pid = *values["--parent-pid"]};
 }
 
 std::vector<std::string> TrainerArgs::ToArgv(const std::string& program) const {

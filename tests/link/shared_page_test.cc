@@ -19,7 +19,6 @@ TEST(SharedPageTest, StartsAsDocumented) {
   ASSERT_TRUE(page.ok()) << page.status();
   EXPECT_EQ((*page)->step, 0);
   EXPECT_EQ((*page)->instruction, -1);
-  EXPECT_EQ((*page)->instruction, -1);
   EXPECT_EQ((*page)->orphan_deadline_boottime_ns, 0);
   EXPECT_TRUE(fcntl(page->fd(), F_GETFD) & FD_CLOEXEC);
 }
@@ -58,7 +57,6 @@ TEST(SharedPageTest, ADescriptorThatHoldsNoPageIsRefused) {
   const int fd = memfd_create("empty", MFD_CLOEXEC);
   const absl::Status status = MappedPage::Attach(fd).status();
   EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
-  close(fd);
 }
 
 TEST(SharedPageTest, MovesKeepTheMapping) {
