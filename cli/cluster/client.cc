@@ -35,6 +35,33 @@ absl::StatusOr<Response> CallUnary(Connection& connection,
   return response;
 }
 
+// Calls `each` for each page until it returns false.
+template <typename Page, typename Method, typename Request>
+absl::Status CallPages(Connection& connection, Method method, Request request,
+                       const std::function<bool(const Page&)>& each) {
+  do {
+    TANDEM_ASSIGN_OR_RETURN(const Page page, CallUnary(connection, method, request));
+    if (!each(page)) {
+      break;
+    }
+    request.set_page_token(page.next_page_token());
+  } while (!request.page_token().empty());
+  return absl::OkStatus();
+}
+
+// Returns what `of` returns of each page.
+template <typename Entry, typename Page, typename Method, typename Request>
+absl::StatusOr<std::vector<Entry>> CallAllPages(Connection& connection, Method method, const Request& request,
+                                                const google::protobuf::RepeatedPtrField<Entry>& (Page::*of)()
+                                                    const) {
+  std::vector<Entry> out;
+  TANDEM_RETURN_IF_ERROR(CallPages<Page>(connection, method, request, [&](const Page& page) {
+    out.insert(out.end(), (page.*of)().begin(), (page.*of)().end());
+    return true;
+  }));
+  return out;
+}
+
 // Until the stream ends, or `each` returns false.
 template <typename Request, typename Chunk>
 absl::Status ReadAll(Connection& connection,
@@ -101,30 +128,16 @@ absl::StatusOr<v1::SignInResponse> Client::SignIn() {
 }
 
 absl::StatusOr<std::vector<v1::Job>> Client::ListJobs(const std::vector<v1::JobState>& states, bool brief) {
-  std::vector<v1::Job> jobs;
   v1::ListJobsRequest request;
   request.set_page_size(1000);  // the controller's limit; it makes pages of at most 3 MiB of them
   request.set_brief(brief);
   request.mutable_states()->Assign(states.begin(), states.end());
-  do {
-    TANDEM_ASSIGN_OR_RETURN(v1::ListJobsResponse page,
-                            CallUnary(*connection_, &v1::Jobs::Stub::ListJobs, request));
-    jobs.insert(jobs.end(), page.jobs().begin(), page.jobs().end());
-    request.set_page_token(page.next_page_token());
-  } while (!request.page_token().empty());
-  return jobs;
+  return CallAllPages(*connection_, &v1::Jobs::Stub::ListJobs, request, &v1::ListJobsResponse::jobs);
 }
 
 absl::StatusOr<std::vector<v1::Worker>> Client::ListWorkers() {
-  std::vector<v1::Worker> workers;
-  v1::ListWorkersRequest request;
-  do {
-    TANDEM_ASSIGN_OR_RETURN(v1::ListWorkersResponse page,
-                            CallUnary(*connection_, &v1::Jobs::Stub::ListWorkers, request));
-    workers.insert(workers.end(), page.workers().begin(), page.workers().end());
-    request.set_page_token(page.next_page_token());
-  } while (!request.page_token().empty());
-  return workers;
+  return CallAllPages(*connection_, &v1::Jobs::Stub::ListWorkers, v1::ListWorkersRequest(),
+                      &v1::ListWorkersResponse::workers);
 }
 
 absl::Status Client::CheckDecides(absl::Duration timeout) {
@@ -134,17 +147,10 @@ absl::Status Client::CheckDecides(absl::Duration timeout) {
 }
 
 absl::StatusOr<std::vector<v1::Event>> Client::ListEvents(const std::string& job, int64_t after_seq) {
-  std::vector<v1::Event> events;
   v1::ListEventsRequest request;
   request.set_job(job);
   request.set_after_seq(after_seq);
-  do {
-    TANDEM_ASSIGN_OR_RETURN(v1::ListEventsResponse page,
-                            CallUnary(*connection_, &v1::Jobs::Stub::ListEvents, request));
-    events.insert(events.end(), page.events().begin(), page.events().end());
-    request.set_page_token(page.next_page_token());
-  } while (!request.page_token().empty());
-  return events;
+  return CallAllPages(*connection_, &v1::Jobs::Stub::ListEvents, request, &v1::ListEventsResponse::events);
 }
 
 absl::Status Client::ListReports(const std::string& job, int64_t first_step, int64_t last_step, bool norms,
@@ -155,15 +161,7 @@ absl::Status Client::ListReports(const std::string& job, int64_t first_step, int
   request.set_last_step(last_step);
   request.set_norms(norms);
   request.set_page_size(norms ? 16 : 1000);  // a report with norms may have 100 kB, a message 4 MiB
-  do {
-    TANDEM_ASSIGN_OR_RETURN(v1::ListReportsResponse page,
-                            CallUnary(*connection_, &v1::Jobs::Stub::ListReports, request));
-    if (!each(page)) {
-      break;
-    }
-    request.set_page_token(page.next_page_token());
-  } while (!request.page_token().empty());
-  return absl::OkStatus();
+  return CallPages(*connection_, &v1::Jobs::Stub::ListReports, request, each);
 }
 
 absl::Status Client::ReadLog(const v1::LogRequest& request,

@@ -27,7 +27,7 @@ class Client {
 
   const Address& address() const { return address_; }
 
-  // Cancelled once `given_up`, which another thread calls, returns true.
+  // Cancelled once `given_up`, which is asked four times a second, returns true.
   absl::StatusOr<v1::Job> Submit(const v1::SubmitRequest& request,
                                  const std::function<bool()>& given_up = nullptr);
   absl::StatusOr<v1::Job> GetJob(const std::string& job);
@@ -52,12 +52,12 @@ class Client {
   absl::Status ListReports(const std::string& job, int64_t first_step, int64_t last_step, bool norms,
                            const std::function<bool(const v1::ListReportsResponse&)>& each);
 
-  // Reads until the log ends (with follow: until its attempt does), or `each` returns false; Cancelled once
-  // `given_up`, which another thread calls, returns true.
+  // Reads until the log ends (with follow: until its attempt does), or `each`, which another thread calls,
+  // returns false; Cancelled once `given_up` returns true.
   absl::Status ReadLog(const v1::LogRequest& request, const std::function<bool(const v1::LogChunk&)>& each,
                        const std::function<bool()>& given_up = nullptr);
 
-  // Reads until every step of every rank has come, or `each` returns false.
+  // Reads until every step of every rank has come, or `each`, which another thread calls, returns false.
   absl::Status Profile(const v1::ProfileRequest& request,
                        const std::function<bool(const v1::ProfileChunk&)>& each);
 

@@ -4,6 +4,7 @@
 #include <grpc/support/log.h>
 
 #include <algorithm>
+#include <future>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -23,48 +24,6 @@ constexpr int kLongestDialMs = 10'000;
 
 absl::Status ToStatus(const grpc::Status& status) {
   return absl::Status(static_cast<absl::StatusCode>(status.error_code()), status.error_message());
-}
-
-CallLimit::CallLimit(grpc::ClientContext& context, absl::Duration limit,
-                     const std::function<bool()>& given_up) {
-  if (limit == absl::InfiniteDuration() && !given_up) {
-    return;
-  }
-  thread_ = std::thread([this, &context, limit, given_up] { Run(context, limit, given_up); });
-}
-
-void CallLimit::Run(grpc::ClientContext& context, absl::Duration limit,
-                    const std::function<bool()>& given_up) {
-  const absl::Time deadline = platform::SteadyClock().Now() + limit;
-  const auto ended = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return ended_; };
-  const absl::MutexLock lock(&mu_);
-  while (true) {
-    const absl::Duration left = deadline - platform::SteadyClock().Now();
-    if (changed_.AwaitFor(mu_, given_up ? std::min(left, kNextLook) : left, ended)) {
-      return;
-    }
-    passed_ = platform::SteadyClock().Now() >= deadline;
-    if (passed_ || (given_up && given_up())) {
-      context.TryCancel();
-      return;
-    }
-  }
-}
-
-CallLimit::~CallLimit() {
-  {
-    const absl::MutexLock lock(&mu_);
-    ended_ = true;
-    changed_.NotifyAll();
-  }
-  if (thread_.joinable()) {
-    thread_.join();
-  }
-}
-
-bool CallLimit::passed() const {
-  const absl::MutexLock lock(&mu_);
-  return passed_;
 }
 
 Connection::Connection(Address address) : address_(std::move(address)) {
@@ -100,17 +59,27 @@ void Connection::Dial() {
 absl::Status Connection::Call(absl::Duration limit, const Once& once, const std::function<bool()>& given_up) {
   const platform::Clock& clock = platform::SteadyClock();
   const absl::Time deadline = clock.Now() + limit;
+  const bool is_bounded = limit != absl::InfiniteDuration() || given_up != nullptr;
   absl::Duration pause = kFirstPause;
   for (int tries = 1;; ++tries, pause *= 2) {
     grpc::ClientContext context;
     bool began = false;
-    grpc::Status status;
-    {
-      const CallLimit call_limit(context, deadline - clock.Now(), given_up);
-      status = once(*stub_, context, began);
-      if (call_limit.passed()) {
-        return absl::DeadlineExceededError("no answer in time");
+    std::future<grpc::Status> answer = std::async(is_bounded ? std::launch::async : std::launch::deferred,
+                                                  [&] { return once(*stub_, context, began); });
+    // In a gRPC that is built on Abseil's mutexes, as Debian's is, deadlines sleep until a time of the
+    // machine's clock: they end an hour late if that clock is set back by an hour.
+    bool is_late = false;
+    const auto wait = [&] { return absl::ToChronoNanoseconds(std::min(deadline - clock.Now(), kNextLook)); };
+    while (answer.wait_for(wait()) == std::future_status::timeout) {
+      is_late = clock.Now() >= deadline;
+      if (is_late || (given_up && given_up())) {
+        context.TryCancel();
+        break;
       }
+    }
+    const grpc::Status status = answer.get();
+    if (is_late) {
+      return absl::DeadlineExceededError("no answer in time");
     }
     if (status.error_code() != grpc::StatusCode::UNAVAILABLE) {
       return ToStatus(status);
