@@ -59,11 +59,9 @@ absl::StatusOr<std::unique_ptr<LocalCluster>> LocalCluster::Start(const Options&
   if (!options.listen.empty()) {
     flags.insert(flags.end(), {"--listen", options.listen});
   }
-  absl::Status status = cluster->StartDaemon("controller", "tandem-controller", std::move(flags));
-  if (status.ok()) {
-    status = cluster->AwaitController(interrupted);
-  }
-  for (int i = 1; i <= options.workers && status.ok(); ++i) {
+  TANDEM_RETURN_IF_ERROR(cluster->StartDaemon("controller", "tandem-controller", std::move(flags)));
+  TANDEM_RETURN_IF_ERROR(cluster->AwaitController(interrupted));
+  for (int i = 1; i <= options.workers; ++i) {
     const std::string id = absl::StrCat("local-", i);
     const std::string state = absl::StrCat(options.state, "/", id);
     std::vector<std::string> arguments = {
@@ -72,13 +70,10 @@ absl::StatusOr<std::unique_ptr<LocalCluster>> LocalCluster::Start(const Options&
     if (!options.trainer.empty()) {
       arguments.insert(arguments.end(), {"--trainer", options.trainer});
     }
-    status = cluster->StartDaemon(id, "tandem-worker", std::move(arguments));
+    TANDEM_RETURN_IF_ERROR(cluster->StartDaemon(id, "tandem-worker", std::move(arguments)));
   }
-  if (status.ok()) {
-    cluster->client_ = std::make_unique<Client>(Address{options.address, Address::Source::kUp});
-    status = cluster->AwaitWorkers(interrupted);
-  }
-  TANDEM_RETURN_IF_ERROR(status);
+  cluster->client_ = std::make_unique<Client>(Address{options.address, Address::Source::kUp});
+  TANDEM_RETURN_IF_ERROR(cluster->AwaitWorkers(interrupted));
   return cluster;
 }
 
@@ -157,34 +152,24 @@ absl::Status LocalCluster::Check() {
   return absl::OkStatus();
 }
 
-void LocalCluster::FreezeWorkers() {
+void LocalCluster::SignalWorkers(int signal) {
   for (size_t i = 1; i < daemons_.size(); ++i) {
-    daemons_[i].Signal(SIGSTOP);
-  }
-}
-
-void LocalCluster::KillWorkers() {
-  for (size_t i = 1; i < daemons_.size(); ++i) {
-    daemons_[i].Signal(SIGKILL);
+    daemons_[i].Signal(signal);
   }
 }
 
 void LocalCluster::Stop(absl::Duration grace) {
   client_.reset();  // an open connection would hold the controller's shutdown up
-  for (size_t i = 1; i < daemons_.size(); ++i) {
-    daemons_[i].Signal(SIGTERM);
-  }
+  SignalWorkers(SIGTERM);
   const absl::Time until = platform::SteadyClock().Now() + grace;
   for (size_t i = 1; i < daemons_.size(); ++i) {
     if (!daemons_[i].WaitEnd(until - platform::SteadyClock().Now())) {
       daemons_[i].Signal(SIGKILL);
     }
   }
-  if (!daemons_.empty()) {
-    daemons_[0].Signal(SIGTERM);
-    if (!daemons_[0].WaitEnd(grace)) {
-      daemons_[0].Signal(SIGKILL);
-    }
+  daemons_[0].Signal(SIGTERM);
+  if (!daemons_[0].WaitEnd(grace)) {
+    daemons_[0].Signal(SIGKILL);
   }
 }
 

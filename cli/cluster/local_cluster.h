@@ -46,10 +46,8 @@ class LocalCluster {
   // Returns OK while every daemon runs, otherwise which one ended, how, and its last log lines.
   absl::Status Check();
 
-  // Stops the worker processes: they do and report nothing any more.
-  void FreezeWorkers();
-  // Kills the workers and their ranks at once.
-  void KillWorkers();
+  // SIGSTOP: workers do and report nothing any more; SIGKILL ends them and their ranks at once.
+  void SignalWorkers(int signal);
 
   // Asks all to end, workers first, and kills those that have not ended after `grace` each.
   void Stop(absl::Duration grace);

@@ -23,7 +23,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "cli/terminal/display_text.h"
-#include "platform/regular_file.h"
 #include "platform/status_macros.h"
 #include "platform/system_error.h"
 
@@ -148,24 +147,15 @@ absl::StatusOr<FolderLock> FolderLock::Acquire(const std::string& folder) {
                                   "; try again when it has ended, or point XDG_STATE_HOME to another folder"))
                : Failed(error, absl::StrCat("cannot lock ", Escape(path)));
   }
-  FolderLock lock(file->Release());
-  if (::ftruncate(lock.fd_, 0) != 0) {
+  if (::ftruncate(file->get(), 0) != 0) {
     return Failed(errno, absl::StrCat("cannot write ", Escape(path)));
   }
-  return lock;
-}
-
-FolderLock::FolderLock(FolderLock&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-
-FolderLock::~FolderLock() {
-  if (fd_ >= 0) {
-    ::close(fd_);
-  }
+  return FolderLock(*std::move(file));
 }
 
 absl::Status FolderLock::Publish(absl::string_view address) {
   const std::string text = absl::StrCat(::getpid(), "\n", address, "\n");
-  if (::pwrite(fd_, text.data(), text.size(), 0) != static_cast<ssize_t>(text.size())) {
+  if (::pwrite(file_.get(), text.data(), text.size(), 0) != static_cast<ssize_t>(text.size())) {
     return Failed(errno, "cannot write the lock file");
   }
   return absl::OkStatus();

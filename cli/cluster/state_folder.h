@@ -4,11 +4,13 @@
 #include <cstddef>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "cli/terminal/environment.h"
+#include "platform/regular_file.h"
 
 namespace tandem::cli {
 
@@ -39,16 +41,13 @@ class FolderLock {
  public:
   // AlreadyExists if another process holds it. Creates the folder.
   static absl::StatusOr<FolderLock> Acquire(const std::string& folder);
-  FolderLock(FolderLock&& other) noexcept;
-  FolderLock& operator=(FolderLock&&) = delete;
-  ~FolderLock();
 
   // Writes which process holds it, for FindRunningUp.
   absl::Status Publish(absl::string_view address);
 
  private:
-  explicit FolderLock(int fd) : fd_(fd) {}
-  int fd_ = -1;
+  explicit FolderLock(platform::Descriptor file) : file_(std::move(file)) {}
+  platform::Descriptor file_;
 };
 
 // A new folder of its own for this run; older runs that are not in use are removed until kKeptRuns are left.

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <unistd.h>
 
-#include <algorithm>
+#include <csignal>
 #include <optional>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "absl/strings/match.h"
@@ -38,7 +37,7 @@ bool HasRanks(const v1::Job& job) {
 void EndRunningJobs(Context& context, LocalCluster& cluster, Interrupts& interrupts) {
   // Frozen first: a job that ended while others are still being cancelled would hand its slots to a queued
   // one.
-  cluster.FreezeWorkers();
+  cluster.SignalWorkers(SIGSTOP);
   const absl::StatusOr<std::vector<v1::Job>> jobs = cluster.client().ListJobs();
   if (!jobs.ok()) {
     Note(context.console, absl::StrCat("up: cannot list the jobs that run: ", jobs.status().message()));
@@ -59,7 +58,7 @@ void EndRunningJobs(Context& context, LocalCluster& cluster, Interrupts& interru
     }
   }
   // What is to end is durable now, so the ranks need not be asked.
-  cluster.KillWorkers();
+  cluster.SignalWorkers(SIGKILL);
   const absl::Time until = platform::SteadyClock().Now() + kEndTimeout;
   while (!ending.empty() && platform::SteadyClock().Now() < until && interrupts.Count() < 2) {
     const absl::StatusOr<v1::Job> job = cluster.client().GetJob(ending.back());
