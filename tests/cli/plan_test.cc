@@ -8,8 +8,8 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_split.h"
+#include "cli/commands/plan_variants.h"
 #include "cli/plan/memory_chart.h"
-#include "cli/plan/plan_variants.h"
 #include "cli/plan/timeline_chart.h"
 #include "cli/terminal/display_text.h"
 #include "nlohmann/json.hpp"

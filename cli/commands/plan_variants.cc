@@ -1,27 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/plan/plan_variants.h"
+#include "cli/commands/plan_variants.h"
 
 #include <algorithm>
 #include <utility>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
+#include "cli/commands/job_file.h"
 #include "cli/terminal/display_text.h"
-#include "cli/terminal/message_text.h"
 #include "jobspec/schema.h"
 #include "jobspec/step_size.h"
-#include "nlohmann/json.hpp"
-#include "plan/prefetch_choice.h"
 
 namespace tandem::cli {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 constexpr char kAccumulation[] = "accumulation";
 constexpr char kSchedule[] = "parallelism.schedule";
@@ -76,17 +70,6 @@ std::vector<std::string> LastKeys() {
   return keys;
 }
 
-// Stands for the value in the JSON text, where the value is then put as a job file has it: without quotes, so
-// that the reader says of it what it says of a file.
-constexpr char kPlaceholder[] = "tandem:compared-value";
-
-std::string AsInAFile(const std::string& value) {
-  const bool plain = std::all_of(value.begin(), value.end(), [](char c) {
-    return absl::ascii_isalnum(c) || absl::StrContains("_.+-/", absl::string_view(&c, 1));
-  });
-  return plain ? value : Json(value).dump(-1, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace);
-}
-
 }  // namespace
 
 absl::StatusOr<Comparison> ParseComparison(const std::string& text) {
@@ -131,46 +114,32 @@ absl::StatusOr<Comparison> ParseComparison(const std::string& text) {
 
 Variant MakeVariant(const v1::JobSpec& spec, const std::string& path, const std::string& value) {
   Variant variant{.value = value};
-  Json job = Json::parse(ToJson(spec, -1));
-  if (plan::ChoosesPrefetch(spec)) {  // as a file says it
-    job["parallelism"]["fsdp"]["prefetch"] = "auto";
-  }
+  v1::JobSpec job = spec;
   if (path == kAccumulation) {
-    const v1::JobSpec resolved = jobspec::Resolve(spec);
     int64_t rounds = 0;
     if (!absl::SimpleAtoi(value, &rounds) || rounds < 1 || rounds > 65536) {
-      v1::Violation violation;
+      v1::Violation& violation = variant.violations.emplace_back();
       violation.set_path(path);
       violation.set_value(value);
       violation.set_allowed("1 to 65536 microbatches a rank");
-      variant.violations.push_back(std::move(violation));
       return variant;
     }
-    job["training"]["global_batch_size"] = rounds * jobspec::SequencesOfARound(resolved);
+    job.mutable_training()->set_global_batch_size(rounds *
+                                                  jobspec::SequencesOfARound(jobspec::Resolve(spec)));
   } else if (path == kSchedule && IsSchedule(value)) {
-    Json& parallelism = job["parallelism"];
-    const bool delays = absl::EndsWith(value, kDelay);
-    parallelism["schedule"] = value.substr(0, value.find('+'));
-    parallelism.erase("overlap");
+    v1::Parallelism& parallelism = *job.mutable_parallelism();
+    parallelism.set_schedule(value == "sequential" ? v1::SCHEDULE_SEQUENTIAL : v1::SCHEDULE_OVERLAP);
+    parallelism.clear_overlap();
     if (value != "sequential") {
-      parallelism["overlap"] = {{"delay_weight_gradients", delays}};
+      parallelism.mutable_overlap()->set_delay_weight_gradients(absl::EndsWith(value, kDelay));
     }
   } else {
-    Json* block = &job;
-    for (const auto key : absl::StrSplit(path, '.')) {
-      block = &(*block)[std::string(key)];
-    }
-    *block = kPlaceholder;
+    variant.violations = ApplySetting(absl::StrCat(path, "=", value), job);
   }
-  const std::string text =
-      absl::StrReplaceAll(job.dump(), {{absl::StrCat("\"", kPlaceholder, "\""), AsInAFile(value)}});
-  jobspec::ReadResult read = jobspec::ReadText(text, "");
-  jobspec::Checked checked = jobspec::Check(read.spec);
-  variant.resolved = std::move(checked.resolved);
-  variant.violations = std::move(read.violations.empty() ? checked.violations : read.violations);
-  for (v1::Violation& violation : variant.violations) {
-    violation.clear_line();  // of a text that no user wrote
-    violation.clear_column();
+  if (variant.violations.empty()) {
+    jobspec::Checked checked = jobspec::Check(job);
+    variant.resolved = std::move(checked.resolved);
+    variant.violations = std::move(checked.violations);
   }
   return variant;
 }
