@@ -1,22 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 // Certificates for a cluster that has no authority of its own.
 #include <arpa/inet.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
-#include "cli/cluster/credential_folder.h"
 #include "cli/commands/commands.h"
 #include "cli/terminal/display_text.h"
 #include "cli/terminal/error.h"
 #include "cli/terminal/table.h"
 #include "platform/files.h"
+#include "platform/regular_file.h"
 #include "platform/status_macros.h"
 #include "tls/authority.h"
 #include "tls/certificate.h"
@@ -33,6 +38,113 @@ constexpr absl::Duration kDay = absl::Hours(24);
 constexpr absl::Duration kAuthorityLife = absl::Hours(24 * 3650);
 // Clocks of other machines may be behind this one's.
 constexpr absl::Duration kSkew = absl::Hours(1);
+
+constexpr mode_t kPublic = 0644;
+constexpr mode_t kSecret = 0600;
+
+// Whether all of the text is on disk; errno says why not.
+bool WriteAll(int file, const std::string& text, mode_t mode) {
+  size_t written = 0;
+  while (written < text.size()) {
+    const ssize_t count = write(file, text.data() + written, text.size() - written);
+    if (count < 0 && errno != EINTR) {
+      return false;
+    }
+    written += count < 0 ? 0 : static_cast<size_t>(count);
+  }
+  // The mode that was asked for, whatever the umask is.
+  return fchmod(file, mode) == 0 && fsync(file) == 0;
+}
+
+// A new file, on disk when it returns. A part of one is removed: it would be taken for what is not
+// overwritten.
+absl::Status WriteNew(const std::string& path, const std::string& text, mode_t mode) {
+  const platform::Descriptor file(
+      open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, mode));
+  if (file.get() < 0) {
+    return platform::FileError(errno, "create", path);
+  }
+  if (!WriteAll(file.get(), text, mode)) {
+    const int error = errno;
+    unlink(path.c_str());
+    return platform::FileError(error, "write", path);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status WriteInPlace(const std::string& path, const std::string& text, mode_t mode) {
+  const std::string fresh = path + ".new";
+  unlink(fresh.c_str());  // of a renewal that was cut off
+  TANDEM_RETURN_IF_ERROR(WriteNew(fresh, text, mode));
+  return platform::SystemFiles().Rename(fresh, path);
+}
+
+// A folder of certificates and keys, NAME.crt (mode 0644) and NAME.key (0600), that of the authority under
+// the name "ca". Errors are one line with the path.
+class CredentialFolder {
+ public:
+  // Opens the folder; if it does not exist and `make` is set, makes it with mode 0700.
+  static absl::StatusOr<CredentialFolder> Open(const std::string& folder, bool make) {
+    struct stat info {};
+    if (make && mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) {
+      return platform::FileError(errno, "make the folder", folder);
+    }
+    if (stat(folder.c_str(), &info) != 0) {
+      return platform::FileError(errno, "open the folder", folder);
+    }
+    if (!S_ISDIR(info.st_mode)) {
+      return absl::InvalidArgumentError(folder + " is not a folder");
+    }
+    return CredentialFolder(folder);
+  }
+
+  std::string CertificateFile(const std::string& name) const { return folder_ + "/" + name + ".crt"; }
+  std::string KeyFile(const std::string& name) const { return folder_ + "/" + name + ".key"; }
+
+  // Returns AlreadyExists if a file of one of the names exists. remedy: what the user can do then.
+  absl::Status CheckFree(const std::vector<std::string>& names, absl::string_view remedy) const {
+    for (const std::string& name : names) {
+      for (const std::string& path : {CertificateFile(name), KeyFile(name)}) {
+        struct stat info {};
+        if (lstat(path.c_str(), &info) == 0) {
+          return absl::AlreadyExistsError(
+              absl::StrCat(path, " is there already, and nothing is overwritten; ", remedy));
+        }
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  // Adds both files. AlreadyExists if one of them exists; nothing is replaced.
+  absl::Status Add(const std::string& name, const tls::Credential& credential) const {
+    TANDEM_RETURN_IF_ERROR(WriteNew(KeyFile(name), credential.key, kSecret));
+    absl::Status added = WriteNew(CertificateFile(name), credential.certificate, kPublic);
+    if (!added.ok()) {
+      unlink(KeyFile(name).c_str());
+    }
+    return added;
+  }
+
+  // Replaces each file by rename(2), so that a reader finds the old one or the new one.
+  absl::Status Replace(const std::string& name, const tls::Credential& credential) const {
+    TANDEM_RETURN_IF_ERROR(WriteInPlace(KeyFile(name), credential.key, kSecret));
+    return WriteInPlace(CertificateFile(name), credential.certificate, kPublic);
+  }
+
+  absl::StatusOr<tls::Credential> Read(const std::string& name) const {
+    tls::Credential out;
+    TANDEM_ASSIGN_OR_RETURN(out.certificate, platform::ReadAtMost(platform::SystemFiles(),
+                                                                  CertificateFile(name), tls::kMostPemBytes));
+    TANDEM_ASSIGN_OR_RETURN(out.key,
+                            platform::ReadAtMost(platform::SystemFiles(), KeyFile(name), tls::kMostPemBytes));
+    return out;
+  }
+
+ private:
+  explicit CredentialFolder(std::string folder) : folder_(std::move(folder)) {}
+
+  std::string folder_;
+};
 
 // One certificate that is asked for, and the name of its files.
 struct Wanted {
@@ -163,16 +275,12 @@ std::vector<std::string> NamesOf(const std::vector<Wanted>& wanted) {
 absl::Status IssueAll(const CredentialFolder& folder, const tls::Credential& authority,
                       const std::vector<Wanted>& wanted, bool renew, Console& console) {
   for (const Wanted& each : wanted) {
-    // Who holds the one before stays who he is until it expires: its fingerprint can be revoked.
-    const absl::StatusOr<tls::Credential> former =
-        renew ? folder.Read(each.name) : absl::StatusOr<tls::Credential>(absl::NotFoundError(""));
-    if (former.ok()) {
-      if (const absl::StatusOr<tls::Certificate> before = tls::DescribePem(former->certificate);
-          before.ok()) {
-        Note(console, absl::StrCat("certs: ", folder.CertificateFile(each.name), " replaces the certificate ",
-                                   before->fingerprints->front(), ", which is good until ",
-                                   absl::FormatTime("%Y-%m-%d", before->not_after, absl::UTCTimeZone())));
-      }
+    if (renew) {  // the one before is good until it expires: its fingerprint can be revoked
+      TANDEM_ASSIGN_OR_RETURN(const tls::Credential former, folder.Read(each.name));
+      TANDEM_ASSIGN_OR_RETURN(const tls::Certificate before, tls::DescribePem(former.certificate));
+      Note(console, absl::StrCat("certs: ", folder.CertificateFile(each.name), " replaces the certificate ",
+                                 before.fingerprints->front(), ", which is good until ",
+                                 absl::FormatTime("%Y-%m-%d", before.not_after, absl::UTCTimeZone())));
     }
     TANDEM_ASSIGN_OR_RETURN(const tls::Credential issued, tls::Issue(authority, each.request));
     TANDEM_RETURN_IF_ERROR(renew ? folder.Replace(each.name, issued) : folder.Add(each.name, issued));
