@@ -304,7 +304,7 @@ Outcome CertsInit(Context& context, const CertsOptions& options) {
       const tls::Credential authority,
       tls::MakeAuthority(kAuthorityOf + options.domain, now - kSkew, now + kAuthorityLife));
   TANDEM_RETURN_IF_ERROR(folder.Add(kAuthority, authority));
-  context.console.Write(Stream::kOut, absl::StrCat(folder.CertificateFile(kAuthority), "\n"));
+  context.Print(absl::StrCat(folder.CertificateFile(kAuthority), "\n"));
   TANDEM_RETURN_IF_ERROR(IssueAll(folder, authority, wanted, /*renew=*/false, context.console));
   Note(context.console,
        absl::StrCat("certs: everyone gets ca.crt and the two files of their own name; keep ",
@@ -352,7 +352,7 @@ Outcome CertsShow(Context& context, const CertsShowOptions& options) {
                absl::FormatTime("%Y-%m-%d %H:%M UTC", certificate->not_after, absl::UTCTimeZone()),
                why.empty() ? "valid" : why});
   }
-  context.console.Write(Stream::kOut, table.Render(context.TableWidth(), context.console.unicode()));
+  context.Print(table);
   return all_valid ? kOk : kFailed;
 }
 

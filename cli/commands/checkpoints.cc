@@ -180,7 +180,7 @@ Outcome ListCheckpoints(Context& context, const CheckpointFolderOptions& options
                BytesText(checkpoint::TotalBytes(manifest->files)),
                absl::StrCat(manifest->files.size(), " complete")});
   }
-  context.console.Write(Stream::kOut, table.Render(context.TableWidth(), context.console.unicode()));
+  context.Print(table);
   return kOk;
 }
 
@@ -223,7 +223,7 @@ Outcome ShowCheckpoint(Context& context, const CheckpointFolderOptions& options)
     row(segment.from_step == 0 ? "read" : "then read", SegmentText(segment));
   }
   row("model", info.model);
-  context.console.Write(Stream::kOut, text);
+  context.Print(text);
   return kOk;
 }
 
@@ -233,8 +233,7 @@ Outcome VerifyCheckpoints(Context& context, const CheckpointFolderOptions& optio
   for (const std::string& path : paths) {
     const absl::Status verified = Verified(path);
     all = all && verified.ok();
-    context.console.Write(Stream::kOut, absl::StrCat(NameOf(path), ": ",
-                                                     verified.ok() ? "whole" : ProblemText(verified), "\n"));
+    context.Print(absl::StrCat(NameOf(path), ": ", verified.ok() ? "whole" : ProblemText(verified), "\n"));
   }
   return all ? kOk : kFailed;
 }
@@ -280,8 +279,7 @@ Outcome DiffCheckpoints(Context& context, const CheckpointDiffOptions& options) 
       table.Add({name, "-", "-", "-", "only in the second"});
     }
   }
-  context.console.Write(Stream::kOut, equal ? "every array has the same bits\n"
-                                            : table.Render(context.TableWidth(), context.console.unicode()));
+  context.Print(equal ? "every array has the same bits\n" : context.Rendered(table));
   return equal ? kOk : kFailed;
 }
 
@@ -309,7 +307,7 @@ Outcome DeleteCheckpoint(Context& context, const CheckpointDeleteOptions& option
   if (!removed.ok()) {
     return Failure(kFailed, absl::StrCat(context.what, ": ", removed.message()));
   }
-  context.console.Write(Stream::kOut, absl::StrCat("deleted ", name, "\n"));
+  context.Print(absl::StrCat("deleted ", name, "\n"));
   return kOk;
 }
 

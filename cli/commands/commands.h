@@ -11,6 +11,7 @@
 #include "cli/terminal/console.h"
 #include "cli/terminal/environment.h"
 #include "cli/terminal/error.h"
+#include "cli/terminal/table.h"
 #include "parallel/grid_sizes.h"
 #include "platform/clock.h"
 #include "tandem/v1/state.pb.h"
@@ -30,6 +31,12 @@ struct Context {
 
   // The width that tables may use: that of the terminal, 0 (no limit) if standard output is not a terminal.
   int TableWidth() const { return console.IsTerminal(Stream::kOut) ? console.Size().columns : 0; }
+
+  std::string Rendered(const Table& table) const { return table.Render(TableWidth(), console.unicode()); }
+
+  // Print on standard output.
+  void Print(absl::string_view text) const { console.Write(Stream::kOut, text); }
+  void Print(const Table& table) const { Print(Rendered(table)); }
 };
 
 enum class Format { kTable, kJson, kYaml, kName, kText };
@@ -117,9 +124,8 @@ struct EventsOptions {
 };
 Outcome Events(Context& context, Client& client, const EventsOptions& options);
 
-// Events, a row each, oldest first; with_job: of several jobs. width as of Table::Render.
-std::string RenderEvents(const std::vector<v1::Event>& events, bool with_job, absl::TimeZone zone, int width,
-                         bool unicode);
+// Events, a row each, oldest first; with_job: of several jobs.
+std::string RenderEvents(const std::vector<v1::Event>& events, bool with_job, const Context& context);
 
 struct CancelOptions {
   std::string job;
@@ -215,7 +221,6 @@ struct MetricsOptions {
   Format format = Format::kTable;
 };
 Outcome Metrics(Context& context, Client& client, const MetricsOptions& options);
-Outcome ExpertLoads(Context& context, Client& client, const MetricsOptions& options);
 
 struct NormsOptions {
   std::string job;

@@ -62,9 +62,7 @@ complete -c tandem -f -a '(__tandem_complete)'
 }  // namespace
 
 Outcome Completion(Context& context, const CompletionOptions& options) {
-  context.console.Write(Stream::kOut, options.shell == "bash"  ? kBashScript
-                                      : options.shell == "zsh" ? kZshScript
-                                                               : kFishScript);
+  context.Print(options.shell == "bash" ? kBashScript : options.shell == "zsh" ? kZshScript : kFishScript);
   return kOk;
 }
 

@@ -66,7 +66,7 @@ Outcome ContextList(Context& context, const ContextListOptions& options) {
   TANDEM_ASSIGN_OR_RETURN(const Contexts contexts, LoadContexts(context.environment));
   if (options.format == Format::kName) {
     for (const auto& [name, cluster] : contexts.clusters) {
-      context.console.Write(Stream::kOut, absl::StrCat(Escape(name), "\n"));
+      context.Print(absl::StrCat(Escape(name), "\n"));
     }
     return kOk;
   }
@@ -76,7 +76,7 @@ Outcome ContextList(Context& context, const ContextListOptions& options) {
     table.Add({name == contexts.current ? "*" : "", name, cluster.address, cluster.tls.certificate,
                cluster.tls.server_name});
   }
-  context.console.Write(Stream::kOut, table.Render(context.TableWidth(), context.console.unicode()));
+  context.Print(table);
   return kOk;
 }
 

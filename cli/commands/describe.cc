@@ -113,7 +113,7 @@ Outcome DescribeLayout(Context& context, const v1::Job& job) {
         kFailed, absl::StrCat("describe: the job is of another version, and this one has no layout for it: ",
                               jobspec::ToText(violations.front())));
   }
-  context.console.Write(Stream::kOut, plan::LayoutText(plan::MakeJobPlan(job.resolved())));
+  context.Print(plan::LayoutText(plan::MakeJobPlan(job.resolved())));
   return kOk;
 }
 
@@ -147,11 +147,11 @@ Outcome Describe(Context& context, Client& client, const DescribeOptions& option
     return DescribeLayout(context, job);
   }
   if (options.format == Format::kJson) {
-    context.console.Write(Stream::kOut, absl::StrCat(ToJson(job, 2), "\n"));
+    context.Print(absl::StrCat(ToJson(job, 2), "\n"));
     return kOk;
   }
   if (options.format == Format::kYaml) {
-    context.console.Write(Stream::kOut, ToYaml(job, 0));
+    context.Print(ToYaml(job, 0));
     return kOk;
   }
   TANDEM_ASSIGN_OR_RETURN(const std::vector<v1::Event> events, client.ListEvents(job.id()));
@@ -224,10 +224,10 @@ Outcome Describe(Context& context, Client& client, const DescribeOptions& option
     out.Text("  none yet\n");
   }
   out.Section("Events");
-  out.Text(RenderEvents(events, /*with_job=*/false, context.zone, width, context.console.unicode()));
+  out.Text(RenderEvents(events, /*with_job=*/false, context));
   out.Section("Spec, resolved");
   out.Text(ToYaml(job.resolved(), 2));
-  context.console.Write(Stream::kOut, out.text());
+  context.Print(out.text());
   return kOk;
 }
 

@@ -92,8 +92,7 @@ Outcome Doctor(Context& context, Client& client, const DoctorOptions& options) {
     for (const Finding& finding : findings) {
       const nlohmann::ordered_json line = {
           {"level", LevelText(finding.level)}, {"subject", finding.subject}, {"text", finding.text}};
-      context.console.Write(Stream::kOut,
-                            line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
+      context.Print(line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
     }
     return failed ? kFailed : kOk;
   }
@@ -101,11 +100,10 @@ Outcome Doctor(Context& context, Client& client, const DoctorOptions& options) {
   for (const Finding& finding : findings) {
     const std::vector<std::string> lines = Wrap(finding.text, context.TableWidth(), indent);
     for (size_t i = 0; i < lines.size(); ++i) {
-      context.console.Write(Stream::kOut, absl::StrCat(i == 0 ? PadRight(LevelText(finding.level), 6) +
-                                                                    PadRight(finding.subject, 21) +
-                                                                    lines[i].substr(indent.size())
-                                                              : lines[i],
-                                                       "\n"));
+      context.Print(absl::StrCat(i == 0 ? PadRight(LevelText(finding.level), 6) +
+                                              PadRight(finding.subject, 21) + lines[i].substr(indent.size())
+                                        : lines[i],
+                                 "\n"));
     }
   }
   return failed ? kFailed : kOk;

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-
 #include <string>
 #include <utility>
 #include <vector>
@@ -18,58 +17,31 @@
 #include "proto/reasons.h"
 
 namespace tandem::cli {
+namespace {
 
-std::string RenderEvents(const std::vector<v1::Event>& events, bool with_job, absl::TimeZone zone, int width,
-                         bool unicode) {
-  std::vector<Table::Column> columns = {"TIME",          "STATE",  Right("STEP"),
-                                        Shrinking("BY"), "REASON", Shrinking("MESSAGE")};
-  if (with_job) {
-    columns.insert(columns.begin() + 1, "JOB");
-  }
-  Table table(std::move(columns));
-  for (const v1::Event& event : events) {
-    std::string message = event.message();
-    if (message.empty() && event.has_checkpoint()) {
-      message = absl::StrCat(event.checkpoint().path(), ", ", BytesText(event.checkpoint().bytes()));
-    }
-    const bool moved = event.to() != v1::JOB_STATE_UNSPECIFIED && event.to() != event.from();
-    const int64_t step = event.has_checkpoint() ? event.checkpoint().step() : event.step();
-    std::vector<std::string> cells = {TimeText(event.time(), zone),
-                                      moved ? StateText(event.to()) : "",
-                                      step > 0 ? absl::StrCat(step) : "",
-                                      event.actor(),
-                                      event.reason().empty() && event.has_checkpoint()
-                                          ? proto::reason::kCheckpointCommitted
-                                          : event.reason(),
-                                      message};
-    if (with_job) {
-      cells.insert(cells.begin() + 1, event.job_id());
-    }
-    table.Add(std::move(cells));
-  }
-  return table.Render(width, unicode);
+// The state that the event moved its job to; empty if it did not.
+std::string NewState(const v1::Event& event) {
+  const bool moved = event.to() != v1::JOB_STATE_UNSPECIFIED && event.to() != event.from();
+  return moved ? StateText(event.to()) : "";
 }
 
-namespace {
+int64_t StepOf(const v1::Event& event) {
+  return event.has_checkpoint() ? event.checkpoint().step() : event.step();
+}
 
 constexpr absl::Duration kNextLook = absl::Milliseconds(250);
 
 // "2024-05-01 12:00:01  RUNNING    step 20  Ready: every rank is ready", cut to the width.
 std::string EventLine(const v1::Event& event, bool with_job, const Context& context) {
-  const bool moved = event.to() != v1::JOB_STATE_UNSPECIFIED && event.to() != event.from();
-  std::string line = absl::StrCat(TimeText(event.time(), context.zone), "  ",
-                                  PadRight(moved ? StateText(event.to()) : "", 10));
+  std::string line = absl::StrCat(TimeText(event.time(), context.zone), "  ", PadRight(NewState(event), 10));
   if (with_job) {
     absl::StrAppend(&line, "  ", PadRight(event.job_id(), 12));
   }
-  const int64_t step = event.has_checkpoint() ? event.checkpoint().step() : event.step();
-  absl::StrAppend(&line, "  ", step > 0 ? absl::StrCat("step ", step, "  ") : "", Escape(event.reason()),
-                  event.message().empty() ? "" : ": ", Escape(event.message()));
+  absl::StrAppend(&line, "  ", StepOf(event) > 0 ? absl::StrCat("step ", StepOf(event), "  ") : "",
+                  Escape(event.reason()), event.message().empty() ? "" : ": ", Escape(event.message()));
   const int width = context.TableWidth();
   return absl::StrCat(width > 0 ? Cut(line, width, context.console.unicode()) : line, "\n");
 }
-
-bool EndsJob(const v1::Event& event) { return !event.job_id().empty() && HasEnded(event.to()); }
 
 // Prints what happens from now on, after what has happened; until the job ends, or the reader wants no more.
 Outcome Follow(Context& context, Client& client, const EventsOptions& options) {
@@ -96,13 +68,11 @@ Outcome Follow(Context& context, Client& client, const EventsOptions& options) {
     }
     bool ended = false;
     for (const v1::Event& event : events.ok() ? *events : std::vector<v1::Event>()) {
-      began = true;
       last_seq = event.seq();
-      ended = !options.job.empty() && EndsJob(event);
-      context.console.Write(Stream::kOut, options.format == Format::kJson ? ToJson(event, -1) + "\n"
-                                          : options.format == Format::kYaml
-                                              ? ToYamlItem(event)
-                                              : EventLine(event, options.job.empty(), context));
+      ended = !options.job.empty() && HasEnded(event.to());
+      context.Print(options.format == Format::kJson   ? ToJson(event, -1) + "\n"
+                    : options.format == Format::kYaml ? ToYamlItem(event)
+                                                      : EventLine(event, options.job.empty(), context));
     }
     began = began || events.ok();
     if (ended) {
@@ -122,6 +92,32 @@ Outcome Follow(Context& context, Client& client, const EventsOptions& options) {
 
 }  // namespace
 
+std::string RenderEvents(const std::vector<v1::Event>& events, bool with_job, const Context& context) {
+  std::vector<Table::Column> columns = {"TIME",          "STATE",  Right("STEP"),
+                                        Shrinking("BY"), "REASON", Shrinking("MESSAGE")};
+  if (with_job) {
+    columns.insert(columns.begin() + 1, "JOB");
+  }
+  Table table(std::move(columns));
+  for (const v1::Event& event : events) {
+    const v1::CheckpointCommitted& saved = event.checkpoint();
+    const bool is_save = event.has_checkpoint();
+    std::vector<std::string> cells = {
+        TimeText(event.time(), context.zone),
+        NewState(event),
+        StepOf(event) > 0 ? absl::StrCat(StepOf(event)) : "",
+        event.actor(),
+        event.reason().empty() && is_save ? proto::reason::kCheckpointCommitted : event.reason(),
+        event.message().empty() && is_save ? absl::StrCat(saved.path(), ", ", BytesText(saved.bytes()))
+                                           : event.message()};
+    if (with_job) {
+      cells.insert(cells.begin() + 1, event.job_id());
+    }
+    table.Add(std::move(cells));
+  }
+  return context.Rendered(table);
+}
+
 Outcome Events(Context& context, Client& client, const EventsOptions& options) {
   if (options.follow) {
     return Follow(context, client, options);
@@ -129,16 +125,15 @@ Outcome Events(Context& context, Client& client, const EventsOptions& options) {
   TANDEM_ASSIGN_OR_RETURN(const std::vector<v1::Event> events, client.ListEvents(options.job));
   if (options.format == Format::kJson) {
     for (const v1::Event& event : events) {
-      context.console.Write(Stream::kOut, absl::StrCat(ToJson(event, -1), "\n"));
+      context.Print(absl::StrCat(ToJson(event, -1), "\n"));
     }
     return kOk;
   }
   if (options.format == Format::kYaml) {
-    context.console.Write(Stream::kOut, ToYamlList(events));
+    context.Print(ToYamlList(events));
     return kOk;
   }
-  context.console.Write(Stream::kOut, RenderEvents(events, /*with_job=*/options.job.empty(), context.zone,
-                                                   context.TableWidth(), context.console.unicode()));
+  context.Print(RenderEvents(events, /*with_job=*/options.job.empty(), context));
   return kOk;
 }
 

@@ -203,7 +203,7 @@ Outcome Export(Context& context, const ExportCommandOptions& options) {
   if (const absl::Status exported = Exporter(context, options, most_file_bytes).Run(step); !exported.ok()) {
     return Failure(kFailed, absl::StrCat("export ", Escape(step), ": ", exported.message()));
   }
-  context.console.Write(Stream::kOut, absl::StrCat(options.to, "\n"));
+  context.Print(absl::StrCat(options.to, "\n"));
   return kOk;
 }
 

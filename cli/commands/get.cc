@@ -34,16 +34,16 @@ template <typename Message, typename AddRow>
 void Print(Context& context, Format format, const std::vector<Message>& messages, Table table,
            absl::string_view none, const AddRow& add_row) {
   if (format == Format::kJson) {
-    context.console.Write(Stream::kOut, ToJsonList(messages));
+    context.Print(ToJsonList(messages));
     return;
   }
   if (format == Format::kYaml) {
-    context.console.Write(Stream::kOut, ToYamlList(messages));
+    context.Print(ToYamlList(messages));
     return;
   }
   if (format == Format::kName) {
     for (const Message& message : messages) {
-      context.console.Write(Stream::kOut, absl::StrCat(message.id(), "\n"));
+      context.Print(absl::StrCat(message.id(), "\n"));
     }
     return;
   }
@@ -54,7 +54,7 @@ void Print(Context& context, Format format, const std::vector<Message>& messages
   for (const Message& message : messages) {
     add_row(table, message);
   }
-  context.console.Write(Stream::kOut, table.Render(context.TableWidth(), context.console.unicode()));
+  context.Print(table);
 }
 
 std::vector<v1::JobState> StatesOf(const std::vector<std::string>& names) {

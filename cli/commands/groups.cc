@@ -85,13 +85,12 @@ Outcome Groups(Context& context, const GroupsOptions& options) {
     return absl::InvalidArgumentError(Escape(groups.status().message()));
   }
   if (options.format == Format::kJson) {
-    context.console.Write(Stream::kOut, GroupsJson(sizes, groups->kinds()));
+    context.Print(GroupsJson(sizes, groups->kinds()));
     return kOk;
   }
   const int width = context.TableWidth();
   const bool unicode = context.console.unicode();
-  context.console.Write(
-      Stream::kOut,
+  context.Print(
       options.names.empty()
           ? absl::StrCat(Title(sizes, *parallel::MakeGrids(sizes)), "\n",
                          GroupTable(groups->kinds(), width, unicode),

@@ -157,7 +157,7 @@ std::string ComparisonTable(const Result& result, const Context& context) {
                absl::StrCat(row.current ? "as it is" : "", row.current && !fits ? ", " : "",
                             fits ? "" : "does not fit")});
   }
-  return table.Render(context.TableWidth(), context.console.unicode());
+  return context.Rendered(table);
 }
 
 // "  the host issues them in 150 us a step instead of 4.90 ms; graphs take 4.00 MiB of …"; nothing where the
@@ -186,8 +186,8 @@ std::string GraphsTable(const plan::GraphSegments& graphs, const plan::GraphCost
   }
   const int64_t more = graphs.more_arena_bytes;
   return absl::StrCat(
-      table.Render(context.TableWidth(), context.console.unicode()), "  ", graphs.passes_in_graphs, " of ",
-      graphs.passes, " passes of nodes are replayed: ", platform::CountedText(segments, "segment"), ", ",
+      context.Rendered(table), "  ", graphs.passes_in_graphs, " of ", graphs.passes,
+      " passes of nodes are replayed: ", platform::CountedText(segments, "segment"), ", ",
       platform::CountedText(graphs.graphs, "graph"), ", each is used again after ", graphs.period,
       graphs.period == 1 ? " microbatch; " : " microbatches; ", graphs.copies,
       " copies from and to rings\n  the arena is ",
@@ -332,8 +332,7 @@ Outcome Plan(Context& context, const PlanOptions& options) {
     Note(context.console,
          absl::StrCat("the trace is in ", Escape(options.trace), "; open it at ui.perfetto.dev"));
   }
-  context.console.Write(Stream::kOut,
-                        options.format == Format::kJson ? PlanJson(result) : Text(result, context, options));
+  context.Print(options.format == Format::kJson ? PlanJson(result) : Text(result, context, options));
   return kOk;
 }
 

@@ -180,7 +180,7 @@ Outcome Profile(Context& context, Client& client, const ProfileOptions& options)
   } catch (const std::exception& e) {  // the check refuses our own programs
     return failure(e.what());
   }
-  context.console.Write(Stream::kOut, text);
+  context.Print(text);
   return error.empty() ? Outcome(kOk) : failure(error);
 }
 

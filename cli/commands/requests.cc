@@ -126,8 +126,7 @@ Outcome CheckpointNow(Context& context, Client& client, const CheckpointOptions&
     return Failure(kFailed,
                    absl::StrCat(what, ": not saved, and training goes on: ", Escape(record.answer_error())));
   }
-  context.console.Write(Stream::kOut, absl::StrCat(job.resolved().checkpoint().directory(), "/step-",
-                                                   record.last_step(), "\n"));
+  context.Print(absl::StrCat(job.resolved().checkpoint().directory(), "/step-", record.last_step(), "\n"));
   return kOk;
 }
 

@@ -16,7 +16,7 @@ namespace tandem::cli {
 
 Outcome Version(Context& context, Client& client) {
   const std::string& own = platform::BuildVersion();
-  context.console.Write(Stream::kOut, absl::StrCat("client      ", own, "\n"));
+  context.Print(absl::StrCat("client      ", own, "\n"));
   const absl::StatusOr<v1::ServerInfo> server = client.GetServerInfo(absl::Seconds(2));
   const std::string at = client.address().target;
   if (!server.ok()) {
@@ -24,11 +24,10 @@ Outcome Version(Context& context, Client& client) {
     if (client.address().source != Address::Source::kDefault) {
       return server.status();
     }
-    context.console.Write(Stream::kOut, absl::StrCat("controller  none at ", at, "\n"));
+    context.Print(absl::StrCat("controller  none at ", at, "\n"));
     return kOk;
   }
-  context.console.Write(Stream::kOut,
-                        absl::StrCat("controller  ", Escape(server->build()), " at ", at, "\n"));
+  context.Print(absl::StrCat("controller  ", Escape(server->build()), " at ", at, "\n"));
   if (server->build() != own) {
     Note(context.console,
          "client and controller are of different builds; use the `tandem` that came with the controller");
@@ -43,9 +42,8 @@ Outcome Health(Context& context, Client& client, const HealthOptions& options) {
   const absl::Duration left = std::max(until - context.clock.Now(), absl::Milliseconds(1));
   TANDEM_RETURN_IF_ERROR(client.CheckDecides(left));
   const bool stores = server.store_error().empty();
-  context.console.Write(Stream::kOut,
-                        absl::StrCat(stores ? "SERVING  " : "DEGRADED  ", Escape(server.build()), " at ",
-                                     client.address().target, "\n"));
+  context.Print(absl::StrCat(stores ? "SERVING  " : "DEGRADED  ", Escape(server.build()), " at ",
+                             client.address().target, "\n"));
   return stores ? absl::StatusOr<ExitCode>(kOk)
                 : Failure(kFailed,
                           absl::StrCat(context.what,
@@ -56,8 +54,7 @@ Outcome Health(Context& context, Client& client, const HealthOptions& options) {
 Outcome SignIn(Context& context, Client& client, const SignInOptions&) {
   TANDEM_ASSIGN_OR_RETURN(const v1::SignInResponse made, client.SignIn());
   // Behind the #, so that the browser keeps the code to itself until the page's script sends it.
-  context.console.Write(Stream::kOut,
-                        absl::StrCat("http://", Escape(made.page()), "/#/sign-in/", made.code(), "\n"));
+  context.Print(absl::StrCat("http://", Escape(made.page()), "/#/sign-in/", made.code(), "\n"));
   std::string note =
       absl::StrCat("sign-in: open this within ", absl::FormatDuration(proto::FromProto(made.code_life())),
                    ", once; the browser is then ", Escape(made.caller()));

@@ -51,7 +51,7 @@ Outcome Validate(Context& context, const FileOptions& options) {
   TANDEM_RETURN_IF_ERROR(
       LoadJobFile(context, options.file, {.set = options.set}, address->is_here()).status());
   const std::string shown = options.file == "-" ? "standard input" : Escape(options.file);
-  context.console.Write(Stream::kOut, absl::StrCat(shown, ": ok\n"));
+  context.Print(absl::StrCat(shown, ": ok\n"));
   return kOk;
 }
 
@@ -93,7 +93,7 @@ Outcome Submit(Context& context, Client& client, const SubmitOptions& options) {
       LoadJobFile(context, options.file, {.name = options.name, .resume = options.resume, .set = options.set},
                   client.address().is_here()));
   TANDEM_ASSIGN_OR_RETURN(const v1::Job job, SubmitSpec(context, client, file.spec, options.request_id));
-  context.console.Write(Stream::kOut, absl::StrCat(job.id(), "\n"));
+  context.Print(absl::StrCat(job.id(), "\n"));
   const std::string name = Escape(job.name());
   if (context.console.OutClosed()) {  // a script that tries again because of the exit code would train twice
     Note(context.console, absl::StrCat("job ", name, " (", Escape(job.id()),

@@ -87,13 +87,12 @@ Outcome Top(Context& context, Client& client, const TopOptions& options) {
     std::string text = state.ok() ? RenderTop(*state, shape, context.clock.Now())
                                   : absl::StrCat("no controller answers at ", client.address().target, "\n");
     if (once) {
-      context.console.Write(Stream::kOut, text);
+      context.Print(text);
       return kOk;
     }
     // From the top left corner, each line to its end, then what is below: nothing flickers.
-    context.console.Write(Stream::kOut,
-                          absl::StrCat(drawn ? "\x1b[H" : "\x1b[2J\x1b[H",
-                                       absl::StrReplaceAll(text, {{"\n", "\x1b[K\n"}}), "\x1b[J"));
+    context.Print(absl::StrCat(drawn ? "\x1b[H" : "\x1b[2J\x1b[H",
+                               absl::StrReplaceAll(text, {{"\n", "\x1b[K\n"}}), "\x1b[J"));
     drawn = true;
     for (absl::Duration slept; slept < kDrawEvery; slept += kNap) {
       if (interrupts.Count() > 0 || context.console.OutClosed()) {
