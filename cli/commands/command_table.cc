@@ -60,18 +60,14 @@ class CommandTable : public CommandTree {
     up->add_option("--slots", up_options->slots,
                    "CPU slots on each worker (default: number of processors); each GPU is a further slot")
         ->check(CLI::Range(1, 1024));
-    up->add_option("--listen", up_options->listen, "Also listen on HOST:PORT, without TLS")
-        ->type_name("ADDRESS");
+    AddValue(up, "--listen", up_options->listen, "ADDRESS", "Also listen on HOST:PORT, without TLS");
     up_options->metrics_listen = "127.0.0.1:9464";
-    up->add_option("--metrics-listen", up_options->metrics_listen,
-                   "Prometheus: HOST:PORT or off (default 127.0.0.1:9464)")
-        ->type_name("ADDRESS");
+    AddValue(up, "--metrics-listen", up_options->metrics_listen, "ADDRESS",
+             "Prometheus: HOST:PORT or off (default 127.0.0.1:9464)");
     AddDaemons(up, *up_options);
 
     auto [run, run_options] = Add<RunOptions>(
         "run", "Train on this machine: start a cluster, submit, watch, stop the cluster", Run);
-    AddFile(run, run_options->file);
-    AddSet(run, run_options->set);
     AddJobOverrides(run, *run_options);
     run->add_option("--workers", run_options->workers,
                     "Number of workers (default: what resources.ranks_per_worker requires, else 1)")
@@ -84,25 +80,19 @@ class CommandTable : public CommandTree {
   }
 
   // What submit and run say instead of the file, beside --set.
-  template <typename Options>
-  void AddJobOverrides(CLI::App* command, Options& options) {
-    command->add_option("--name", options.name, "Name of the job; overrides the file")->type_name("NAME");
-    command
-        ->add_option("--resume", options.resume,
-                     "Where to start: newest, none or the path of a checkpoint; overrides "
-                     "checkpoint.resume of the file")
-        ->type_name("WHERE");
+  static void AddJobOverrides(CLI::App* command, JobSource& source) {
+    AddJobFile(command, source);
+    AddValue(command, "--name", source.name, "NAME", "Name of the job; overrides the file");
+    AddValue(
+        command, "--resume", source.resume, "WHERE",
+        "Where to start: newest, none or the path of a checkpoint; overrides checkpoint.resume of the file");
   }
 
   void AddJobs() {
     auto [submit, submit_options] = Add<SubmitOptions>("submit", "Submit a job and print its id", Submit);
-    AddFile(submit, submit_options->file);
-    AddSet(submit, submit_options->set);
     AddJobOverrides(submit, *submit_options);
-    submit
-        ->add_option("--request-id", submit_options->request_id,
-                     "Id of this submission; a second submission with the same id returns the same job")
-        ->type_name("ID");
+    AddValue(submit, "--request-id", submit_options->request_id, "ID",
+             "Id of this submission; a second submission with the same id returns the same job");
     CLI::Option* wait =
         submit->add_flag("--wait", submit_options->wait, "Wait for the job and exit with its status");
     submit->add_flag("--follow", submit_options->follow, "Watch the job and exit with its status")
@@ -139,12 +129,10 @@ class CommandTable : public CommandTree {
   }
 
   static CLI::Option* AddCheckpointFolder(CLI::App* command, std::string& folder, const std::string& name) {
-    return command
-        ->add_option(name, folder,
-                     "Job, by id or name, whose checkpoints this machine sees; or the folder of its "
-                     "checkpoints, or of one step")
-        ->required()
-        ->type_name("");
+    return AddValue(command, name, folder, "",
+                    "Job, by id or name, whose checkpoints this machine sees; or the folder of its "
+                    "checkpoints, or of one step")
+        ->required();
   }
 
   void AddCheckpointFolders(CLI::App* family) {
@@ -177,21 +165,13 @@ class CommandTable : public CommandTree {
         "export", "Write the weights of a checkpoint as a Hugging Face model", Export);
     AddCheckpointFolder(exported, options->job, "JOB");
     exported->add_option("--step", options->step, "Step (default: the newest)")->check(AtLeast(0));
-    exported->add_option("--to", options->to, "Folder to make; it must not exist")
-        ->required()
-        ->type_name("FOLDER");
-    const std::vector<std::string> dtypes = {"bf16", "fp32"};
-    Offer(exported->add_option("--dtype", options->dtype, "Type of the weights: bf16 or fp32 (default bf16)")
-              ->check(CLI::IsMember(dtypes))
-              ->type_name("TYPE"),
-          dtypes);
-    exported
-        ->add_option("--max-shard", options->max_shard, "Largest file of weights: 500MB, 5GB (default 5GB)")
-        ->type_name("SIZE");
-    exported
-        ->add_option("--tokenizer", options->tokenizer,
-                     "Folder of the tokenizer's files (default: those that the job started from)")
-        ->type_name("FOLDER");
+    AddValue(exported, "--to", options->to, "FOLDER", "Folder to make; it must not exist")->required();
+    AddChoice(exported, "--dtype", options->dtype, "TYPE", "Type of the weights: bf16 or fp32 (default bf16)",
+              {"bf16", "fp32"});
+    AddValue(exported, "--max-shard", options->max_shard, "SIZE",
+             "Largest file of weights: 500MB, 5GB (default 5GB)");
+    AddValue(exported, "--tokenizer", options->tokenizer, "FOLDER",
+             "Folder of the tokenizer's files (default: those that the job started from)");
   }
 
   void AddGet() {
@@ -203,9 +183,8 @@ class CommandTable : public CommandTree {
             ->check(CLI::IsMember(StateNames(), CLI::ignore_case))
             ->type_name("STATES"),
         StateNames());
-    jobs->add_option("--reason", jobs_options->reasons, "Only jobs with one of these reasons")
-        ->delimiter(',')
-        ->type_name("REASONS");
+    AddValue(jobs, "--reason", jobs_options->reasons, "REASONS", "Only jobs with one of these reasons")
+        ->delimiter(',');
     AddFormat(jobs, jobs_options->format, {"table", "json", "yaml", "name"});
     auto [workers, workers_options] = Add<GetOptions>("workers", "Workers and their slots", GetWorkers, get);
     AddFormat(workers, workers_options->format, {"table", "json", "yaml", "name"});
@@ -227,9 +206,8 @@ class CommandTable : public CommandTree {
     CLI::Option* rank = logs->add_option("--rank", logs_options->rank, "Rank (default 0)")->check(AtLeast(0));
     logs->add_flag("--all", logs_options->all, "All ranks, each line with its rank")->excludes(rank);
     logs->add_flag("-f,--follow", logs_options->follow, "Keep printing as the log grows");
-    logs->add_option("--tail", logs_options->tail, "Print only this many of the last lines")
-        ->check(AtLeast(1))
-        ->type_name("LINES");
+    AddValue(logs, "--tail", logs_options->tail, "LINES", "Print only this many of the last lines")
+        ->check(AtLeast(1));
 
     auto [events, events_options] = Add<EventsOptions>(
         "events", "List the events of a job, or of all jobs and workers, oldest first", Events);
@@ -245,20 +223,14 @@ class CommandTable : public CommandTree {
     AddJob(profile, profile_options->job);
     profile->add_option("--steps", profile_options->steps, "Steps to record (default 2)")
         ->check(CLI::Range(1, 16));
-    profile->add_option("--trace", profile_options->trace, "Write a trace, for ui.perfetto.dev")
-        ->type_name("FILE");
+    AddValue(profile, "--trace", profile_options->trace, "FILE", "Write a trace, for ui.perfetto.dev");
     CLI::Option* measured =
-        profile
-            ->add_option(
-                "--profile", profile_options->profile,
-                "Also record as many steps with one instruction at a time, and write a device profile for "
-                "`tandem plan --profile`")
-            ->type_name("FILE");
-    profile
-        ->add_option("--base", profile_options->base,
-                     "Preset whose rates the profile uses for what was not measured (default on CPUs: cpu)")
-        ->needs(measured)
-        ->type_name("NAME");
+        AddValue(profile, "--profile", profile_options->profile, "FILE",
+                 "Also record as many steps with one instruction at a time, and write a device profile for "
+                 "`tandem plan --profile`");
+    AddValue(profile, "--base", profile_options->base, "NAME",
+             "Preset whose rates the profile uses for what was not measured (default on CPUs: cpu)")
+        ->needs(measured);
   }
 
   void AddReports() {
@@ -294,48 +266,37 @@ class CommandTable : public CommandTree {
     auto [follow, options] = Add<FollowOptions>(
         "follow", "Write a job's steps into a tracker or a CSV file, and exit with its status", Follow);
     AddJob(follow, options->job);
-    const std::vector<std::string> trackers = {"csv", "mlflow", "wandb"};
-    Offer(follow->add_option("--to", options->to, "csv, mlflow or wandb")
-              ->required()
-              ->check(CLI::IsMember(trackers))
-              ->type_name("TRACKER"),
-          trackers);
-    follow->add_option("--out", options->out, "Folder of what is written here (default: the job's name)")
-        ->type_name("FOLDER");
-    follow
-        ->add_option("--project", options->project,
-                     "Project of wandb, or experiment of mlflow (default tandem)")
-        ->type_name("NAME");
+    AddChoice(follow, "--to", options->to, "TRACKER", "csv, mlflow or wandb", {"csv", "mlflow", "wandb"})
+        ->required();
+    AddValue(follow, "--out", options->out, "FOLDER",
+             "Folder of what is written here (default: the job's name)");
+    AddValue(follow, "--project", options->project, "NAME",
+             "Project of wandb, or experiment of mlflow (default tandem)");
     follow->add_flag("--offline", options->offline,
                      "Use no network: mlflow writes FOLDER/mlflow.db, wandb FOLDER/wandb");
-    follow
-        ->add_option("--norms-every", options->norms_every,
-                     "Write norms of parameters every so many steps (default 100; 0: never)")
-        ->check(AtLeast(0))
-        ->type_name("STEPS");
+    AddValue(follow, "--norms-every", options->norms_every, "STEPS",
+             "Write norms of parameters every so many steps (default 100; 0: never)")
+        ->check(AtLeast(0));
   }
 
   void AddFiles() {
     auto [validate, validate_options] =
-        Add<FileOptions>("validate", "Check a job file; nothing is submitted", Validate);
-    AddFile(validate, validate_options->file);
-    AddSet(validate, validate_options->set);
+        Add<JobSource>("validate", "Check a job file; nothing is submitted", Validate);
+    AddJobFile(validate, *validate_options);
 
     auto [plan, plan_options] =
         Add<PlanOptions>("plan", "Show time, memory and step program of a job before it runs", Plan);
-    AddFile(plan, plan_options->file);
-    AddSet(plan, plan_options->set);
-    plan->add_option("--profile", plan_options->profile,
-                     "Device: cpu, h100, h200, or a file that tandem profile wrote (default cpu, whatever "
-                     "resources.device is)")
-        ->type_name("NAME|FILE");
+    AddJobFile(plan, *plan_options);
+    AddValue(plan, "--profile", plan_options->profile, "NAME|FILE",
+             "Device: cpu, h100, h200, or a file that tandem profile wrote (default cpu, whatever "
+             "resources.device is)");
     plan->add_option_function<std::string>(
             "--compare", [options = &*plan_options](const std::string& text) { options->compare = text; },
             "Also plan other values of one field: prefetch=0,1,2, or accumulation=1,2,4; or other "
             "schedules: sequential,overlap,overlap+delay")
         ->type_name("FIELD=VALUES");
-    plan->add_option("--trace", plan_options->trace, "Write the timeline for Perfetto (ui.perfetto.dev)")
-        ->type_name("FILE");
+    AddValue(plan, "--trace", plan_options->trace, "FILE",
+             "Write the timeline for Perfetto (ui.perfetto.dev)");
     plan->add_flag("--program", plan_options->program,
                    "Print the programs, buffer by buffer and instruction by instruction");
     AddFormat(plan, plan_options->format, {"table", "json"});
@@ -368,21 +329,16 @@ class CommandTable : public CommandTree {
 
     auto [doctor, doctor_options] = Add<DoctorOptions>(
         "doctor", "Check this machine: programs, driver, NCCL, ports, clock, disk, controller", Doctor);
-    doctor
-        ->add_option("--shared", doctor_options->folders,
-                     "Also check this folder of data or checkpoints that all workers share; may be repeated")
-        ->type_name("FOLDER")
+    AddValue(doctor, "--shared", doctor_options->folders, "FOLDER",
+             "Also check this folder of data or checkpoints that all workers share; may be repeated")
         ->allow_extra_args(false);
     AddFormat(doctor, doctor_options->format, {"table", "json"});
 
     auto [completion, completion_options] =
         Add<CompletionOptions>("completion", "Print the completion script for a shell", Completion);
-    const std::vector<std::string> shells = {"bash", "zsh", "fish"};
-    Offer(completion->add_option("SHELL", completion_options->shell, "bash, zsh or fish")
-              ->required()
-              ->check(CLI::IsMember(shells))
-              ->type_name(""),
-          shells);
+    AddChoice(completion, "SHELL", completion_options->shell, "", "bash, zsh or fish",
+              {"bash", "zsh", "fish"})
+        ->required();
     completion->footer("For the current shell only: source <(tandem completion bash)");
   }
 
@@ -393,29 +349,23 @@ class CommandTable : public CommandTree {
     auto [issue, issue_options] = Add<CertsOptions>(
         "issue", "Make more certificates, signed by the CA that init made", CertsIssue, certs);
     for (const auto& [app, options] : {std::pair(init, init_options), std::pair(issue, issue_options)}) {
-      app->add_option("--dir", options->folder, "Folder of the certificates and keys")
-          ->required()
-          ->type_name("FOLDER");
-      app->add_option("--host", options->hosts,
-                      "Certificate for the controller: its DNS names and IP addresses")
-          ->type_name("NAME");
-      app->add_option(
-             "--worker", options->workers,
-             "Certificate for the worker with this --id; pool-* is for every --id that begins with pool-")
-          ->type_name("ID");
-      app->add_option("--user", options->users, "Certificate for this user")->type_name("NAME");
-      app->add_option("--admin", options->admins,
-                      "Certificate for this administrator, who may act for every user")
-          ->type_name("NAME");
-      app->add_option("--days", options->days, "Valid for this long (default 365)")->type_name("DAYS");
+      AddValue(app, "--dir", options->folder, "FOLDER", "Folder of the certificates and keys")->required();
+      AddValue(app, "--host", options->hosts, "NAME",
+               "Certificate for the controller: its DNS names and IP addresses");
+      AddValue(app, "--worker", options->workers, "ID",
+               "Certificate for the worker with this --id; pool-* is for every --id that begins with pool-");
+      AddValue(app, "--user", options->users, "NAME", "Certificate for this user");
+      AddValue(app, "--admin", options->admins, "NAME",
+               "Certificate for this administrator, who may act for every user");
+      AddValue(app, "--days", options->days, "DAYS", "Valid for this long (default 365)");
       options->domain = tls::kDefaultDomain;
-      app->add_option("--domain", options->domain, "The controller's --tls-domain (default tandem.local)")
-          ->type_name("DOMAIN");
+      AddValue(app, "--domain", options->domain, "DOMAIN",
+               "The controller's --tls-domain (default tandem.local)");
     }
     issue->add_flag("--renew", issue_options->renew, "Replace existing certificates");
     auto [show, show_options] =
         Add<CertsShowOptions>("show", "Show the names and the validity of certificates", CertsShow, certs);
-    show->add_option("FILE", show_options->files, "Certificates, PEM")->required()->type_name("");
+    AddValue(show, "FILE", show_options->files, "", "Certificates, PEM")->required();
   }
 
   void AddContexts() {
@@ -425,7 +375,7 @@ class CommandTable : public CommandTree {
     AddFormat(list, list_options->format, {"table", "name"});
     const auto add = [&](const char* word, const char* description, auto function) {
       auto [app, options] = Add<ContextOptions>(word, description, function, contexts);
-      app->add_option("NAME", options->name, "Name of the cluster")->required()->type_name("");
+      AddValue(app, "NAME", options->name, "", "Name of the cluster")->required();
       return app;
     };
     add("use", "Make a cluster the current one; commands then connect to it", ContextUse);
@@ -439,8 +389,7 @@ class CommandTable : public CommandTree {
     auto [groups, options] =
         Add<GroupsOptions>("groups", "Show the process groups of a job, or of any grid of ranks", Groups);
     CLI::Option* file =
-        groups->add_option("-f,--file", options->file, "Job file, YAML or JSON; - is standard input")
-            ->type_name("FILE");
+        AddValue(groups, "-f,--file", options->file, "FILE", "Job file, YAML or JSON; - is standard input");
     parallel::GridSizes& sizes = options->sizes;
     const auto size = [&, app = groups](const char* flag, int& value, const char* description) {
       app->add_option(flag, value, description)->check(AtLeast(1))->excludes(file)->type_name("N");
@@ -454,25 +403,22 @@ class CommandTable : public CommandTree {
     size("--replicas", sizes.replicas, "Replicas: the outer size of HSDP (default 1)");
     size("--virtual-pipeline", sizes.virtual_pipeline,
          "Model chunks that a rank interleaves; needs --pipeline (default 1)");
-    groups
-        ->add_option("--context-levels", sizes.context_levels,
-                     "Sizes of a hierarchical split of the context groups, nearest ranks first")
+    AddValue(groups, "--context-levels", sizes.context_levels, "N,N,...",
+             "Sizes of a hierarchical split of the context groups, nearest ranks first")
         ->delimiter(',')
         ->check(AtLeast(1))
-        ->excludes(file)
-        ->type_name("N,N,...");
-    groups->add_option("--order", sizes.order, "Axes of the grid, the fastest first (default tp-cp-ep-dp-pp)")
-        ->excludes(file)
-        ->type_name("ORDER");
-    groups->add_option("--rank-offset", sizes.rank_offset, "The first rank (default 0)")
+        ->excludes(file);
+    AddValue(groups, "--order", sizes.order, "ORDER",
+             "Axes of the grid, the fastest first (default tp-cp-ep-dp-pp)")
+        ->excludes(file);
+    AddValue(groups, "--rank-offset", sizes.rank_offset, "N", "The first rank (default 0)")
         ->check(AtLeast(0))
-        ->excludes(file)
-        ->type_name("N");
+        ->excludes(file);
     groups
         ->add_flag("--separate-all-gather", sizes.separate_all_gather,
                    "Show also the cloned groups in which jobs gather parameters")
         ->excludes(file);
-    groups->add_option("NAME", options->names, "List every group of these names")->type_name("");
+    AddValue(groups, "NAME", options->names, "", "List every group of these names");
     AddFormat(groups, options->format, {"table", "json"});
   }
 };

@@ -118,6 +118,21 @@ class CommandTree {
     values_[option] = std::move(values);
   }
 
+  // An option with a value, which the help calls `type`.
+  template <typename Value>
+  static CLI::Option* AddValue(CLI::App* app, const std::string& name, Value& value, const std::string& type,
+                               const std::string& description) {
+    return app->add_option(name, value, description)->type_name(type);
+  }
+
+  // The same of one of some values, which shells complete.
+  CLI::Option* AddChoice(CLI::App* app, const std::string& name, std::string& value, const std::string& type,
+                         const std::string& description, const std::vector<std::string>& allowed) {
+    CLI::Option* option = AddValue(app, name, value, type, description)->check(CLI::IsMember(allowed));
+    Offer(option, allowed);
+    return option;
+  }
+
   CLI::Option* AddFormat(CLI::App* app, Format& format, const std::vector<std::string>& allowed) {
     static const auto& formats = *new std::map<std::string, Format>{{"table", Format::kTable},
                                                                     {"json", Format::kJson},
@@ -134,23 +149,18 @@ class CommandTree {
     return option;
   }
 
-  static void AddSet(CLI::App* app, std::vector<std::string>& set) {
-    app->add_option("--set", set, "Override a field of the file: training.steps=20; may be repeated")
-        ->type_name("FIELD=VALUE")
+  static void AddJobFile(CLI::App* app, JobSource& source) {
+    AddValue(app, "-f,--file", source.file, "FILE", "Job file, YAML or JSON; - is standard input")
+        ->required();
+    AddValue(app, "--set", source.set, "FIELD=VALUE",
+             "Override a field of the file: training.steps=20; may be repeated")
         ->type_size(1)
         ->allow_extra_args(false);
   }
 
-  static void AddFile(CLI::App* app, std::string& file) {
-    app->add_option("-f,--file", file, "Job file, YAML or JSON; - is standard input")
-        ->required()
-        ->type_name("FILE");
-  }
-
   static CLI::Option* AddJob(CLI::App* app, std::string& job) {
-    return app->add_option("JOB", job, "Id of the job, its first characters (4 or more), or its name")
-        ->required()
-        ->type_name("");
+    return AddValue(app, "JOB", job, "", "Id of the job, its first characters (4 or more), or its name")
+        ->required();
   }
 
   // timeout: a duration, or std::optional of one.
@@ -164,26 +174,20 @@ class CommandTree {
 
   void AddTarget() {
     TargetFlags& target = invocation().target;
-    app().add_option("--addr", target.addr, "Controller: HOST:PORT or unix:/PATH")->type_name("ADDRESS");
-    app()
-        .add_option("--context", target.context, "Name of a cluster in ~/.config/tandem/config.yaml")
-        ->type_name("NAME");
-    app()
-        .add_option("--tls-ca", target.tls.ca, "CA certificates (PEM) that sign the controller's certificate")
-        ->type_name("FILE");
-    app().add_option("--tls-cert", target.tls.certificate, "Your certificate (PEM)")->type_name("FILE");
-    app().add_option("--tls-key", target.tls.key, "Key of --tls-cert (PEM)")->type_name("FILE");
-    app()
-        .add_option("--tls-server-name", target.tls.server_name,
-                    "Name in the controller's certificate, where it is not the host of --addr")
-        ->type_name("NAME");
+    AddValue(&app_, "--addr", target.addr, "ADDRESS", "Controller: HOST:PORT or unix:/PATH");
+    AddValue(&app_, "--context", target.context, "NAME", "Name of a cluster in ~/.config/tandem/config.yaml");
+    AddValue(&app_, "--tls-ca", target.tls.ca, "FILE",
+             "CA certificates (PEM) that sign the controller's certificate");
+    AddValue(&app_, "--tls-cert", target.tls.certificate, "FILE", "Your certificate (PEM)");
+    AddValue(&app_, "--tls-key", target.tls.key, "FILE", "Key of --tls-cert (PEM)");
+    AddValue(&app_, "--tls-server-name", target.tls.server_name, "NAME",
+             "Name in the controller's certificate, where it is not the host of --addr");
   }
 
   template <typename Options>
   static void AddDaemons(CLI::App* app, Options& options) {
-    app->add_option("--bin-dir", options.bin_dir,
-                    "Folder of tandem-controller and tandem-worker (default: beside tandem)")
-        ->type_name("FOLDER");
+    AddValue(app, "--bin-dir", options.bin_dir, "FOLDER",
+             "Folder of tandem-controller and tandem-worker (default: beside tandem)");
     app->add_option("--trainer", options.trainer, "Program that runs a rank")->group("");  // for tests
   }
 

@@ -51,25 +51,25 @@ struct UpOptions {
 };
 Outcome Up(Context& context, const UpOptions& options);
 
-struct RunOptions {
+// A job file, and what the command line says instead of it.
+struct JobSource {
   std::string file;
-  std::vector<std::string> set;  // "training.steps=20": instead of what the file says
-  std::string name;              // overrides the file's
-  std::string resume;            // overrides the file's checkpoint.resume
-  int workers = 0;               // 0: as many as resources.ranks_per_worker asks for, else 1
-  int slots = 0;                 // 0: ranks / workers, rounded up
+  std::vector<std::string> set;  // "training.steps=20"; of two for one field the later counts
+  std::string name;              // unless it is empty
+  std::string resume;            // checkpoint.resume, unless it is empty
+};
+
+struct RunOptions : JobSource {
+  int workers = 0;  // 0: as many as resources.ranks_per_worker asks for, else 1
+  int slots = 0;    // 0: ranks / workers, rounded up
   Format format = Format::kText;
   std::string bin_dir;
   std::string trainer;
 };
 Outcome Run(Context& context, const RunOptions& options);
 
-struct SubmitOptions {
-  std::string file;
-  std::vector<std::string> set;  // "training.steps=20": instead of what the file says
-  std::string name;              // overrides the file's
-  std::string resume;            // overrides the file's checkpoint.resume
-  std::string request_id;        // empty: a random one
+struct SubmitOptions : JobSource {
+  std::string request_id;  // empty: a random one
   bool wait = false;
   bool follow = false;
 };
@@ -249,12 +249,7 @@ struct ProfileOptions {
 };
 Outcome Profile(Context& context, Client& client, const ProfileOptions& options);
 
-struct FileOptions {
-  std::string file;
-  std::vector<std::string> set;  // "training.steps=20": instead of what the file says
-  Format format = Format::kTable;
-};
-Outcome Validate(Context& context, const FileOptions& options);
+Outcome Validate(Context& context, const JobSource& source);
 
 struct GroupsOptions {
   std::string file;                          // of a job; or empty
@@ -264,9 +259,7 @@ struct GroupsOptions {
 };
 Outcome Groups(Context& context, const GroupsOptions& options);
 
-struct PlanOptions {
-  std::string file;
-  std::vector<std::string> set;  // "training.steps=20": instead of what the file says
+struct PlanOptions : JobSource {
   Format format = Format::kTable;
   bool program = false;                // print the step program too
   std::string profile = "cpu";         // of the device: a preset's name or a file

@@ -161,17 +161,17 @@ std::optional<int> Put(const std::vector<Key>& path, const Message& value, Messa
 
 }  // namespace
 
-absl::StatusOr<JobFile> LoadJobFile(Context& context, const std::string& file, const JobOverrides& overrides,
+absl::StatusOr<JobFile> LoadJobFile(Context& context, const JobSource& source,
                                     std::optional<bool> files_are_here) {
-  jobspec::ReadResult read = jobspec::ReadFile(file);
-  if (!overrides.name.empty()) {
-    read.spec.set_name(overrides.name);
+  jobspec::ReadResult read = jobspec::ReadFile(source.file);
+  if (!source.name.empty()) {
+    read.spec.set_name(source.name);
   }
-  if (!overrides.resume.empty()) {
-    read.spec.mutable_checkpoint()->set_resume(overrides.resume);
+  if (!source.resume.empty()) {
+    read.spec.mutable_checkpoint()->set_resume(source.resume);
   }
   std::vector<std::string> set_paths;
-  for (const std::string& setting : overrides.set) {
+  for (const std::string& setting : source.set) {
     set_paths.push_back(setting.substr(0, setting.find('=')));
     const std::vector<v1::Violation> wrong = ApplySetting(setting, read.spec);
     read.violations.insert(read.violations.end(), wrong.begin(), wrong.end());
@@ -186,10 +186,10 @@ absl::StatusOr<JobFile> LoadJobFile(Context& context, const std::string& file, c
   });
   if (!checked.violations.empty()) {
     for (v1::Violation& violation : checked.violations) {
-      if (violation.path() == "name" && !overrides.name.empty()) {
+      if (violation.path() == "name" && !source.name.empty()) {
         SetOption("--name", violation);
       }
-      if (violation.path() == "checkpoint.resume" && !overrides.resume.empty()) {
+      if (violation.path() == "checkpoint.resume" && !source.resume.empty()) {
         SetOption("--resume", violation);
       }
       if (violation.path() == kSet) {

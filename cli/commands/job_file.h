@@ -15,20 +15,13 @@ struct JobFile {
   v1::JobSpec resolved;
 };
 
-// Values from the command line that replace the file's, unless they are empty.
-struct JobOverrides {
-  std::string name;
-  std::string resume;            // checkpoint.resume
-  std::vector<std::string> set;  // "training.steps=20"; of two for one field the later counts
-};
-
 // Reads a job file and checks all that can be checked before anything is dialled. Prints every violation on
 // standard error, a line each, and fails then.
 //
 // files_are_here: whether the workers see this machine's files. true: data and checkpoint folder are checked;
 // false: the data is checked only if it exists here, otherwise a note says that it was not; nullopt: neither
 // is checked.
-absl::StatusOr<JobFile> LoadJobFile(Context& context, const std::string& file, const JobOverrides& overrides,
+absl::StatusOr<JobFile> LoadJobFile(Context& context, const JobSource& source,
                                     std::optional<bool> files_are_here);
 
 // Gives one field of a job another value: "training.optimizer.learning_rate=1e-4", "data.train=/data/a.txt",

@@ -305,8 +305,7 @@ Outcome Plan(Context& context, const PlanOptions& options) {
     result.comparison = *std::move(comparison);
   }
   // A plan needs no data, wherever it is.
-  TANDEM_ASSIGN_OR_RETURN(const JobFile job,
-                          LoadJobFile(context, options.file, {.set = options.set}, std::nullopt));
+  TANDEM_ASSIGN_OR_RETURN(const JobFile job, LoadJobFile(context, options, std::nullopt));
   SayWhatTakesLong(context, job.resolved);
   try {
     v1::JobSpec resolved = OnDeviceOf(result.profile, job.resolved);

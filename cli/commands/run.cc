@@ -122,10 +122,7 @@ class RunControl {
 
 Outcome Run(Context& context, const RunOptions& options) {
   Console& console = context.console;
-  TANDEM_ASSIGN_OR_RETURN(
-      const JobFile file,
-      LoadJobFile(context, options.file, {.name = options.name, .resume = options.resume, .set = options.set},
-                  /*files_are_here=*/true));
+  TANDEM_ASSIGN_OR_RETURN(const JobFile file, LoadJobFile(context, options, /*files_are_here=*/true));
   TANDEM_ASSIGN_OR_RETURN(const Shape shape, ShapeOf(file.resolved, options));
   Interrupts interrupts;
   TANDEM_ASSIGN_OR_RETURN(const std::string root, StateRoot(context.environment));

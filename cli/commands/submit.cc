@@ -42,15 +42,14 @@ std::string WhatIsMissing(const v1::JobSpec& resolved, const std::vector<v1::Wor
 
 }  // namespace
 
-Outcome Validate(Context& context, const FileOptions& options) {
+Outcome Validate(Context& context, const JobSource& source) {
   // Nothing is dialled, but the address says on whose disks the files are.
   const absl::StatusOr<Address> address = ResolveAddress(context.target, context.environment);
   if (!address.ok()) {
     return Failure(kUsage, address.status().message());
   }
-  TANDEM_RETURN_IF_ERROR(
-      LoadJobFile(context, options.file, {.set = options.set}, address->is_here()).status());
-  const std::string shown = options.file == "-" ? "standard input" : Escape(options.file);
+  TANDEM_RETURN_IF_ERROR(LoadJobFile(context, source, address->is_here()).status());
+  const std::string shown = source.file == "-" ? "standard input" : Escape(source.file);
   context.Print(absl::StrCat(shown, ": ok\n"));
   return kOk;
 }
@@ -88,10 +87,7 @@ absl::StatusOr<v1::Job> SubmitSpec(Context& context, Client& client, const v1::J
 }
 
 Outcome Submit(Context& context, Client& client, const SubmitOptions& options) {
-  TANDEM_ASSIGN_OR_RETURN(
-      const JobFile file,
-      LoadJobFile(context, options.file, {.name = options.name, .resume = options.resume, .set = options.set},
-                  client.address().is_here()));
+  TANDEM_ASSIGN_OR_RETURN(const JobFile file, LoadJobFile(context, options, client.address().is_here()));
   TANDEM_ASSIGN_OR_RETURN(const v1::Job job, SubmitSpec(context, client, file.spec, options.request_id));
   context.Print(absl::StrCat(job.id(), "\n"));
   const std::string name = Escape(job.name());
