@@ -15,7 +15,6 @@
 #include "cli/terminal/message_text.h"
 #include "cli/terminal/number_text.h"
 #include "cli/watch/watch_frame.h"
-#include "cli/watch/watch_summary.h"
 #include "jobspec/jobspec.h"
 #include "plan/layout_text.h"
 #include "plan/prefetch_choice.h"

@@ -162,8 +162,7 @@ Outcome Run(Context& context, const RunOptions& options) {
     return interrupts.Count() > 0 ? Failure(kCancelled, "run: interrupted") : job.status();
   }
   control.SetJob(job->id());
-  const std::unique_ptr<WatchView> view =
-      MakeWatchView(console, options.format == Format::kJson ? WatchOutput::kJson : WatchOutput::kText);
+  const std::unique_ptr<WatchView> view = MakeWatchView(console, /*json=*/options.format == Format::kJson);
   const bool norms = options.format != Format::kJson && console.IsTerminal(Stream::kOut);
   const absl::Status status =
       FollowJob((*cluster)->client(), {.job = job->id(), .norms = norms, .patient = true}, context.clock,

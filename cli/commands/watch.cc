@@ -114,8 +114,7 @@ absl::Status FailureToFollow(const std::string& what, const Followed& followed) 
 
 Outcome WatchToEnd(Context& context, Client& client, const std::string& job, Format format, bool patient) {
   context.what = absl::StrCat("watch ", Escape(job));
-  const std::unique_ptr<WatchView> view =
-      MakeWatchView(context.console, format == Format::kJson ? WatchOutput::kJson : WatchOutput::kText);
+  const std::unique_ptr<WatchView> view = MakeWatchView(context.console, /*json=*/format == Format::kJson);
   WatchState state;
   const bool norms = format != Format::kJson && context.console.IsTerminal(Stream::kOut);
   const Followed followed = Follow(

@@ -10,7 +10,7 @@
 #include "absl/strings/str_split.h"
 #include "cli/terminal/message_text.h"
 #include "cli/watch/event_order.h"
-#include "cli/watch/watch_summary.h"
+#include "cli/watch/watch_frame.h"
 #include "platform/status_macros.h"
 
 namespace tandem::cli {

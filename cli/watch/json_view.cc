@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "cli/terminal/message_text.h"
-#include "cli/watch/watch_summary.h"
+#include "cli/watch/watch_frame.h"
 #include "cli/watch/watch_view.h"
 #include "nlohmann/json.hpp"
 
@@ -19,12 +19,12 @@ std::string ReportJson(const v1::StepReport& report, const std::string& kind) {
   if (!kind.empty()) {
     json["kind"] = kind;
   }
-  json["step"] = report.step();
-  json["loss"] = report.loss();
-  json["grad_norm"] = report.grad_norm();
-  json["learning_rate"] = report.learning_rate();
-  json["tokens"] = report.tokens();
-  json["seconds"] = report.seconds();
+  json.update({{"step", report.step()},
+               {"loss", report.loss()},
+               {"grad_norm", report.grad_norm()},
+               {"learning_rate", report.learning_rate()},
+               {"tokens", report.tokens()},
+               {"seconds", report.seconds()}});
   if (report.nonfinite() > 0) {
     json["nonfinite"] = report.nonfinite();
   }
@@ -69,23 +69,19 @@ class JsonView : public WatchView {
       Print(json);
     }
     if (applied.checkpoint) {
-      Json json = {
-          {"kind", "checkpoint"}, {"step", state.checkpoint->step()}, {"path", state.checkpoint->path()}};
-      Print(json);
+      Print({{"kind", "checkpoint"}, {"step", state.checkpoint->step()}, {"path", state.checkpoint->path()}});
     }
     if (applied.warning) {
-      Json json = {{"kind", "warning"},
-                   {"reason", state.warning.reason()},
-                   {"step", state.warning.step()},
-                   {"path", state.warning.checkpoint_warning().path()},
-                   {"message", state.warning.message()}};
-      Print(json);
+      Print({{"kind", "warning"},
+             {"reason", state.warning.reason()},
+             {"step", state.warning.step()},
+             {"path", state.warning.checkpoint_warning().path()},
+             {"message", state.warning.message()}});
     }
   }
 
   void ShowConnection(const WatchState& state, absl::Time) override {
-    Json json = {{"kind", "connection"}, {"connected", !state.lost.has_value()}};
-    Print(json);
+    Print({{"kind", "connection"}, {"connected", !state.lost.has_value()}});
   }
 
   void Finish(const WatchState& state, absl::Time) override {
@@ -100,9 +96,9 @@ class JsonView : public WatchView {
  private:
   void PrintJob(const std::string& kind, const WatchState& state) {
     const v1::Job& job = state.job;
-    Json json = {{"kind", kind}, {"id", job.id()}, {"name", job.name()}, {"state", StateText(job.state())}};
-    json["reason"] = job.reason();
-    json["message"] = job.message();
+    Json json = {{"kind", kind},           {"id", job.id()},
+                 {"name", job.name()},     {"state", StateText(job.state())},
+                 {"reason", job.reason()}, {"message", job.message()}};
     if (kind == "end") {
       json["steps"] = state.last.has_value() ? state.last->step() : job.last_step();
       if (state.last.has_value()) {

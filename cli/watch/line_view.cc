@@ -13,7 +13,6 @@
 #include "cli/terminal/message_text.h"
 #include "cli/terminal/number_text.h"
 #include "cli/watch/watch_frame.h"
-#include "cli/watch/watch_summary.h"
 #include "cli/watch/watch_view.h"
 
 namespace tandem::cli {
@@ -148,11 +147,10 @@ std::unique_ptr<WatchView> MakeLineView(Console& console) { return std::make_uni
 
 std::unique_ptr<WatchView> MakeSilentView() { return std::make_unique<SilentView>(); }
 
-std::unique_ptr<WatchView> MakeWatchView(Console& console, WatchOutput output) {
-  if (output == WatchOutput::kJson) {
-    return MakeJsonView(console);
-  }
-  return console.IsTerminal(Stream::kOut) ? MakeLiveView(console) : MakeLineView(console);
+std::unique_ptr<WatchView> MakeWatchView(Console& console, bool json) {
+  return json                               ? MakeJsonView(console)
+         : console.IsTerminal(Stream::kOut) ? MakeLiveView(console)
+                                            : MakeLineView(console);
 }
 
 }  // namespace tandem::cli

@@ -6,7 +6,6 @@
 #include "cli/terminal/display_text.h"
 #include "cli/terminal/message_text.h"
 #include "cli/watch/watch_frame.h"
-#include "cli/watch/watch_summary.h"
 #include "cli/watch/watch_view.h"
 
 namespace tandem::cli {

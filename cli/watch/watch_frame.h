@@ -39,4 +39,15 @@ std::string StandstillText(const WatchState& state, absl::Time now);
 
 Style StateStyle(v1::JobState state);
 
+// The summary of a job that has ended: state and steps, final losses, average pace, where the
+// checkpoints are; for one that failed why, in one paragraph. Pure. width 0: no limit (output that is no
+// terminal).
+std::vector<StyledLine> RenderSummary(const WatchState& state, int width);
+
+// The rank whose log says why the job failed; -1 if no rank is to blame.
+int RankToBlame(const v1::Job& job);
+
+// The time from the first attempt's start to the end (from creation if no attempt started).
+absl::Duration RunTime(const v1::Job& job);
+
 }  // namespace tandem::cli

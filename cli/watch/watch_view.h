@@ -30,12 +30,10 @@ class WatchView {
   virtual void ShowLog(int rank, const std::vector<std::string>& lines) = 0;
 };
 
-enum class WatchOutput { kText, kJson };
+// The views that follow, as the console asks: json: an object a line; else redrawn in place on a terminal,
+// and lines elsewhere.
+std::unique_ptr<WatchView> MakeWatchView(Console& console, bool json);
 
-// kText: redrawn in place on a terminal, lines elsewhere. kJson: an object a line.
-std::unique_ptr<WatchView> MakeWatchView(Console& console, WatchOutput output);
-
-// The parts of MakeWatchView.
 std::unique_ptr<WatchView> MakeLiveView(Console& console);
 std::unique_ptr<WatchView> MakeLineView(Console& console);
 std::unique_ptr<WatchView> MakeJsonView(Console& console);

@@ -8,7 +8,6 @@
 #include "absl/strings/str_cat.h"
 #include "cli/terminal/display_text.h"
 #include "cli/terminal/job_text.h"
-#include "cli/watch/watch_summary.h"
 #include "tests/cli/sample_job.h"
 
 namespace tandem::cli {
