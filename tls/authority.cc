@@ -110,10 +110,8 @@ absl::StatusOr<Credential> MakeAuthority(const std::string& common_name, absl::T
 }
 
 absl::StatusOr<Credential> Issue(const Credential& authority, const CertificateRequest& request) {
-  const BioHandle ca_text = BioOf(authority.certificate);
-  const CertificateHandle ca(PEM_read_bio_X509(ca_text.get(), nullptr, nullptr, nullptr));
-  const BioHandle ca_key_text = BioOf(authority.key);
-  const KeyHandle ca_key(PEM_read_bio_PrivateKey(ca_key_text.get(), nullptr, nullptr, nullptr));
+  const CertificateHandle ca = CertificateOf(authority.certificate);
+  const KeyHandle ca_key = KeyOf(authority.key);
   if (ca == nullptr || ca_key == nullptr) {
     return absl::InvalidArgumentError("the authority's certificate or key cannot be read: " +
                                       OpenSslReason());
@@ -141,10 +139,9 @@ absl::StatusOr<Credential> Issue(const Credential& authority, const CertificateR
         std::pair<int, std::string>(NID_subject_key_identifier, "hash"),
         std::pair<int, std::string>(NID_authority_key_identifier, "keyid:always"),
         std::pair<int, std::string>(NID_subject_alt_name, AlternativeNames(request))}) {
-    if (value.empty()) {
-      continue;
+    if (!value.empty()) {
+      TANDEM_RETURN_IF_ERROR(Extend(certificate, ca.get(), nid, value));
     }
-    TANDEM_RETURN_IF_ERROR(Extend(certificate, ca.get(), nid, value));
   }
   if (X509_sign(certificate, ca_key.get(), EVP_sha256()) == 0) {
     return Failed("a certificate's signature");

@@ -3,7 +3,6 @@
 
 #include <arpa/inet.h>
 #include <openssl/err.h>
-#include <openssl/pem.h>
 
 #include "tls/openssl_handles.h"
 
@@ -63,8 +62,7 @@ Certificate Describe(x509_st* certificate) {
 }
 
 absl::StatusOr<Certificate> DescribePem(const std::string& pem) {
-  const BioHandle in = BioOf(pem);
-  const CertificateHandle certificate(PEM_read_bio_X509(in.get(), nullptr, nullptr, nullptr));
+  const CertificateHandle certificate = CertificateOf(pem);
   if (certificate == nullptr) {
     return absl::InvalidArgumentError("it holds no certificate (PEM): " + OpenSslReason());
   }

@@ -3,6 +3,7 @@
 
 #include <openssl/bio.h>
 #include <openssl/evp.h>
+#include <openssl/pem.h>
 #include <openssl/ssl.h>
 #include <openssl/x509.h>
 #include <openssl/x509v3.h>
@@ -31,6 +32,16 @@ using ContextHandle = std::unique_ptr<SSL_CTX, Freer<SSL_CTX_free>>;
 // A text to be read by OpenSSL; `text` outlives it.
 inline BioHandle BioOf(const std::string& text) {
   return BioHandle(BIO_new_mem_buf(text.data(), static_cast<int>(text.size())));
+}
+
+// The first certificate, or key, of a PEM text; null if there is none. No password is asked for on a
+// terminal: a daemon has none.
+inline CertificateHandle CertificateOf(const std::string& pem) {
+  return CertificateHandle(PEM_read_bio_X509(BioOf(pem).get(), nullptr, nullptr, nullptr));
+}
+inline KeyHandle KeyOf(const std::string& pem) {
+  return KeyHandle(PEM_read_bio_PrivateKey(
+      BioOf(pem).get(), nullptr, [](char*, int, int, void*) { return 0; }, nullptr));
 }
 
 // The text that OpenSSL has written to `bio`, which is in memory.

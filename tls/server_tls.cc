@@ -2,7 +2,6 @@
 #include "tls/server_tls.h"
 
 #include <fcntl.h>
-#include <openssl/pem.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -32,14 +31,10 @@ absl::Status CheckUsable(const TlsTexts& texts, const TlsFiles& files) {
   if (context == nullptr) {
     return absl::InternalError("OpenSSL: " + OpenSslReason());
   }
-  const BioHandle certificate_text = BioOf(texts.certificate);
-  const CertificateHandle certificate(PEM_read_bio_X509(certificate_text.get(), nullptr, nullptr, nullptr));
-  if (SSL_CTX_use_certificate(context.get(), certificate.get()) != 1) {
+  if (SSL_CTX_use_certificate(context.get(), CertificateOf(texts.certificate).get()) != 1) {
     return Refused("the certificate cannot be used", files.certificate);
   }
-  const BioHandle key_text = BioOf(texts.key);
-  const KeyHandle key(PEM_read_bio_PrivateKey(key_text.get(), nullptr, nullptr, nullptr));
-  if (SSL_CTX_use_PrivateKey(context.get(), key.get()) != 1) {
+  if (SSL_CTX_use_PrivateKey(context.get(), KeyOf(texts.key).get()) != 1) {
     return Refused("the key cannot be used", files.key);
   }
   return absl::OkStatus();
@@ -54,24 +49,19 @@ absl::Status FailedAt(const std::string& path, int error) {
 // A new file for this user alone. Its time is `seconds` after 1970, so that gRPC, which looks at whole
 // seconds, notices every change.
 absl::Status WritePrivate(const std::string& path, const std::string& content, int64_t seconds) {
-  const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-  if (fd < 0) {
+  const platform::Descriptor file(open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+  if (file.get() < 0) {
     return FailedAt(path, errno);
   }
-  int error = 0;
-  for (size_t written = 0; error == 0 && written < content.size();) {
-    const ssize_t more = write(fd, content.data() + written, content.size() - written);
-    error = more < 0 && errno != EINTR ? errno : 0;
+  for (size_t written = 0; written < content.size();) {
+    const ssize_t more = write(file.get(), content.data() + written, content.size() - written);
+    if (more < 0 && errno != EINTR) {
+      return FailedAt(path, errno);
+    }
     written += more > 0 ? static_cast<size_t>(more) : 0;
   }
   const timespec times[] = {{.tv_sec = seconds, .tv_nsec = 0}, {.tv_sec = seconds, .tv_nsec = 0}};
-  if (error == 0 && futimens(fd, times) != 0) {
-    error = errno;
-  }
-  if (close(fd) != 0 && error == 0) {
-    error = errno;
-  }
-  return error == 0 ? absl::OkStatus() : FailedAt(path, error);
+  return futimens(file.get(), times) == 0 ? absl::OkStatus() : FailedAt(path, errno);
 }
 
 // What an authority's signature does not say of a client's certificate.

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tls/tls_files.h"
 
-#include <openssl/pem.h>
 #include <sys/stat.h>
 
 #include <cerrno>
@@ -66,7 +65,7 @@ std::string WhyNotValid(const Certificate& certificate, absl::Time now) {
   return "";
 }
 
-absl::StatusOr<TlsTexts> ReadTlsFiles(const TlsFiles& files, const TlsFileSources& sources) {
+absl::StatusOr<TlsTexts> ReadTlsFiles(const TlsFiles& files, const TlsFiles& sources) {
   TANDEM_RETURN_IF_ERROR(CheckNamed(files));
   TlsTexts out;
   TANDEM_ASSIGN_OR_RETURN(out.ca, Read(sources.ca, files.ca));
@@ -82,17 +81,12 @@ absl::StatusOr<TlsTexts> ReadTlsFiles(const TlsFiles& files, const TlsFileSource
         absl::StrCat(sources.certificate, ": ", files.certificate, ": ", own.status().message()));
   }
   out.own = *std::move(own);
-  const BioHandle key_text = BioOf(out.key);
-  // No password is asked for on a terminal: a daemon has none.
-  const KeyHandle key(PEM_read_bio_PrivateKey(
-      key_text.get(), nullptr, [](char*, int, int, void*) { return 0; }, nullptr));
+  const KeyHandle key = KeyOf(out.key);
   if (key == nullptr) {
     return absl::InvalidArgumentError(absl::StrCat(
         sources.key, ": ", files.key, " holds no private key (PEM, without a password): ", OpenSslReason()));
   }
-  const BioHandle certificate_text = BioOf(out.certificate);
-  const CertificateHandle certificate(PEM_read_bio_X509(certificate_text.get(), nullptr, nullptr, nullptr));
-  if (X509_check_private_key(certificate.get(), key.get()) != 1) {
+  if (X509_check_private_key(CertificateOf(out.certificate).get(), key.get()) != 1) {
     OpenSslReason();
     return absl::InvalidArgumentError(absl::StrCat(sources.key, ": ", files.key, " is not the key of ",
                                                    files.certificate, " (", out.own.subject,

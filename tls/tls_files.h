@@ -43,17 +43,13 @@ struct TlsTexts {
 // InvalidArgument, in one line, if some but not all of the three are named.
 absl::Status CheckNamed(const TlsFiles& files);
 
-// The flag or field that named each of the three, for messages.
-struct TlsFileSources {
-  std::string ca = "--tls-ca";
-  std::string certificate = "--tls-cert";
-  std::string key = "--tls-key";
-};
+// What names the files on a command line.
+inline TlsFiles TlsFlags() { return {.ca = "--tls-ca", .certificate = "--tls-cert", .key = "--tls-key"}; }
 
 // Reads and checks them: all three are named and can be read, the key is the certificate's and not open to
-// others of the machine. Errors are one line with its source, the file, what is wrong and what to do; they
-// never hold anything of a key.
-absl::StatusOr<TlsTexts> ReadTlsFiles(const TlsFiles& files, const TlsFileSources& sources = {});
+// others of the machine. Errors are one line with its source (the flag or field that named the file), the
+// file, what is wrong and what to do; they never hold anything of a key.
+absl::StatusOr<TlsTexts> ReadTlsFiles(const TlsFiles& files, const TlsFiles& sources = TlsFlags());
 
 // "expired on 2026-01-31T00:00:00+00:00", "is not valid before ..."; empty if it is valid.
 std::string WhyNotValid(const Certificate& certificate, absl::Time now);

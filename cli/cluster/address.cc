@@ -14,8 +14,6 @@
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/string_view.h"
-#include "absl/strings/strip.h"
 #include "cli/cluster/contexts.h"
 #include "cli/cluster/state_folder.h"
 #include "cli/terminal/display_text.h"
@@ -25,12 +23,9 @@
 namespace tandem::cli {
 
 absl::Status CheckAddress(const std::string& text, const std::string& where) {
-  absl::string_view path = text;
-  if (absl::ConsumePrefix(&path, "unix:")) {
-    if (!absl::StartsWith(path, "/")) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          where, ": \"", Escape(text), "\": the path of a socket starts with /, as in unix:/run/tandem"));
-    }
+  if (absl::StartsWith(text, "unix:") && !absl::StartsWith(text, "unix:/")) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        where, ": \"", Escape(text), "\": the path of a socket starts with /, as in unix:/run/tandem"));
   }
   const std::string why = platform::WhyNotAddress(text, {.socket = true});
   return why.empty() ? absl::OkStatus() : absl::InvalidArgumentError(absl::StrCat(where, ": ", why));
@@ -41,24 +36,19 @@ namespace {
 // What one place says of the files of TLS, and what it calls each of them.
 struct TlsAnswer {
   tls::TlsFiles files;
-  tls::TlsFileSources sources;
+  tls::TlsFiles sources = tls::TlsFlags();
 };
 
-// Each file by itself, from the first of the answers that has it.
+// Each by itself, from the first of the answers that has it.
 TlsAnswer FirstOfEach(const std::vector<TlsAnswer>& answers) {
   TlsAnswer out;
   for (const TlsAnswer& answer : answers) {
-    for (const auto& [file, source] :
-         {std::pair(&tls::TlsFiles::ca, &tls::TlsFileSources::ca),
-          std::pair(&tls::TlsFiles::certificate, &tls::TlsFileSources::certificate),
-          std::pair(&tls::TlsFiles::key, &tls::TlsFileSources::key)}) {
-      if ((out.files.*file).empty()) {
-        out.files.*file = answer.files.*file;
-        out.sources.*source = answer.sources.*source;
+    for (std::string tls::TlsFiles::*const each : {&tls::TlsFiles::ca, &tls::TlsFiles::certificate,
+                                                   &tls::TlsFiles::key, &tls::TlsFiles::server_name}) {
+      if ((out.files.*each).empty()) {
+        out.files.*each = answer.files.*each;
+        out.sources.*each = answer.sources.*each;
       }
-    }
-    if (out.files.server_name.empty()) {
-      out.files.server_name = answer.files.server_name;
     }
   }
   return out;
@@ -100,36 +90,37 @@ absl::StatusOr<FoundCluster> FindCluster(const TargetFlags& flags, const Environ
   if (found == contexts.clusters.end()) {
     const std::string where = by_flag ? "--context: " : "TANDEM_CONTEXT: ";
     const absl::StatusOr<std::string> file = ContextsFile(environment);
-    if (!file.ok()) {
-      return absl::InvalidArgumentError(where + std::string(file.status().message()));
-    }
-    return absl::InvalidArgumentError(absl::StrCat(where, Escape(name), " is not in ", Escape(*file),
-                                                   contexts.file.empty() ? ", which is not there; " : "; ",
-                                                   AllowedNames(contexts)));
+    return absl::InvalidArgumentError(
+        file.ok()
+            ? absl::StrCat(where, Escape(name), " is not in ", Escape(*file),
+                           contexts.file.empty() ? ", which is not there; " : "; ", AllowedNames(contexts))
+            : absl::StrCat(where, file.status().message()));
   }
   return FoundCluster{found->first, found->second};
+}
+
+// Where the user's `tandem up` listens; empty if none does.
+std::string AddressOfUp(const Environment& environment) {
+  const absl::StatusOr<std::string> root = StateRoot(environment);
+  const std::optional<RunningUp> up = root.ok() ? FindRunningUp(UpFolder(*root)) : std::nullopt;
+  return up.has_value() ? up->address : "";
 }
 
 absl::StatusOr<Address> FindTarget(const TargetFlags& flags, const Environment& environment,
                                    const NamedCluster& cluster) {
   if (!flags.addr.empty()) {
-    const absl::Status status = CheckAddress(flags.addr, "--addr");
-    return status.ok() ? absl::StatusOr<Address>(Address{flags.addr, Address::Source::kFlag}) : status;
+    TANDEM_RETURN_IF_ERROR(CheckAddress(flags.addr, "--addr"));
+    return Address{flags.addr, Address::Source::kFlag};
   }
   if (!environment.tandem_addr.empty() && flags.context.empty()) {
-    const absl::Status status = CheckAddress(environment.tandem_addr, "TANDEM_ADDR");
-    return status.ok() ? absl::StatusOr<Address>(Address{environment.tandem_addr, Address::Source::kVariable})
-                       : status;
+    TANDEM_RETURN_IF_ERROR(CheckAddress(environment.tandem_addr, "TANDEM_ADDR"));
+    return Address{environment.tandem_addr, Address::Source::kVariable};
   }
   if (!cluster.address.empty()) {
     return Address{cluster.address, Address::Source::kContext};
   }
-  const absl::StatusOr<std::string> root = StateRoot(environment);
-  if (root.ok()) {
-    const std::optional<RunningUp> up = FindRunningUp(UpFolder(*root));
-    if (up.has_value() && !up->address.empty()) {
-      return Address{up->address, Address::Source::kUp};
-    }
+  if (const std::string up = AddressOfUp(environment); !up.empty()) {
+    return Address{up, Address::Source::kUp};
   }
   return Address{kDefaultAddress, Address::Source::kDefault};
 }
@@ -142,7 +133,7 @@ absl::StatusOr<Address> ResolveAddress(const TargetFlags& flags, const Environme
   if (!address.ok() || absl::StartsWith(address->target, "unix:")) {
     return address;
   }
-  const TlsAnswer of_flags = {.files = flags.tls, .sources = {}};
+  const TlsAnswer of_flags = {.files = flags.tls};
   const TlsAnswer given = flags.context.empty()
                               ? FirstOfEach({of_flags, OfVariables(environment), OfContext(found)})
                               : FirstOfEach({of_flags, OfContext(found), OfVariables(environment)});
@@ -155,12 +146,7 @@ absl::StatusOr<Address> ResolveAddress(const TargetFlags& flags, const Environme
 }
 
 std::string WhyNoneReturns(const Address& address, const Environment& environment) {
-  if (address.source != Address::Source::kUp) {
-    return "";
-  }
-  const absl::StatusOr<std::string> root = StateRoot(environment);
-  const std::optional<RunningUp> up = root.ok() ? FindRunningUp(UpFolder(*root)) : std::nullopt;
-  return up.has_value() && up->address == address.target
+  return address.source != Address::Source::kUp || AddressOfUp(environment) == address.target
              ? ""
              : absl::StrCat(
                    "the `tandem up` at ", address.target,

@@ -17,8 +17,7 @@ namespace tandem::tls {
 // The certificate (PEM) with its signature (r, s) as (r, n - s), n being the order of P-256. Checks that
 // OpenSSL verifies it with the authority's certificate.
 inline std::string TwinOf(const std::string& certificate, const std::string& authority) {
-  const BioHandle in = BioOf(certificate);
-  const CertificateHandle twin(PEM_read_bio_X509(in.get(), nullptr, nullptr, nullptr));
+  const CertificateHandle twin = CertificateOf(certificate);
   const ASN1_BIT_STRING* signature = nullptr;
   X509_get0_signature(&signature, nullptr, twin.get());
   const unsigned char* bytes = ASN1_STRING_get0_data(signature);
@@ -34,8 +33,7 @@ inline std::string TwinOf(const std::string& certificate, const std::string& aut
   EXPECT_EQ(ASN1_STRING_set(const_cast<ASN1_BIT_STRING*>(signature), encoded, size), 1);
   OPENSSL_free(encoded);
 
-  const BioHandle authority_text = BioOf(authority);
-  const CertificateHandle issuer(PEM_read_bio_X509(authority_text.get(), nullptr, nullptr, nullptr));
+  const CertificateHandle issuer = CertificateOf(authority);
   EXPECT_EQ(X509_verify(twin.get(), X509_get0_pubkey(issuer.get())), 1);
   const BioHandle out(BIO_new(BIO_s_mem()));
   PEM_write_bio_X509(out.get(), twin.get());
