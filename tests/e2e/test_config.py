@@ -32,28 +32,6 @@ def test_every_flag_may_stand_in_a_file(bin_dir, tmp_path, daemon):
     assert {"state"} < flags
 
 
-def test_everything_wrong_with_a_file_is_said_at_once_and_nothing_is_started(bin_dir, tmp_path):
-    file = tmp_path / "controller.yaml"
-    file.write_text(f"state: {tmp_path}/state\nworker-timeout: soon\nlisten: 7471\nstate: again\nmetrics-listen:\n")
-    done = run(bin_dir, "controller", "--config", file)
-    assert done.returncode == 2
-    for line in (f"{file}:2:1: worker-timeout: soon is not a duration", f"{file}:4:1: state: it is given twice",
-                 f"{file}:5:1: metrics-listen: it has no value"):
-        assert line in done.stderr
-    assert not (tmp_path / "state").exists()
-
-
-def test_a_broken_address_is_a_mistake_in_a_flag(bin_dir, tmp_path):
-    # A service manager starts the controller again and again, but for the exit code of such a mistake.
-    file = tmp_path / "controller.yaml"
-    file.write_text(f"state: {tmp_path}/state\nmetrics-listen: '[::1:9464'\n")
-    for args in (("--config", file), ("--state", tmp_path / "state", "--metrics-listen", "[::1:9464")):
-        done = run(bin_dir, "controller", *args)
-        assert done.returncode == 2
-        assert '"[::1:9464" is not an address; allowed: HOST:PORT' in done.stderr
-    assert not (tmp_path / "state").exists()
-
-
 class ConfiguredCluster(Cluster):
     """Its daemons get all their flags from files."""
 
