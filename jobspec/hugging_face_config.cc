@@ -1,24 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "jobspec/hugging_face_config.h"
 
-#include <algorithm>
 #include <filesystem>
-#include <iterator>
-#include <limits>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
 #include "checkpoint/config_json.h"
 #include "google/protobuf/message.h"
 #include "jobspec/hugging_face_families.h"
-#include "jobspec/hugging_face_intervals.h"
+#include "jobspec/hugging_face_fields.h"
 #include "jobspec/hugging_face_keys.h"
 #include "jobspec/hugging_face_mixers.h"
 #include "jobspec/hugging_face_rope.h"
@@ -26,53 +22,15 @@
 #include "jobspec/model_types.h"
 #include "jobspec/schema.h"
 #include "jobspec/text.h"
-#include "platform/check.h"
 #include "platform/files.h"
 #include "platform/shown_text.h"
 
 namespace tandem::jobspec {
 namespace {
 
-using google::protobuf::FieldDescriptor;
 using Json = nlohmann::json;
 
 constexpr char kHuggingFace[] = "model.hugging_face";
-
-// A field that the file has under the same name.
-struct Field {
-  const char* name;
-  bool may_be_null = false;  // Resolve's then
-};
-constexpr Field kSizes[] = {
-    {"hidden_size"},         {"intermediate_size"},         {"num_hidden_layers"},
-    {"num_attention_heads"}, {"num_key_value_heads", true},
-};
-constexpr Field kOthers[] = {
-    {"vocab_size"}, {"max_position_embeddings"}, {"rms_norm_eps"},
-    {"rope_theta"}, {"initializer_range"},       {"tie_word_embeddings"},
-};
-constexpr Field kLatentAttention[] = {
-    {"q_lora_rank", true}, {"kv_lora_rank"}, {"qk_nope_head_dim"}, {"qk_rope_head_dim"}, {"v_head_dim"},
-};
-constexpr Field kMultipliers[] = {{"embedding_multiplier"}, {"residual_multiplier"}, {"logits_scaling"}};
-constexpr Field kExperts[] = {{"moe_intermediate_size"}, {"norm_topk_prob"}};
-constexpr Field kSparseLayers[] = {{"decoder_sparse_step"}};
-constexpr Field kDeepseekExperts[] = {
-    {"first_k_dense_replace"},
-    {"n_shared_experts"},
-    {"routed_scaling_factor"},
-};
-constexpr Field kGroupedExperts[] = {{"n_group"}, {"topk_group"}};
-template <size_t n>
-bool Names(const Field (&fields)[n], std::string_view key) {
-  return std::any_of(std::begin(fields), std::end(fields),
-                     [&](const Field& field) { return field.name == key; });
-}
-
-bool IsRead(std::string_view key) {
-  return Names(kSizes, key) || Names(kOthers, key) || Names(kLatentAttention, key) || Names(kExperts, key) ||
-         Names(kSparseLayers, key) || Names(kDeepseekExperts, key) || Names(kGroupedExperts, key);
-}
 
 class HuggingFaceReader {
  public:
@@ -99,7 +57,7 @@ class HuggingFaceReader {
     ReadScaling();
     const auto refuse = [this](const std::string& value, const std::string& allowed,
                                const std::string& remedy) { Refuse(value, allowed, remedy); };
-    refused_ = CheckKeys(json_, family_, IsRead, refuse);
+    refused_ = CheckKeys(json_, family_, refuse);
     const ModelType* const type = family_ == nullptr ? nullptr : FindModelType(family_->model_type);
     Json of_window = json_;
     if (type != nullptr && (type->pairs || type->mixed_pairs)) {
@@ -124,16 +82,15 @@ class HuggingFaceReader {
 
  private:
   void ReadUsualModel() {
-    ReadFields(kSizes, model_);
+    ReadFields(kSizeKeys, model_);
     if (family_->has_latent_attention) {
-      ReadFields(kLatentAttention, *model_.mutable_latent_attention());  // its head_dim is another
+      ReadFields(kLatentAttentionKeys, *model_.mutable_latent_attention());  // its head_dim is another
     } else {
-      ReadField({"head_dim", true}, model_);
+      ReadField({.field = "head_dim", .may_be_null = true}, model_);
     }
-    ReadFields(kOthers, model_);
+    ReadFields(kOtherKeys, model_);
     if (FindModelType(family_->model_type)->has_multipliers) {
-      ReadFields(kMultipliers, model_);
-      ReadField({"attention_multiplier"}, model_);
+      ReadFields(kMultiplierKeys, model_);
     }
     if (!model_.has_attention_bias() && HasBiases(json_, *family_)) {
       model_.set_attention_bias(v1::ATTENTION_BIAS_ALL);
@@ -149,12 +106,8 @@ class HuggingFaceReader {
     const bool own = type == "hybrid" || type == "qwen3_next";
     const bool granite = type == "granitemoehybrid";
     const bool pairs = FindModelType(type)->pairs;
-    ReadField({"hidden_size"}, model_);
-    ReadField({"vocab_size"}, model_);
-    ReadField({"max_position_embeddings", true}, model_);
-    ReadField({"initializer_range"}, model_);
-    ReadField({"tie_word_embeddings"}, model_);
-    ReadField({"rms_norm_eps"}, model_, own || pairs ? "rms_norm_eps" : "layer_norm_epsilon");
+    ReadFields(kPatternedKeys, model_);
+    ReadField({"rms_norm_eps", own || pairs ? "rms_norm_eps" : "layer_norm_epsilon"}, model_);
     std::string pattern = "M";
     if (type == "mamba2") {
       ReadField({"num_hidden_layers"}, model_);
@@ -170,48 +123,33 @@ class HuggingFaceReader {
     }
     const auto has = [&](char letter) { return pattern.find(letter) != pattern.npos; };
     if (has('*')) {
-      ReadField({"num_attention_heads"}, model_);
-      ReadField({"num_key_value_heads", true}, model_);
-      ReadField({"head_dim", true}, model_);
-    }
-    if (has('*') && own) {
-      ReadField({"rotary_embedding", true}, model_);
-    } else if (has('*') && granite) {
-      ReadPositions();
-    }
-    if (has('*') && (own || pairs) && (!model_.has_rotary_embedding() || model_.rotary_embedding())) {
-      ReadField({"rope_theta"}, model_);
-    }
-    if (has('*') && own) {
-      ReadField({"partial_rotary_factor", true}, model_);
-    }
-    if (granite) {
-      ReadFields(kMultipliers, model_);
-    }
-    if (granite && has('*')) {
-      ReadField({"attention_multiplier"}, model_);
-    }
-    if (has('-')) {
-      ReadField({"intermediate_size"}, model_, granite ? "shared_intermediate_size" : "intermediate_size");
-    }
-    if (has('E') && absl::StrContains(FindModelType(type)->letters, 'E')) {
-      v1::MixtureOfExperts& moe = *model_.mutable_moe();
-      ReadField({"num_experts_per_tok"}, moe);
-      if (granite) {
-        ReadField({"num_experts"}, moe, "num_local_experts");
-        ReadField({"moe_intermediate_size"}, moe, "intermediate_size");
-        ReadField({"shared_expert_intermediate_size"}, moe, "shared_intermediate_size");
-      } else if (own) {
-        ReadField({"num_experts"}, moe);
-        ReadFields(kExperts, moe);
-        ReadField({"shared_expert_intermediate_size", true}, moe);
+      ReadFields(kAttentionKeys, model_);
+      if (own) {
+        ReadField({.field = "rotary_embedding", .may_be_null = true}, model_);
+        ReadField({.field = "partial_rotary_factor", .may_be_null = true}, model_);
+      } else if (granite) {
+        ReadPositions();
+      }
+      if ((own || pairs) && (!model_.has_rotary_embedding() || model_.rotary_embedding())) {
+        ReadField({"rope_theta"}, model_);
       }
     }
+    if (granite) {
+      ReadFields(FieldKeys(kMultiplierKeys).first(has('*') ? 4 : 3), model_);
+    }
+    if (has('-')) {
+      ReadField({"intermediate_size", granite ? "shared_intermediate_size" : "intermediate_size"}, model_);
+    }
+    if (has('E') && (granite || own)) {
+      ReadFields(granite ? FieldKeys(kGraniteExpertKeys) : FieldKeys(kPatternedExpertKeys),
+                 *model_.mutable_moe());
+    }
     if (has('M')) {
-      ReadMamba(MixerKeysOf(std::string(type)), *model_.mutable_mamba());
+      ReadMamba(*model_.mutable_mamba());
     }
     if (has('G')) {
-      ReadGatedDelta(*model_.mutable_gated_delta_net());
+      ReadFields(kDeltaNetKeys, *model_.mutable_gated_delta_net());
+      ReadField(kDeltaNetChunkKey, *model_.mutable_gated_delta_net());
     }
     for (const std::string& problem : MixerProblems(json_)) {
       Refuse(problem, "a file whose keys fit each other", "mend the file, or use another model");
@@ -230,28 +168,14 @@ class HuggingFaceReader {
     }
   }
 
-  void ReadMamba(const MixerKeys& keys, v1::Mamba& mamba) {
+  void ReadMamba(v1::Mamba& mamba) {
     if (!mamba.has_head_dim()) {
       if (const KeyProblem problem = ReplaceAutoHeadDim(json_); !problem.value.empty()) {
         Refuse(problem.value, problem.allowed, "mend the file");
         return;
       }
     }
-    ReadField({"num_heads"}, mamba, keys.num_heads);
-    ReadField({"head_dim"}, mamba, keys.head_dim);
-    ReadField({"state_size"}, mamba, keys.state_size);
-    ReadField({"n_groups"}, mamba, keys.n_groups);
-    ReadField({"conv_kernel"}, mamba, keys.conv_kernel);
-    ReadField({"chunk_size"}, mamba, keys.chunk_size);
-  }
-
-  void ReadGatedDelta(v1::GatedDeltaNet& delta) {
-    ReadField({"num_key_heads"}, delta, "linear_num_key_heads");
-    ReadField({"num_value_heads"}, delta, "linear_num_value_heads");
-    ReadField({"key_head_dim"}, delta, "linear_key_head_dim");
-    ReadField({"value_head_dim"}, delta, "linear_value_head_dim");
-    ReadField({"conv_kernel"}, delta, "linear_conv_kernel_dim");
-    ReadField({"chunk_size", true}, delta, "linear_chunk_size");  // of roundings alone, and Tandem's own
+    ReadFields(MixerKeysOf(family_->model_type), mamba);
   }
 
   void Refuse(const std::string& value, const std::string& allowed, const std::string& remedy) {
@@ -301,21 +225,21 @@ class HuggingFaceReader {
 
   // Auxiliary losses are of jobs, not of models: theirs are another formula, over all layers at once.
   void ReadExperts(v1::MixtureOfExperts& moe) {
-    ReadField({"num_experts"}, moe, family_->experts);
+    ReadField({"num_experts", family_->experts}, moe);
     ReadField({"num_experts_per_tok"}, moe);
     if (std::string_view(family_->model_type) == "mixtral") {
       return;  // the others follow
     }
-    ReadFields(kExperts, moe);
+    ReadFields(kExpertKeys, moe);
     if (family_->has_latent_attention) {
-      ReadFields(kDeepseekExperts, moe);
+      ReadFields(kDeepseekExpertKeys, moe);
       // Greedy choice knows no groups, whatever their number is.
       if (FindModelType(family_->model_type)->score == v1::ROUTER_SCORE_SIGMOID ||
           Of("topk_method") == kGroupLimited) {
-        ReadFields(kGroupedExperts, moe);
+        ReadFields(kGroupedExpertKeys, moe);
       }
     } else {
-      ReadFields(kSparseLayers, moe);
+      ReadFields(kSparseLayerKeys, moe);
     }
   }
 
@@ -369,63 +293,23 @@ class HuggingFaceReader {
     }
   }
 
-  template <size_t n>
-  void ReadFields(const Field (&fields)[n], google::protobuf::Message& message) {
-    for (const Field& field : fields) {
+  void ReadFields(FieldKeys fields, google::protobuf::Message& message) {
+    for (const FieldKey& field : fields) {
       ReadField(field, message);
     }
   }
 
-  // Sets a field of `message` from the value of that name, or of `key`, where the job leaves it out.
-  void ReadField(const Field& field, google::protobuf::Message& message, const char* key = nullptr) {
-    key = key == nullptr ? field.name : key;
-    const FieldDescriptor& type = *message.GetDescriptor()->FindFieldByName(field.name);
-    if (message.GetReflection()->HasField(message, &type)) {
+  // Sets a field of `message` where the job leaves it out.
+  void ReadField(const FieldKey& field, google::protobuf::Message& message) {
+    if (message.GetReflection()->HasField(message, message.GetDescriptor()->FindFieldByName(field.field))) {
       return;
     }
-    const Json value = Of(key);
-    if ((value.is_null() && field.may_be_null) || refused_.contains(key)) {
+    const Json value = Of(field.key);
+    if ((value.is_null() && field.may_be_null) || refused_.contains(field.key)) {
       return;
     }
-    if (const char* expected = Set(message, type, value); expected != nullptr) {
-      Refuse(absl::StrCat(key, " ", value.dump()), expected, "mend the file");
-    }
-  }
-
-  // Returns what the value should have been, or null.
-  static const char* Set(google::protobuf::Message& message, const FieldDescriptor& type, const Json& value) {
-    const google::protobuf::Reflection& reflection = *message.GetReflection();
-    switch (type.cpp_type()) {
-      case FieldDescriptor::CPPTYPE_BOOL:
-        if (!value.is_boolean()) {
-          return "true, false";
-        }
-        reflection.SetBool(&message, &type, value.get<bool>());
-        return nullptr;
-      case FieldDescriptor::CPPTYPE_DOUBLE:
-        if (!value.is_number()) {
-          return "a number";
-        }
-        reflection.SetDouble(&message, &type, value.get<double>());
-        return nullptr;
-      case FieldDescriptor::CPPTYPE_INT32:
-      case FieldDescriptor::CPPTYPE_INT64:
-        if (!value.is_number_integer() ||
-            (value.is_number_unsigned() &&
-             value.get<uint64_t>() > uint64_t{std::numeric_limits<int64_t>::max()})) {
-          return "an integer";
-        }
-        if (type.cpp_type() == FieldDescriptor::CPPTYPE_INT64) {
-          reflection.SetInt64(&message, &type, value.get<int64_t>());
-        } else if (const auto number = value.get<int64_t>(); number == static_cast<int32_t>(number)) {
-          reflection.SetInt32(&message, &type, static_cast<int32_t>(number));
-        } else {
-          return "an integer";
-        }
-        return nullptr;
-      default:
-        TANDEM_CHECK(false, "a field of a model is an integer, a number or a flag");
-        return nullptr;
+    if (const std::string expected = SetField(message, field.field, value); !expected.empty()) {
+      Refuse(absl::StrCat(field.key, " ", value.dump()), expected, "mend the file");
     }
   }
 

@@ -10,6 +10,8 @@
 #include "checkpoint/config_json.h"
 #include "data/dataset.h"
 #include "jobspec/hugging_face_families.h"
+#include "jobspec/hugging_face_fields.h"
+#include "jobspec/hugging_face_keys.h"
 #include "jobspec/hugging_face_mixers.h"
 #include "jobspec/hugging_face_rope.h"
 #include "jobspec/model_types.h"
@@ -34,45 +36,29 @@ int64_t OrderOf(const std::string& name) {
   return name.starts_with("model.embed") || name.starts_with("backbone.embed") ? -1 : INT64_MAX;
 }
 
-void AddExperts(const v1::Model& model, ConfigJson& config) {
+void AddExperts(const v1::Model& model, const HuggingFaceFamily& family, ConfigJson& config) {
   const v1::MixtureOfExperts& moe = model.moe();
+  config[family.experts] = moe.num_experts();
   config["num_experts_per_tok"] = moe.num_experts_per_tok();
   if (model.model_type() == "mixtral") {
-    config["num_local_experts"] = moe.num_experts();
     return;
   }
-  config["moe_intermediate_size"] = moe.moe_intermediate_size();
-  config["norm_topk_prob"] = moe.norm_topk_prob();
-  if (model.model_type() == "qwen3_moe") {
-    config["num_experts"] = moe.num_experts();
-    config["decoder_sparse_step"] = moe.decoder_sparse_step();
+  WriteFields(kExpertKeys, moe, config);
+  if (!family.has_latent_attention) {
+    WriteFields(kSparseLayerKeys, moe, config);
     config["mlp_only_layers"] = ConfigJson::array();
     return;
   }
-  config["n_routed_experts"] = moe.num_experts();
-  config["n_shared_experts"] = moe.n_shared_experts();
-  config["first_k_dense_replace"] = moe.first_k_dense_replace();
-  config["n_group"] = moe.n_group();
-  config["topk_group"] = moe.topk_group();
-  config["routed_scaling_factor"] = moe.routed_scaling_factor();
+  WriteFields(kDeepseekExpertKeys, moe, config);
+  WriteFields(kGroupedExpertKeys, moe, config);
   const bool greedy = moe.score() == v1::ROUTER_SCORE_SOFTMAX;
   config["scoring_func"] = greedy ? "softmax" : "sigmoid";
-  config["topk_method"] = !greedy                            ? "noaux_tc"
-                          : moe.topk_group() < moe.n_group() ? "group_limited_greedy"
-                                                             : "greedy";
+  config["topk_method"] = !greedy ? "noaux_tc" : moe.topk_group() < moe.n_group() ? kGroupLimited : "greedy";
   config["moe_layer_freq"] = 1;
   if (!greedy) {
     config["num_nextn_predict_layers"] = 0;  // else absent, and one in transformers
     config["rope_interleave"] = true;
   }
-}
-
-void AddLatentAttention(const v1::LatentAttention& latent, ConfigJson& config) {
-  config["q_lora_rank"] = latent.has_q_lora_rank() ? ConfigJson(latent.q_lora_rank()) : ConfigJson();
-  config["kv_lora_rank"] = latent.kv_lora_rank();
-  config["qk_nope_head_dim"] = latent.qk_nope_head_dim();
-  config["qk_rope_head_dim"] = latent.qk_rope_head_dim();
-  config["v_head_dim"] = latent.v_head_dim();
 }
 
 // In the keys that the family has: those of the others say nothing there.
@@ -108,16 +94,16 @@ absl::Status AddWindow(const v1::Model& model, WindowKeys keys, ConfigJson& conf
 
 // Keys of models whose layers are all of a kind, or sparse and dense.
 absl::Status AddUsual(const v1::Model& resolved, const HuggingFaceFamily& family, ConfigJson& config) {
-  config["intermediate_size"] = resolved.intermediate_size();
-  config["num_hidden_layers"] = resolved.num_hidden_layers();
-  config["num_attention_heads"] = resolved.num_attention_heads();
-  config["num_key_value_heads"] = resolved.num_key_value_heads();
-  if (!resolved.has_latent_attention()) {
+  WriteFields(kSizeKeys, resolved, config);
+  WriteFields(kOtherKeys, resolved, config);
+  WriteFields(kMultiplierKeys, resolved, config);
+  if (resolved.has_latent_attention()) {
+    config["q_lora_rank"] = nullptr;  // where there is none
+    WriteFields(kLatentAttentionKeys, resolved.latent_attention(), config);
+  } else {
     config["head_dim"] = resolved.head_dim();
   }
   config["hidden_act"] = "silu";
-  config["rms_norm_eps"] = resolved.rms_norm_eps();
-  config["rope_theta"] = resolved.rope_theta();
   config["rope_scaling"] =
       resolved.has_rope_scaling() ? RopeScalingJson(resolved.rope_scaling()) : ConfigJson();
   if (family.model_type != std::string_view("qwen2")) {  // its biases are always there
@@ -128,12 +114,25 @@ absl::Status AddUsual(const v1::Model& resolved, const HuggingFaceFamily& family
   if (resolved.model_type() == "llama") {
     config["mlp_bias"] = false;
   }
-  AddMultipliers(resolved, config);
   if (resolved.has_moe()) {
-    AddExperts(resolved, config);
+    AddExperts(resolved, family, config);
   }
-  if (resolved.has_latent_attention()) {
-    AddLatentAttention(resolved.latent_attention(), config);
+  return absl::OkStatus();
+}
+
+// Where a key is absent transformers takes an id of its own, which may be any token here; null says that
+// there is none.
+absl::Status AddTokenIds(const std::string& text, ConfigJson& config) {
+  data::Dataset dataset;
+  if (!text.empty()) {
+    TANDEM_ASSIGN_OR_RETURN(dataset, data::ParseDataset(text));
+  }
+  for (const auto& [key, id] :
+       {std::pair("bos_token_id", dataset.bos), std::pair("eos_token_id", dataset.eos),
+        std::pair("pad_token_id", dataset.pad)}) {
+    if (!config.contains(key)) {
+      config[key] = id.has_value() ? ConfigJson(*id) : ConfigJson();
+    }
   }
   return absl::OkStatus();
 }
@@ -158,27 +157,6 @@ std::vector<checkpoint::ExportedTensor> ExportedTensors(const model::DecoderConf
                    [](const auto& a, const auto& b) { return OrderOf(a.name) < OrderOf(b.name); });
   return tensors;
 }
-
-namespace {
-
-// Where a key is absent transformers takes an id of its own, which may be any token here; null says that
-// there is none.
-absl::Status AddTokenIds(const std::string& text, ConfigJson& config) {
-  data::Dataset dataset;
-  if (!text.empty()) {
-    TANDEM_ASSIGN_OR_RETURN(dataset, data::ParseDataset(text));
-  }
-  for (const auto& [key, id] :
-       {std::pair("bos_token_id", dataset.bos), std::pair("eos_token_id", dataset.eos),
-        std::pair("pad_token_id", dataset.pad)}) {
-    if (!config.contains(key)) {
-      config[key] = id.has_value() ? ConfigJson(*id) : ConfigJson();
-    }
-  }
-  return absl::OkStatus();
-}
-
-}  // namespace
 
 absl::StatusOr<std::string> ExportedConfig(const std::string& source, bool is_origin,
                                            const std::string& dataset, const v1::Model& resolved, bool bf16,
@@ -213,22 +191,17 @@ absl::StatusOr<std::string> ExportedConfig(const std::string& source, bool is_or
   }
   config["architectures"] = ConfigJson::array({family->architecture});
   config["model_type"] = resolved.model_type();
-  config["vocab_size"] = resolved.vocab_size();
-  config["hidden_size"] = resolved.hidden_size();
-  if (resolved.has_max_position_embeddings() || !config.contains("max_position_embeddings")) {
-    config["max_position_embeddings"] =
-        resolved.has_max_position_embeddings() ? resolved.max_position_embeddings() : trained_length;
-  }
-  config["initializer_range"] = resolved.initializer_range();
   if (FindModelType(resolved.model_type())->letters != nullptr) {
     AddMixers(resolved, config);
   } else {
     TANDEM_RETURN_IF_ERROR(AddUsual(resolved, *family, config));
   }
+  if (!config.contains("max_position_embeddings")) {
+    config["max_position_embeddings"] = trained_length;
+  }
   if (!dataset.empty() || !has_own) {
     TANDEM_RETURN_IF_ERROR(AddTokenIds(dataset, config));
   }
-  config["tie_word_embeddings"] = resolved.tie_word_embeddings();
   config["torch_dtype"] = bf16 ? "bfloat16" : "float32";
   return config.dump(2, ' ', false, ConfigJson::error_handler_t::replace) + "\n";
 }

@@ -4,11 +4,13 @@
 #include <algorithm>
 #include <iterator>
 #include <nlohmann/json.hpp>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "jobspec/hugging_face_fields.h"
 #include "jobspec/model_types.h"
 #include "platform/shown_text.h"
 
@@ -99,9 +101,8 @@ bool MayHaveBias(const HuggingFaceFamily& family) { return FindModelType(family.
 
 class KeyChecker {
  public:
-  KeyChecker(const KeyJson& config, const HuggingFaceFamily* family, bool (*is_read)(std::string_view),
-             const RefuseKey& refuse)
-      : config_(config), family_(family), is_read_(is_read), refuse_(refuse) {}
+  KeyChecker(const KeyJson& config, const HuggingFaceFamily* family, const RefuseKey& refuse)
+      : config_(config), family_(family), refuse_(refuse) {}
 
   std::set<std::string> Check() {
     CheckSupported();
@@ -134,7 +135,7 @@ class KeyChecker {
     constexpr size_t kMostShown = 5;
     std::vector<std::string> unknown;
     for (const auto& [key, value] : config_.items()) {
-      if (!value.is_null() && !IsKnown(key) && !is_read_(key) && !IsOwn(key)) {
+      if (!value.is_null() && !IsKnown(key) && !IsFieldKey(key) && !IsOwn(key)) {
         unknown.push_back(platform::Shown(key));
       }
     }
@@ -208,7 +209,6 @@ class KeyChecker {
 
   const KeyJson& config_;
   const HuggingFaceFamily* const family_;
-  bool (*const is_read_)(std::string_view);
   const RefuseKey& refuse_;
   std::set<std::string> refused_;
 };
@@ -216,8 +216,8 @@ class KeyChecker {
 }  // namespace
 
 std::set<std::string> CheckKeys(const nlohmann::json& config, const HuggingFaceFamily* family,
-                                bool (*is_read)(std::string_view), const RefuseKey& refuse) {
-  return KeyChecker(config, family, is_read, refuse).Check();
+                                const RefuseKey& refuse) {
+  return KeyChecker(config, family, refuse).Check();
 }
 
 bool HasBiases(const nlohmann::json& config, const HuggingFaceFamily& family) {

@@ -4,7 +4,6 @@
 #include <nlohmann/json_fwd.hpp>
 #include <set>
 #include <string>
-#include <string_view>
 
 #include "jobspec/hugging_face_families.h"
 #include "jobspec/hugging_face_window.h"
@@ -23,11 +22,11 @@ struct KeyProblem {
 };
 
 // Refuses each key that is unknown or has another value than allowed. Excluded are the keys of sliding
-// windows and rotations (hugging_face_window.h, hugging_face_rope.h), and those for which is_read holds,
-// whose values become fields of the job. `family` is null if it is unknown. Returns the keys whose values are
+// windows and rotations (hugging_face_window.h, hugging_face_rope.h), and those whose values become fields of
+// the job (hugging_face_fields.h). `family` is null if it is unknown. Returns the keys whose values are
 // refused.
 std::set<std::string> CheckKeys(const nlohmann::json& config, const HuggingFaceFamily* family,
-                                bool (*is_read)(std::string_view key), const RefuseKey& refuse);
+                                const RefuseKey& refuse);
 
 // Whether all projections of an attention have biases. False for families in which this is fixed.
 bool HasBiases(const nlohmann::json& config, const HuggingFaceFamily& family);

@@ -2,6 +2,7 @@
 #include "jobspec/hugging_face_mixers.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <iterator>
 #include <optional>
 #include <string_view>
@@ -9,7 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "jobspec/hugging_face_intervals.h"
+#include "jobspec/hugging_face_fields.h"
 #include "jobspec/hugging_face_rope.h"
 #include "jobspec/model_types.h"
 
@@ -36,43 +37,6 @@ std::string KindsText(std::string_view letters) {
   }
   return absl::StrJoin(names, ", ");
 }
-
-}  // namespace
-
-KeyProblem ReadMixerPattern(const MixerJson& config, v1::Model& model) {
-  if (model.has_hybrid_pattern()) {
-    return {};
-  }
-  for (const char* const key : {"hybrid_pattern", "hybrid_override_pattern"}) {
-    if (const MixerJson text = config.value(key, MixerJson()); !text.is_null()) {
-      if (!text.is_string()) {
-        return {absl::StrCat(key, " ", text.dump()), kLetters};
-      }
-      model.set_hybrid_pattern(text.get<std::string>());
-      return {};
-    }
-  }
-  const MixerJson list = config.value("layers_block_type", MixerJson());
-  if (!list.is_array()) {
-    return {absl::StrCat("layers_block_type ", list.dump()), kLetters};
-  }
-  std::string pattern;
-  for (const MixerJson& layer : list) {
-    const size_t before = pattern.size();
-    for (const auto& [name, letter] : kLayerNames) {
-      if (layer == name) {
-        pattern += letter;
-      }
-    }
-    if (pattern.size() == before) {
-      return {absl::StrCat("a layer ", layer.dump()), KindsText("M*-E")};
-    }
-  }
-  model.set_hybrid_pattern(pattern);
-  return {};
-}
-
-namespace {
 
 // Sets the first letters of the layers, all M before, by attn_layer_indices.
 KeyProblem TakePlaces(const MixerJson& places, std::string& letters) {
@@ -110,7 +74,141 @@ KeyProblem TakeKinds(const char* key, const MixerJson& kinds, std::string& lette
   return {};
 }
 
+// What qwen3_next says of its layers.
+void AddIntervals(const v1::Model& resolved, nlohmann::ordered_json& config) {
+  nlohmann::ordered_json types = nlohmann::ordered_json::array();
+  nlohmann::ordered_json dense = nlohmann::ordered_json::array();
+  for (const model::LogicalLayer& layer : model::LayersOf(*PatternOf(resolved))) {
+    types.push_back(layer.symbols[0] == model::LayerSymbol::kAttention ? "full_attention"
+                                                                       : "linear_attention");
+    if (layer.symbols[1] == model::LayerSymbol::kMlp) {
+      dense.push_back(layer.index);
+    }
+  }
+  config["num_hidden_layers"] = resolved.num_hidden_layers();
+  config["layer_types"] = types;
+  config["decoder_sparse_step"] = 1;
+  config["mlp_only_layers"] = dense;
+  config["hidden_act"] = "silu";
+  config["attention_bias"] = false;
+}
+
+// What granitemoehybrid and bamba say of their layers.
+void AddPairs(const v1::Model& resolved, nlohmann::ordered_json& config) {
+  const bool granite = resolved.model_type() == "granitemoehybrid";
+  auto kinds = nlohmann::ordered_json::array();
+  auto places = nlohmann::ordered_json::array();
+  const std::optional<model::LayerPattern> pattern = PatternOf(resolved);
+  for (const model::LogicalLayer& layer : model::LayersOf(pattern.value())) {
+    const bool attends = layer.symbols.front() == model::LayerSymbol::kAttention;
+    kinds.push_back(attends ? "attention" : "mamba");  // which transformers 4 reads too
+    if (attends) {
+      places.push_back(layer.index);
+    }
+  }
+  config["num_hidden_layers"] = resolved.num_hidden_layers();
+  config["hidden_act"] = "silu";
+  if (resolved.has_mamba()) {
+    config["mamba_expand"] =
+        resolved.mamba().num_heads() * resolved.mamba().head_dim() / resolved.hidden_size();
+  } else {  // transformers checks these sizes of mixers that are not there
+    config["mamba_expand"] = 1;
+    config["mamba_n_heads"] = 1;
+    config["mamba_n_groups"] = 1;
+    config["mamba_d_head"] = "auto";
+  }
+  if (!granite) {
+    config["attn_layer_indices"] = places;
+    return;
+  }
+  config["layer_types"] = kinds;
+  config["position_embedding_type"] = resolved.rotary_embedding() ? "rope" : "nope";
+  if (resolved.has_moe()) {
+    WriteFields(kGraniteExpertKeys, resolved.moe(), config);
+  } else {
+    config["num_local_experts"] = 0;
+    config["shared_intermediate_size"] = resolved.intermediate_size();
+  }
+  WriteFields(kMultiplierKeys, resolved, config);
+}
+
 }  // namespace
+
+KeyProblem ReadMixerPattern(const MixerJson& config, v1::Model& model) {
+  if (model.has_hybrid_pattern()) {
+    return {};
+  }
+  for (const char* const key : {"hybrid_pattern", "hybrid_override_pattern"}) {
+    if (const MixerJson text = config.value(key, MixerJson()); !text.is_null()) {
+      if (!text.is_string()) {
+        return {absl::StrCat(key, " ", text.dump()), kLetters};
+      }
+      model.set_hybrid_pattern(text.get<std::string>());
+      return {};
+    }
+  }
+  const MixerJson list = config.value("layers_block_type", MixerJson());
+  if (!list.is_array()) {
+    return {absl::StrCat("layers_block_type ", list.dump()), kLetters};
+  }
+  std::string pattern;
+  for (const MixerJson& layer : list) {
+    const size_t before = pattern.size();
+    for (const auto& [name, letter] : kLayerNames) {
+      if (layer == name) {
+        pattern += letter;
+      }
+    }
+    if (pattern.size() == before) {
+      return {absl::StrCat("a layer ", layer.dump()), KindsText("M*-E")};
+    }
+  }
+  model.set_hybrid_pattern(pattern);
+  return {};
+}
+
+KeyProblem ReadIntervals(const nlohmann::json& config, v1::Model& model) {
+  if (model.has_hybrid_pattern()) {
+    return {};
+  }
+  const auto of = [&](const char* key) { return config.value(key, MixerJson()); };
+  for (const char* const key : {"num_hidden_layers", "full_attention_interval", "decoder_sparse_step"}) {
+    const MixerJson number = of(key);
+    if (!number.is_number_unsigned() || number == 0 || number.get<uint64_t>() > uint64_t{kMostModelLayers}) {
+      return {absl::StrCat(key, " ", number.dump()), absl::StrCat("1 to ", kMostModelLayers)};
+    }
+  }
+  const int64_t layers = of("num_hidden_layers").get<int64_t>();
+  const MixerJson types = of("layer_types");
+  const auto is_type = [](const MixerJson& type) {
+    return type == "full_attention" || type == "linear_attention";
+  };
+  if (!types.is_null() && (!types.is_array() || static_cast<int64_t>(types.size()) != layers ||
+                           !std::all_of(types.begin(), types.end(), is_type))) {
+    return {absl::StrCat("layer_types ", types.dump()),
+            "full_attention or linear_attention for each of num_hidden_layers"};
+  }
+  const MixerJson dense = of("mlp_only_layers");
+  const auto is_layer = [&](const MixerJson& layer) {
+    return layer.is_number_unsigned() && layer.get<uint64_t>() < static_cast<uint64_t>(layers);
+  };
+  if (!dense.is_null() && (!dense.is_array() || !std::all_of(dense.begin(), dense.end(), is_layer))) {
+    return {absl::StrCat("mlp_only_layers ", dense.dump()),
+            absl::StrCat("a list of layers from 0 to ", layers - 1)};
+  }
+  const bool has_experts = of("num_experts") != 0;
+  const auto interval = of("full_attention_interval").get<int64_t>();
+  const auto step = of("decoder_sparse_step").get<int64_t>();
+  std::string pattern;
+  for (int64_t layer = 0; layer < layers; ++layer) {
+    const bool attends = types.is_null() ? (layer + 1) % interval == 0 : types[layer] == "full_attention";
+    const bool is_sparse =
+        has_experts && (layer + 1) % step == 0 && std::find(dense.begin(), dense.end(), layer) == dense.end();
+    absl::StrAppend(&pattern, "[", attends ? "*" : "G", is_sparse ? "E" : "-", "]");
+  }
+  model.set_hybrid_pattern(pattern);
+  return {};
+}
 
 KeyProblem ReadPairs(const MixerJson& config, bool by_places, v1::Model& model) {
   if (model.has_hybrid_pattern()) {
@@ -144,17 +242,6 @@ KeyProblem ReadPairs(const MixerJson& config, bool by_places, v1::Model& model) 
   }
   model.set_hybrid_pattern(pattern);
   return {};
-}
-
-MixerKeys MixerKeysOf(const std::string& model_type) {
-  if (model_type == "mamba2") {
-    return {"num_heads", "head_dim", "state_size", "n_groups", "conv_kernel", "chunk_size"};
-  }
-  if (FindModelType(model_type)->pairs) {
-    return {"mamba_n_heads",  "mamba_d_head", "mamba_d_state",
-            "mamba_n_groups", "mamba_d_conv", "mamba_chunk_size"};
-  }
-  return {"mamba_num_heads", "mamba_head_dim", "ssm_state_size", "n_groups", "conv_kernel", "chunk_size"};
 }
 
 KeyProblem ReplaceAutoHeadDim(MixerJson& config) {
@@ -199,68 +286,12 @@ std::vector<std::string> MixerProblems(const MixerJson& config) {
   return problems;
 }
 
-void AddMultipliers(const v1::Model& resolved, nlohmann::ordered_json& config) {
-  if (!FindModelType(resolved.model_type())->has_multipliers) {
-    return;
-  }
-  config["embedding_multiplier"] = resolved.embedding_multiplier();
-  if (resolved.has_attention_multiplier()) {
-    config["attention_multiplier"] = resolved.attention_multiplier();
-  }
-  config["residual_multiplier"] = resolved.residual_multiplier();
-  config["logits_scaling"] = resolved.logits_scaling();
-}
-
-namespace {
-
-// What granitemoehybrid and bamba say of their layers.
-void AddPairs(const v1::Model& resolved, nlohmann::ordered_json& config) {
-  const bool granite = resolved.model_type() == "granitemoehybrid";
-  auto kinds = nlohmann::ordered_json::array();
-  auto places = nlohmann::ordered_json::array();
-  const std::optional<model::LayerPattern> pattern = PatternOf(resolved);
-  for (const model::LogicalLayer& layer : model::LayersOf(pattern.value())) {
-    const bool attends = layer.symbols.front() == model::LayerSymbol::kAttention;
-    kinds.push_back(attends ? "attention" : "mamba");  // which transformers 4 reads too
-    if (attends) {
-      places.push_back(layer.index);
-    }
-  }
-  config["num_hidden_layers"] = resolved.num_hidden_layers();
-  config["hidden_act"] = "silu";
-  if (resolved.has_mamba()) {
-    config["mamba_expand"] =
-        resolved.mamba().num_heads() * resolved.mamba().head_dim() / resolved.hidden_size();
-  } else {  // transformers checks these sizes of mixers that are not there
-    config["mamba_expand"] = 1;
-    config["mamba_n_heads"] = 1;
-    config["mamba_n_groups"] = 1;
-    config["mamba_d_head"] = "auto";
-  }
-  if (!granite) {
-    config["attn_layer_indices"] = places;
-    return;
-  }
-  config["layer_types"] = kinds;
-  config["position_embedding_type"] = resolved.rotary_embedding() ? "rope" : "nope";
-  const v1::MixtureOfExperts& moe = resolved.moe();
-  config["num_local_experts"] = moe.num_experts();  // 0: none
-  if (resolved.has_moe()) {
-    config["num_experts_per_tok"] = moe.num_experts_per_tok();
-    config["intermediate_size"] = moe.moe_intermediate_size();
-  }
-  config["shared_intermediate_size"] =
-      resolved.has_moe() ? moe.shared_expert_intermediate_size() : resolved.intermediate_size();
-  AddMultipliers(resolved, config);
-}
-
-}  // namespace
-
 void AddMixers(const v1::Model& resolved, nlohmann::ordered_json& config) {
   const bool alone = resolved.model_type() == "mamba2";
   const bool next = resolved.model_type() == "qwen3_next";
   const bool own = next || resolved.model_type() == "hybrid";
   const bool pairs = FindModelType(resolved.model_type())->pairs;
+  WriteFields(kPatternedKeys, resolved, config);
   config[own || pairs ? "rms_norm_eps" : "layer_norm_epsilon"] = resolved.rms_norm_eps();
   if (next) {
     AddIntervals(resolved, config);
@@ -272,17 +303,8 @@ void AddMixers(const v1::Model& resolved, nlohmann::ordered_json& config) {
   } else {
     config[own ? "hybrid_pattern" : "hybrid_override_pattern"] = resolved.hybrid_pattern();
   }
-  if (resolved.has_num_attention_heads()) {
-    config["num_attention_heads"] = resolved.num_attention_heads();
-    config["num_key_value_heads"] = resolved.num_key_value_heads();
-    config["head_dim"] = resolved.head_dim();
-  }
-  if (resolved.has_rope_theta()) {
-    config["rope_theta"] = resolved.rope_theta();
-  }
-  if (resolved.has_partial_rotary_factor()) {
-    config["partial_rotary_factor"] = resolved.partial_rotary_factor();
-  }
+  WriteFields(kAttentionKeys, resolved, config);
+  WriteFields(kRotationKeys, resolved, config);
   if (resolved.has_rope_scaling()) {
     config["rope_scaling"] = RopeScalingJson(resolved.rope_scaling());
   }
@@ -293,38 +315,17 @@ void AddMixers(const v1::Model& resolved, nlohmann::ordered_json& config) {
     config["intermediate_size"] = resolved.intermediate_size();
   }
   if (own && resolved.has_moe()) {
-    config["num_experts"] = resolved.moe().num_experts();
-    config["num_experts_per_tok"] = resolved.moe().num_experts_per_tok();
-    config["moe_intermediate_size"] = resolved.moe().moe_intermediate_size();
-    config["norm_topk_prob"] = resolved.moe().norm_topk_prob();
-    config["shared_expert_intermediate_size"] = resolved.moe().shared_expert_intermediate_size();
+    WriteFields(kPatternedExpertKeys, resolved.moe(), config);
   }
   if (resolved.model_type() == "nemotron_h") {
     config["mlp_hidden_act"] = "relu2";
   }
-  if (resolved.has_gated_delta_net()) {
-    const v1::GatedDeltaNet& delta = resolved.gated_delta_net();
-    config["linear_num_key_heads"] = delta.num_key_heads();
-    config["linear_num_value_heads"] = delta.num_value_heads();
-    config["linear_key_head_dim"] = delta.key_head_dim();
-    config["linear_value_head_dim"] = delta.value_head_dim();
-    config["linear_conv_kernel_dim"] = delta.conv_kernel();
-    if (!next) {
-      config["linear_chunk_size"] = delta.chunk_size();
-    }
+  WriteFields(kDeltaNetKeys, resolved.gated_delta_net(), config);
+  if (!next) {
+    WriteFields({&kDeltaNetChunkKey, 1}, resolved.gated_delta_net(), config);
   }
-  if (!resolved.has_mamba()) {
-    return;
-  }
-  const v1::Mamba& mamba = resolved.mamba();
-  const MixerKeys keys = MixerKeysOf(resolved.model_type());
-  config[keys.num_heads] = mamba.num_heads();
-  config[keys.head_dim] = mamba.head_dim();
-  config[keys.state_size] = mamba.state_size();
-  config[keys.n_groups] = mamba.n_groups();
-  config[keys.conv_kernel] = mamba.conv_kernel();
-  config[keys.chunk_size] = mamba.chunk_size();
-  const int64_t inner = mamba.num_heads() * mamba.head_dim();
+  WriteFields(MixerKeysOf(resolved.model_type()), resolved.mamba(), config);
+  const int64_t inner = resolved.mamba().num_heads() * resolved.mamba().head_dim();
   if (alone && inner % resolved.hidden_size() == 0) {
     config["expand"] = inner / resolved.hidden_size();
   } else if (alone) {

@@ -10,8 +10,8 @@
 
 namespace tandem::jobspec {
 
-// The keys of a config.json whose layers a pattern lists: of mamba2, nemotron_h, granitemoehybrid, bamba, and
-// Tandem's own hybrid.
+// The keys of a config.json whose layers a pattern lists: of mamba2, nemotron_h, granitemoehybrid, bamba,
+// qwen3_next, and Tandem's own hybrid.
 
 // Sets model.hybrid_pattern, unless the job has one, from letters in the file or a list of kinds of layers.
 KeyProblem ReadMixerPattern(const nlohmann::json& config, v1::Model& model);
@@ -21,16 +21,10 @@ KeyProblem ReadMixerPattern(const nlohmann::json& config, v1::Model& model);
 // if it is there; otherwise layer_types says it.
 KeyProblem ReadPairs(const nlohmann::json& config, bool by_places, v1::Model& model);
 
-// The keys for the sizes of Mamba-2 mixers in a file of a model type.
-struct MixerKeys {
-  const char* num_heads;
-  const char* head_dim;
-  const char* state_size;
-  const char* n_groups;
-  const char* conv_kernel;
-  const char* chunk_size;
-};
-MixerKeys MixerKeysOf(const std::string& model_type);
+// Does the same for qwen3_next. layer_types says which layers attend; without it, every
+// full_attention_interval-th layer does. The others are gated delta nets. A layer is sparse if its number,
+// from 1, is a multiple of decoder_sparse_step and mlp_only_layers does not list it.
+KeyProblem ReadIntervals(const nlohmann::json& config, v1::Model& model);
 
 // Replaces mamba_d_head "auto", if it is there, by the number that follows from other keys. Returns the first
 // of these keys from which none follows.
@@ -39,10 +33,7 @@ KeyProblem ReplaceAutoHeadDim(nlohmann::json& config);
 // Lists the keys whose values contradict each other or what Tandem computes.
 std::vector<std::string> MixerProblems(const nlohmann::json& config);
 
-// Adds the keys for such a model's layers to a config.json, under the names of its model type.
+// Adds the keys of such a model, under the names of its model type.
 void AddMixers(const v1::Model& resolved, nlohmann::ordered_json& config);
-
-// Adds the multipliers of Granite's models; for other models, adds nothing.
-void AddMultipliers(const v1::Model& resolved, nlohmann::ordered_json& config);
 
 }  // namespace tandem::jobspec

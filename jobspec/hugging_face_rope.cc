@@ -3,11 +3,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <nlohmann/json.hpp>
 #include <set>
 
 #include "absl/strings/str_cat.h"
+#include "jobspec/hugging_face_fields.h"
 #include "platform/shown_text.h"
 
 namespace tandem::jobspec {
@@ -42,13 +42,13 @@ class RopeReader {
     } else if (type == "linear") {
       scaling_.set_type(v1::ROPE_TYPE_LINEAR);
       Allow({"factor"});
-      scaling_.set_factor(Number("factor"));
+      TakeNumber("factor");
     } else if (type == "llama3") {
       scaling_.set_type(v1::ROPE_TYPE_LLAMA3);
       Allow({"factor", "low_freq_factor", "high_freq_factor", kOriginal});
-      scaling_.set_factor(Number("factor"));
-      scaling_.set_low_freq_factor(Number("low_freq_factor"));
-      scaling_.set_high_freq_factor(Number("high_freq_factor"));
+      for (const char* const key : {"factor", "low_freq_factor", "high_freq_factor"}) {
+        TakeNumber(key);
+      }
       ReadOriginal();
     } else if (type == "yarn") {
       scaling_.set_type(v1::ROPE_TYPE_YARN);
@@ -75,12 +75,10 @@ class RopeReader {
     }
   }
 
-  double Number(const char* key) {
-    if (!Has(key) || !rope_[key].is_number()) {
+  void TakeNumber(const char* key) {
+    if (!Has(key) || !SetField(scaling_, key, rope_[key]).empty()) {
       Problem(absl::StrCat(key, Has(key) ? " is not a number" : " is missing"));
-      return 1;
     }
-    return rope_[key].get<double>();
   }
 
   // The one outside wins, and without any it is the length that the model is meant for.
@@ -104,27 +102,15 @@ class RopeReader {
       scaling_.set_factor(Longest().get<double>() / static_cast<double>(std::max<int64_t>(
                                                         1, scaling_.original_max_position_embeddings())));
     } else {
-      scaling_.set_factor(Number("factor"));
+      TakeNumber("factor");
     }
-    // 0 and null are as if there were none.
-    const auto take = [&](const char* key, const auto& set) {
-      if (Has(key)) {
-        if (const double value = Number(key); value != 0) {
-          set(value);
-        }
+    for (const char* const key : {"beta_fast", "beta_slow", "mscale", "mscale_all_dim", "attention_factor"}) {
+      if (Has(key) && rope_[key] != 0) {  // which is as if there were none
+        TakeNumber(key);
       }
-    };
-    take("beta_fast", [&](double value) { scaling_.set_beta_fast(value); });
-    take("beta_slow", [&](double value) { scaling_.set_beta_slow(value); });
-    take("mscale", [&](double value) { scaling_.set_mscale(value); });
-    take("mscale_all_dim", [&](double value) { scaling_.set_mscale_all_dim(value); });
-    take("attention_factor", [&](double value) { scaling_.set_attention_factor(value); });
-    if (Has("truncate")) {
-      if (!rope_["truncate"].is_boolean()) {
-        Problem("truncate is neither true nor false");
-      } else {
-        scaling_.set_truncate(rope_["truncate"].get<bool>());
-      }
+    }
+    if (Has("truncate") && !SetField(scaling_, "truncate", rope_["truncate"]).empty()) {
+      Problem("truncate is neither true nor false");
     }
   }
 
@@ -146,28 +132,7 @@ nlohmann::ordered_json RopeScalingJson(const v1::RopeScaling& scaling) {
   json["rope_type"] = scaling.type() == v1::ROPE_TYPE_LINEAR   ? "linear"
                       : scaling.type() == v1::ROPE_TYPE_LLAMA3 ? "llama3"
                                                                : "yarn";
-  json["factor"] = scaling.factor();
-  if (scaling.type() == v1::ROPE_TYPE_LINEAR) {
-    return json;
-  }
-  json[kOriginal] = scaling.original_max_position_embeddings();
-  if (scaling.type() == v1::ROPE_TYPE_LLAMA3) {
-    json["low_freq_factor"] = scaling.low_freq_factor();
-    json["high_freq_factor"] = scaling.high_freq_factor();
-    return json;
-  }
-  json["beta_fast"] = scaling.beta_fast();
-  json["beta_slow"] = scaling.beta_slow();
-  json["truncate"] = scaling.truncate();
-  if (scaling.mscale() > 0) {
-    json["mscale"] = scaling.mscale();
-  }
-  if (scaling.mscale_all_dim() > 0) {
-    json["mscale_all_dim"] = scaling.mscale_all_dim();
-  }
-  if (scaling.attention_factor() > 0) {
-    json["attention_factor"] = scaling.attention_factor();
-  }
+  WriteFields(kScalingKeys, scaling, json);
   return json;
 }
 

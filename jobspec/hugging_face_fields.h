@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "google/protobuf/message.h"
+
+namespace tandem::jobspec {
+
+// Which fields of a job's model a config.json has under which keys. Jobs are read from such a file, and
+// exports written, by the same tables.
+
+struct FieldKey {
+  const char* field;
+  const char* key = field;
+  bool may_be_null = false;  // in a file, for the default of the field
+};
+using FieldKeys = std::span<const FieldKey>;
+
+// Models whose layers are all of one kind, or sparse and dense.
+inline constexpr FieldKey kSizeKeys[] = {{"hidden_size"},
+                                         {"intermediate_size"},
+                                         {"num_hidden_layers"},
+                                         {"num_attention_heads"},
+                                         {.field = "num_key_value_heads", .may_be_null = true}};
+inline constexpr FieldKey kOtherKeys[] = {{"vocab_size"},        {"max_position_embeddings"},
+                                          {"rms_norm_eps"},      {"rope_theta"},
+                                          {"initializer_range"}, {"tie_word_embeddings"}};
+inline constexpr FieldKey kLatentAttentionKeys[] = {{.field = "q_lora_rank", .may_be_null = true},
+                                                    {"kv_lora_rank"},
+                                                    {"qk_nope_head_dim"},
+                                                    {"qk_rope_head_dim"},
+                                                    {"v_head_dim"}};
+
+// Models whose layers a pattern lists.
+inline constexpr FieldKey kPatternedKeys[] = {{"hidden_size"},
+                                              {"vocab_size"},
+                                              {.field = "max_position_embeddings", .may_be_null = true},
+                                              {"initializer_range"},
+                                              {"tie_word_embeddings"}};
+inline constexpr FieldKey kAttentionKeys[] = {{"num_attention_heads"},
+                                              {.field = "num_key_value_heads", .may_be_null = true},
+                                              {.field = "head_dim", .may_be_null = true}};
+inline constexpr FieldKey kRotationKeys[] = {{"rope_theta"}, {"partial_rotary_factor"}};
+inline constexpr FieldKey kDeltaNetKeys[] = {{"num_key_heads", "linear_num_key_heads"},
+                                             {"num_value_heads", "linear_num_value_heads"},
+                                             {"key_head_dim", "linear_key_head_dim"},
+                                             {"value_head_dim", "linear_value_head_dim"},
+                                             {"conv_kernel", "linear_conv_kernel_dim"}};
+// Only Tandem's own files have it: it changes roundings.
+inline constexpr FieldKey kDeltaNetChunkKey = {"chunk_size", "linear_chunk_size", true};
+
+// The sizes of Mamba-2 mixers in a file of a model type.
+FieldKeys MixerKeysOf(std::string_view model_type);
+
+// Granite's factors. Only a model that attends has the last.
+inline constexpr FieldKey kMultiplierKeys[] = {
+    {"embedding_multiplier"}, {"residual_multiplier"}, {"logits_scaling"}, {"attention_multiplier"}};
+
+// The scaling of the rotary embedding, in the order of published files.
+inline constexpr FieldKey kScalingKeys[] = {{"factor"},          {"original_max_position_embeddings"},
+                                            {"low_freq_factor"}, {"high_freq_factor"},
+                                            {"beta_fast"},       {"beta_slow"},
+                                            {"truncate"},        {"mscale"},
+                                            {"mscale_all_dim"},  {"attention_factor"}};
+
+// Experts. Their number has the key that the family says (hugging_face_families.h).
+inline constexpr FieldKey kExpertKeys[] = {{"moe_intermediate_size"}, {"norm_topk_prob"}};
+inline constexpr FieldKey kSparseLayerKeys[] = {{"decoder_sparse_step"}};
+inline constexpr FieldKey kDeepseekExpertKeys[] = {
+    {"first_k_dense_replace"}, {"n_shared_experts"}, {"routed_scaling_factor"}};
+inline constexpr FieldKey kGroupedExpertKeys[] = {{"n_group"}, {"topk_group"}};
+inline constexpr FieldKey kGraniteExpertKeys[] = {
+    {"num_experts_per_tok"},
+    {"num_experts", "num_local_experts"},
+    {"moe_intermediate_size", "intermediate_size"},
+    {"shared_expert_intermediate_size", "shared_intermediate_size"}};
+inline constexpr FieldKey kPatternedExpertKeys[] = {
+    {"num_experts_per_tok"},
+    {"num_experts"},
+    {"moe_intermediate_size"},
+    {"norm_topk_prob"},
+    {.field = "shared_expert_intermediate_size", .may_be_null = true}};
+
+// Whether `key` is that of a field in every family that has it.
+bool IsFieldKey(std::string_view key);
+
+// Sets a flag, an integer or a number of `message`. Returns what the value should have been; empty if it
+// fits.
+std::string SetField(google::protobuf::Message& message, std::string_view field, const nlohmann::json& value);
+
+// Writes the fields that `message` has.
+void WriteFields(FieldKeys fields, const google::protobuf::Message& message, nlohmann::ordered_json& config);
+
+}  // namespace tandem::jobspec
