@@ -19,9 +19,6 @@ void CheckText(FieldChecker& check, const std::string& at, const Text& text,
                std::map<std::string, std::string>& first) {
   const std::string path = JoinPath(at, "path");
   const std::string name = JoinPath(at, "name");
-  if (text.has_path()) {
-    CheckPath(check, path, text.path());
-  }
   if (text.has_name()) {
     const auto [found, fresh] = first.emplace(text.name(), at);
     const bool is_written = check.IsWritten(name);
@@ -104,14 +101,8 @@ void CheckValidationSets(FieldChecker& check) {
 
 void CheckData(FieldChecker& check) {
   const v1::Data& data = check.spec().data();
-  if (data.has_train()) {
-    CheckPath(check, "data.train", data.train());
-  }
-  if (data.has_validation()) {
-    CheckPath(check, "data.validation", data.validation());
-    if (data.has_validation_fraction()) {
-      check.Forbid("data.validation_fraction", "data.validation is given too: omit one of the two");
-    }
+  if (data.has_validation() && data.has_validation_fraction()) {
+    check.Forbid("data.validation_fraction", "data.validation is given too: omit one of the two");
   }
   CheckSources(check);
   CheckValidationSets(check);

@@ -38,11 +38,9 @@ void CheckExports(FieldChecker& check) {
   }
   if (!exports.has_to()) {
     check.Refuse(kTo, "name the folder of the exports, or omit the block");
-  } else {
-    CheckPath(check, kTo, exports.to());
-    if (check.Usable({"checkpoint.directory", kTo}) && IsInFolder(exports.to(), checkpoint.directory())) {
-      check.Forbid(kTo, "it is in checkpoint.directory: name a folder beside that");
-    }
+  } else if (check.Usable({"checkpoint.directory", kTo}) &&
+             IsInFolder(exports.to(), checkpoint.directory())) {
+    check.Forbid(kTo, "it is in checkpoint.directory: name a folder beside that");
   }
   if (check.Usable({"precision.compute"}) && check.spec().precision().compute() == v1::COMPUTE_TYPE_FP64) {
     check.Forbid("checkpoint.export",
@@ -50,8 +48,6 @@ void CheckExports(FieldChecker& check) {
                  "block, or use another type");
   }
 }
-
-}  // namespace
 
 void CheckPath(FieldChecker& check, std::string_view path, const std::string& value) {
   if (value.empty()) {
@@ -69,25 +65,34 @@ void CheckPath(FieldChecker& check, std::string_view path, const std::string& va
   }
 }
 
+}  // namespace
+
+void CheckPaths(FieldChecker& check) {
+  for (const PathRule& rule : kPathRules) {
+    for (const std::string& path : PathsOf(check.spec(), rule.path)) {
+      const FieldValue value = FindValue(check.spec(), path);
+      if (value.message == nullptr) {
+        continue;
+      }
+      const std::string given = value.message->GetReflection()->GetString(*value.message, value.field);
+      if (path != "checkpoint.resume" || (given != kResumeNewest && given != kResumeNone)) {
+        CheckPath(check, path, given);
+      }
+    }
+  }
+}
+
 void CheckCheckpoint(FieldChecker& check) {
   const v1::Checkpoint& checkpoint = check.spec().checkpoint();
-  if (checkpoint.has_directory()) {
-    CheckPath(check, "checkpoint.directory", checkpoint.directory());
-  } else if (check.spec().has_checkpoint() && (checkpoint.has_every_steps() || checkpoint.has_keep() ||
-                                               checkpoint.has_resume() || checkpoint.has_export_())) {
+  if (!checkpoint.has_directory() && (checkpoint.has_every_steps() || checkpoint.has_keep() ||
+                                      checkpoint.has_resume() || checkpoint.has_export_())) {
     check.Refuse("checkpoint.directory", "", AllowedText("checkpoint.directory"),
                  "name the folder of the checkpoints, or omit the block");
   }
-  if (checkpoint.has_resume() && checkpoint.resume() != kResumeNewest && checkpoint.resume() != kResumeNone) {
-    CheckPath(check, "checkpoint.resume", checkpoint.resume());
-  }
-  if (checkpoint.has_start_from()) {
-    CheckPath(check, "checkpoint.start_from", checkpoint.start_from());
-    if (IsResumePath(checkpoint.resume())) {
-      check.Forbid("checkpoint.start_from",
-                   "checkpoint.resume names a checkpoint to go on from: omit one of the two, or use resume: "
-                   "newest");
-    }
+  if (checkpoint.has_start_from() && IsResumePath(checkpoint.resume())) {
+    check.Forbid("checkpoint.start_from",
+                 "checkpoint.resume names a checkpoint to go on from: omit one of the two, or use resume: "
+                 "newest");
   }
   if (checkpoint.has_export_()) {
     CheckExports(check);

@@ -17,8 +17,9 @@ namespace tandem::jobspec {
 void CheckModel(FieldChecker& check);
 void CheckData(FieldChecker& check);
 
-// Checks that the value of the field at `path` is an absolute path, and not too long.
-void CheckPath(FieldChecker& check, std::string_view path, const std::string& value);
+// Checks that each path is absolute, and not too long.
+void CheckPaths(FieldChecker& check);
+
 void CheckTraining(FieldChecker& check);
 void CheckBatch(FieldChecker& check);
 

@@ -24,6 +24,19 @@ bool IsWithin(std::string_view path, std::string_view block) {
          (path.starts_with(block) && (path[block.size()] == '.' || path[block.size()] == '['));
 }
 
+// Integers beyond 53 bits are rounded, and stay beyond every limit.
+double NumberOf(const FieldValue& value) {
+  const google::protobuf::Reflection& reflection = *value.message->GetReflection();
+  switch (value.field->cpp_type()) {
+    case FieldDescriptor::CPPTYPE_INT32:
+      return reflection.GetInt32(*value.message, value.field);
+    case FieldDescriptor::CPPTYPE_INT64:
+      return static_cast<double>(reflection.GetInt64(*value.message, value.field));
+    default:
+      return reflection.GetDouble(*value.message, value.field);
+  }
+}
+
 }  // namespace
 
 FieldChecker::FieldChecker(const v1::JobSpec& submitted, const std::vector<std::string>& unusable)
@@ -188,27 +201,16 @@ void FieldChecker::CheckBuilt() {
 
 // Presets and defaults are in range; what is not follows from a field that is refused here.
 void FieldChecker::CheckRanges() {
-  for (const IntegerRule& rule : IntegerRules()) {
-    const FieldValue value = FindValue(submitted_, rule.path);
-    if (value.message == nullptr) {
-      continue;
-    }
-    const google::protobuf::Reflection& reflection = *value.message->GetReflection();
-    const int64_t number = value.field->cpp_type() == FieldDescriptor::CPPTYPE_INT32
-                               ? reflection.GetInt32(*value.message, value.field)
-                               : reflection.GetInt64(*value.message, value.field);
-    const bool is_word = rule.word != nullptr && number == kWord;
-    if (!is_word && (number < rule.min || number > rule.max)) {
-      Refuse(rule.path, number < rule.min ? "use a larger number" : "use a smaller number");
-    }
-  }
-  for (const NumberRule& rule : NumberRules()) {
+  for (const RangeRule& rule : RangeRules()) {
     for (const std::string& path : PathsOf(submitted_, rule.path)) {
       const FieldValue value = FindValue(submitted_, path);
       if (value.message == nullptr) {
         continue;
       }
-      const double number = value.message->GetReflection()->GetDouble(*value.message, value.field);
+      const double number = NumberOf(value);
+      if (rule.word != nullptr && number == kWord) {
+        continue;
+      }
       const bool low = rule.above_min ? !(number > rule.min) : !(number >= rule.min);
       const bool high = rule.below_max ? !(number < rule.max) : !(number <= rule.max);
       if (low || high) {

@@ -57,12 +57,13 @@ constexpr TextRule kTextRules[] = {
 
 constexpr char kNccl[] = "parallelism.nccl";
 constexpr char kNetNames[] = "IB, socket";
+constexpr bool kAbove = true;  // RangeRule::above_min
 
 // With the rules of every group's options. NCCL clusters at most 8 blocks and has at most 64 channels.
-std::vector<IntegerRule> WithNccl(std::vector<IntegerRule> rules) {
+std::vector<RangeRule> WithNccl(std::vector<RangeRule> rules) {
   static std::deque<std::string> paths;  // that the rules point to
   for (const std::string& group : Keys(*v1::NcclGroups::descriptor())) {
-    const auto add = [&](const char* key, int64_t min, int64_t max) {
+    const auto add = [&](const char* key, double min, double max) {
       rules.push_back({paths.emplace_back(JoinPath(JoinPath(kNccl, group), key)).c_str(), min, max});
     };
     add("cga_cluster_size", 0, 8);
@@ -72,17 +73,18 @@ std::vector<IntegerRule> WithNccl(std::vector<IntegerRule> rules) {
   return rules;
 }
 
-std::string Allowed(const IntegerRule& rule) {
-  return absl::StrCat(rule.min, " to ", rule.max, rule.word == nullptr ? "" : ", or ",
-                      rule.word == nullptr ? "" : rule.word);
-}
-
-std::string Allowed(const NumberRule& rule) {
-  if (!rule.above_min && !rule.below_max) {
-    return absl::StrCat(NumberText(rule.min), " to ", NumberText(rule.max));
+std::string Allowed(const RangeRule& rule) {
+  const bool is_double =
+      FindField(rule.path)->cpp_type() == google::protobuf::FieldDescriptor::CPPTYPE_DOUBLE;
+  const auto text = [&](double limit) {
+    return is_double ? NumberText(limit) : absl::StrCat(static_cast<int64_t>(limit));
+  };
+  if (rule.above_min || rule.below_max) {
+    return absl::StrCat(rule.above_min ? "more than " : "at least ", text(rule.min),
+                        rule.below_max ? " and less than " : " and at most ", text(rule.max));
   }
-  return absl::StrCat(rule.above_min ? "more than " : "at least ", NumberText(rule.min),
-                      rule.below_max ? " and less than " : " and at most ", NumberText(rule.max));
+  return absl::StrCat(text(rule.min), " to ", text(rule.max), rule.word == nullptr ? "" : ", or ",
+                      rule.word == nullptr ? "" : rule.word);
 }
 
 template <typename Rules>
@@ -98,8 +100,8 @@ auto* FindRule(const Rules& rules, std::string_view path) {
 }  // namespace
 
 // Upper limits are far beyond any use; they keep products of sizes within 64 bits and plans within memory.
-const std::vector<IntegerRule>& IntegerRules() {
-  static const std::vector<IntegerRule> rules = WithNccl({
+const std::vector<RangeRule>& RangeRules() {
+  static const std::vector<RangeRule> rules = WithNccl({
       {"model.hidden_size", 1, 1 << 20},
       {"model.intermediate_size", 1, 1 << 22},
       {"model.num_hidden_layers", 1, kMostModelLayers},
@@ -148,51 +150,45 @@ const std::vector<IntegerRule>& IntegerRules() {
       {"parallelism.ranks", 1, 16384},
       {"parallelism.replicas", 1, 16384},
       {"parallelism.expert", 1, 1024},
-      {"parallelism.fsdp.prefetch", 0, 2, "auto"},
+      {.path = "parallelism.fsdp.prefetch", .min = 0, .max = 2, .word = "auto"},
       {"resources.ranks_per_worker", 1, 16384},
       {"checkpoint.every_steps", 0, kBillion},
       {"checkpoint.keep", 1, 10000},
       {"checkpoint.export.every_steps", 1, kBillion},
+      {"model.rms_norm_eps", kSmallestNormEpsilon, 0.1},
+      {"model.rope_theta", 1, 1e12, kAbove},
+      {"model.partial_rotary_factor", 0, 1, kAbove},
+      {"model.embedding_multiplier", 0, 1e6, kAbove},
+      {"model.attention_multiplier", 0, 1e6, kAbove},
+      {"model.residual_multiplier", 0, 1e6, kAbove},
+      {"model.logits_scaling", 0, 1e6, kAbove},
+      {"model.initializer_range", 0, 10, kAbove},
+      {"model.rope_scaling.factor", 1, 1e6},
+      {"model.rope_scaling.low_freq_factor", 0, 1e6, kAbove},
+      {"model.rope_scaling.high_freq_factor", 0, 1e6, kAbove},
+      {"model.rope_scaling.beta_fast", 0, 1e6, kAbove},
+      {"model.rope_scaling.beta_slow", 0, 1e6, kAbove},
+      {"model.rope_scaling.mscale", 0, 1e3, kAbove},
+      {"model.rope_scaling.mscale_all_dim", 0, 1e3, kAbove},
+      {"model.rope_scaling.attention_factor", 0, 1e3, kAbove},
+      {"model.moe.router_aux_loss_coef", 0, 100},
+      {"model.moe.router_z_loss_coef", 0, 100},
+      {"model.moe.router_bias_update_rate", 0, 1},
+      {"model.moe.capacity_factor", 0, 1024},
+      {"model.moe.routed_scaling_factor", 0, 1000, kAbove},
+      {"data.validation_fraction", 0, 0.5},
+      {"data.sources.weight", 1e-6, 1e6},
+      {"training.optimizer.learning_rate", 0, 1, kAbove},
+      {.path = "training.optimizer.beta1", .min = 0, .max = 1, .below_max = true},
+      {.path = "training.optimizer.beta2", .min = 0, .max = 1, .below_max = true},
+      {"training.optimizer.epsilon", kSmallestEpsilon, 0.1},
+      {"training.optimizer.weight_decay", 0, 1},
+      {"training.schedule.min_learning_rate", 0, 1},
+      {"training.clip_grad_norm", 0, 1e9},
+      {"training.mtp_loss_weight", 0, 100, kAbove},
+      {"parallelism.dispatch.rows_at_a_time", 1, 1024},
+      {"parallelism.dispatch.most_rows", 0, 1024},
   });
-  return rules;
-}
-
-const std::vector<NumberRule>& NumberRules() {
-  static const std::vector<NumberRule> rules = {
-      {"model.rms_norm_eps", kSmallestNormEpsilon, 0.1, false, false},
-      {"model.rope_theta", 1, 1e12, true, false},
-      {"model.partial_rotary_factor", 0, 1, true, false},
-      {"model.embedding_multiplier", 0, 1e6, true, false},
-      {"model.attention_multiplier", 0, 1e6, true, false},
-      {"model.residual_multiplier", 0, 1e6, true, false},
-      {"model.logits_scaling", 0, 1e6, true, false},
-      {"model.initializer_range", 0, 10, true, false},
-      {"model.rope_scaling.factor", 1, 1e6, false, false},
-      {"model.rope_scaling.low_freq_factor", 0, 1e6, true, false},
-      {"model.rope_scaling.high_freq_factor", 0, 1e6, true, false},
-      {"model.rope_scaling.beta_fast", 0, 1e6, true, false},
-      {"model.rope_scaling.beta_slow", 0, 1e6, true, false},
-      {"model.rope_scaling.mscale", 0, 1e3, true, false},
-      {"model.rope_scaling.mscale_all_dim", 0, 1e3, true, false},
-      {"model.rope_scaling.attention_factor", 0, 1e3, true, false},
-      {"model.moe.router_aux_loss_coef", 0, 100, false, false},
-      {"model.moe.router_z_loss_coef", 0, 100, false, false},
-      {"model.moe.router_bias_update_rate", 0, 1, false, false},
-      {"model.moe.capacity_factor", 0, 1024, false, false},
-      {"model.moe.routed_scaling_factor", 0, 1000, true, false},
-      {"data.validation_fraction", 0, 0.5, false, false},
-      {"data.sources.weight", 1e-6, 1e6, false, false},
-      {"training.optimizer.learning_rate", 0, 1, true, false},
-      {"training.optimizer.beta1", 0, 1, false, true},
-      {"training.optimizer.beta2", 0, 1, false, true},
-      {"training.optimizer.epsilon", kSmallestEpsilon, 0.1, false, false},
-      {"training.optimizer.weight_decay", 0, 1, false, false},
-      {"training.schedule.min_learning_rate", 0, 1, false, false},
-      {"training.clip_grad_norm", 0, 1e9, false, false},
-      {"training.mtp_loss_weight", 0, 100, true, false},
-      {"parallelism.dispatch.rows_at_a_time", 1, 1024, false, false},
-      {"parallelism.dispatch.most_rows", 0, 1024, false, false},
-  };
   return rules;
 }
 
@@ -225,54 +221,27 @@ const std::vector<AbsentRule>& AbsentRules() {
 
 const std::vector<BuiltRule>& BuiltRules() {
   static const std::vector<std::string> kFloats = {"fp32", "fp64", "bf16"};
-  static const std::vector<std::string> kFormats = {"auto", "prepared", "megatron", "npy",
-                                                    "llmc", "bytes",    "flat"};
   static constexpr char kNoFp8[] = "not built yet: 8 bits; use bf16";
   static const std::vector<BuiltRule> rules = {
-      {"data.documents", {"stream", "packed"}, "use one of these"},
-      {"data.sources.format", kFormats, "use one of these"},
-      {"data.sources.token_type", {"u16", "u32"}, "use one of these"},
-      {"data.validation_sets.format", kFormats, "use one of these"},
-      {"data.validation_sets.token_type", {"u16", "u32"}, "use one of these"},
-      {"training.optimizer.name", {"adamw"}, "use adamw"},
-      {"training.schedule.decay",
-       {"constant", "cosine", "linear", "wsd", "inverse_sqrt"},
-       "use one of these"},
-      {"training.schedule.decay_shape", {"linear", "sqrt"}, "use one of these"},
-      {"training.nonfinite_gradients", {"skip", "stop"}, "use one of these"},
-      {"training.spikes", {"warn", "skip"}, "use one of these"},
-      {"model.attention_bias", {"none", "qkv", "all"}, "use one of these"},
-      {"model.qk_norm", {"none", "head", "whole"}, "use one of these"},
-      {"model.norms", {"before", "after"}, "use one of these"},
-      {"model.rope_scaling.type", {"linear", "llama3", "yarn"}, "use one of these"},
-      {"model.moe.score", {"softmax", "sigmoid"}, "use one of these"},
-      {"model.moe.drop_policy", {"probability", "position"}, "use one of these"},
-      {"model.moe.router_aux_loss_scope", {"microbatch", "sequence", "global"}, "use one of these"},
       {"parallelism.tensor", {"1"}, "not built yet: tensor parallelism; use 1"},
       {"parallelism.context", {"1"}, "not built yet: context parallelism; use 1"},
       {"parallelism.pipeline", {"1"}, "not built yet: pipeline parallelism; use 1"},
       {"parallelism.expert_tensor", {"1"}, "not built yet: tensor parallelism of experts; use 1"},
-      {"parallelism.fsdp.strategy",
-       {"replicate", "zero1", "zero2", "zero3", "hsdp", "hfsdp"},
-       "use one of these"},
-      {"parallelism.schedule", {"sequential", "overlap"}, "use one of these"},
-      {"parallelism.dispatch.chunks", {"auto", "fixed", "exact"}, "use one of these"},
       {"precision.compute", kFloats, kNoFp8},
       {"precision.transport", kFloats, kNoFp8},
-      {"checkpoint.export.dtype", {"bf16", "fp32"}, "use one of these"},
       {"precision.embedding.compute", kFloats, kNoFp8},
       {"precision.embedding.transport", kFloats, kNoFp8},
       {"precision.head.compute", kFloats, kNoFp8},
       {"precision.head.transport", kFloats, kNoFp8},
-      {"resources.device", {"auto", "cpu", "cuda"}, "use one of these"},
+      {"checkpoint.export.dtype", {"bf16", "fp32"}, "use one of these"},
   };
   return rules;
 }
 
 const AbsentRule* FindAbsentRule(std::string_view path) { return FindRule(AbsentRules(), path); }
 
-const IntegerRule* FindWordRule(std::string_view path) {
-  const IntegerRule* rule = FindRule(IntegerRules(), path);
+const RangeRule* FindWordRule(std::string_view path) {
+  const RangeRule* rule = FindRule(RangeRules(), path);
   return rule != nullptr && rule->word != nullptr ? rule : nullptr;
 }
 
@@ -299,10 +268,7 @@ std::string AllowedText(std::string_view path) {
   if (const auto* rule = FindRule(BuiltRules(), of_rule)) {
     return absl::StrJoin(rule->built, ", ");
   }
-  if (const auto* rule = FindRule(IntegerRules(), of_rule)) {
-    return Allowed(*rule);
-  }
-  if (const auto* rule = FindRule(NumberRules(), of_rule)) {
+  if (const auto* rule = FindRule(RangeRules(), of_rule)) {
     return Allowed(*rule);
   }
   const google::protobuf::FieldDescriptor* field = FindField(path);
@@ -315,6 +281,9 @@ std::string AllowedText(std::string_view path) {
   }
   if (field->message_type() != nullptr) {
     return absl::StrCat("a block with the keys ", absl::StrJoin(Keys(*field->message_type()), ", "));
+  }
+  if (field->enum_type() != nullptr) {
+    return absl::StrJoin(EnumTexts(*field->enum_type()), ", ");
   }
   return field->cpp_type() == google::protobuf::FieldDescriptor::CPPTYPE_BOOL ? "true, false" : "text";
 }

@@ -13,23 +13,18 @@ namespace tandem::jobspec {
 // What one field may hold, independent of other fields. The rules are tables, so that the reader and Validate
 // agree.
 
-struct IntegerRule {
-  const char* path;
-  int64_t min;
-  int64_t max;
-  const char* word = nullptr;  // a word that may replace the number; kWord stands for it in the message
-};
-
-// The value of a field whose IntegerRule::word was given.
-inline constexpr int64_t kWord = -1;
-
-struct NumberRule {
+// The range of a number. No limit of an integer has more than 53 bits, so that a double holds it.
+struct RangeRule {
   const char* path;
   double min;
   double max;
-  bool above_min;  // if true, min itself is not allowed
-  bool below_max;  // if true, max itself is not allowed
+  bool above_min = false;      // if true, min itself is not allowed
+  bool below_max = false;      // if true, max itself is not allowed
+  const char* word = nullptr;  // a word that may replace the number; kWord stands for it in the message
 };
+
+// The value of a field whose RangeRule::word was given.
+inline constexpr int64_t kWord = -1;
 
 struct TextRule {
   const char* path;
@@ -48,15 +43,24 @@ struct AbsentRule {
   const char* remedy;
 };
 
-// An enum or number field of which only some values are implemented.
+// A field of which only some values are implemented. Of other enums every value is.
 struct BuiltRule {
   const char* path;
   std::vector<std::string> built;  // as ValueText writes them
   const char* remedy;
 };
 
-const std::vector<IntegerRule>& IntegerRules();
-const std::vector<NumberRule>& NumberRules();
+// The fields that name a file or a folder. checkpoint.resume may be a word instead (resume.h).
+struct PathRule {
+  const char* path;
+  bool is_pattern = false;  // whether it may be a glob
+};
+inline constexpr PathRule kPathRules[] = {{"data.train", true},        {"data.validation", true},
+                                          {"data.sources.path", true}, {"data.validation_sets.path", true},
+                                          {"checkpoint.directory"},    {"checkpoint.export.to"},
+                                          {"checkpoint.start_from"},   {"checkpoint.resume"}};
+
+const std::vector<RangeRule>& RangeRules();
 const std::vector<RequiredRule>& RequiredRules();
 const std::vector<AbsentRule>& AbsentRules();
 const std::vector<BuiltRule>& BuiltRules();
@@ -69,7 +73,7 @@ std::string AllowedText(std::string_view path);
 const AbsentRule* FindAbsentRule(std::string_view path);
 
 // The rule of an integer that a word may replace; null if there is none.
-const IntegerRule* FindWordRule(std::string_view path);
+const RangeRule* FindWordRule(std::string_view path);
 
 // Whether a strategy has an outer axis of `parallelism.replicas` ranks. (The table of placements has the same
 // fact, but this folder cannot include it; tests/plan compares the two.)

@@ -3,6 +3,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "google/protobuf/message.h"
+#include "jobspec/field_rules.h"
 #include "jobspec/hugging_face_config.h"
 #include "jobspec/jobspec.h"
 #include "jobspec/resume.h"
@@ -65,40 +67,20 @@ std::vector<v1::Violation> Localize(v1::JobSpec& spec) {
     violations = ReadHuggingFace(*spec.mutable_model());
   }
   PathLocalizer paths(violations);
-  if (spec.data().has_train()) {
-    spec.mutable_data()->set_train(paths.Absolute("data.train", spec.data().train(), /*glob=*/true));
-  }
-  if (spec.data().has_validation()) {
-    spec.mutable_data()->set_validation(
-        paths.Absolute("data.validation", spec.data().validation(), /*glob=*/true));
-  }
-  for (int i = 0; i < spec.data().sources_size(); ++i) {
-    v1::DataSource& source = *spec.mutable_data()->mutable_sources(i);
-    if (source.has_path()) {
-      source.set_path(paths.Absolute(EntryPath("data.sources", i) + ".path", source.path(), /*glob=*/true));
+  for (const PathRule& rule : kPathRules) {
+    for (const std::string& path : PathsOf(spec, rule.path)) {
+      const FieldValue value = FindValue(spec, path);
+      if (value.message == nullptr) {
+        continue;
+      }
+      const google::protobuf::Reflection& reflection = *value.message->GetReflection();
+      const std::string given = reflection.GetString(*value.message, value.field);
+      if (path != "checkpoint.resume" || IsResumePath(given)) {
+        auto& block =
+            const_cast<google::protobuf::Message&>(*value.message);  // of `spec`, which is not const
+        reflection.SetString(&block, value.field, paths.Absolute(path, given, rule.is_pattern));
+      }
     }
-  }
-  for (int i = 0; i < spec.data().validation_sets_size(); ++i) {
-    v1::ValidationSet& set = *spec.mutable_data()->mutable_validation_sets(i);
-    if (set.has_path()) {
-      set.set_path(paths.Absolute(EntryPath("data.validation_sets", i) + ".path", set.path(), /*glob=*/true));
-    }
-  }
-  if (spec.checkpoint().has_directory()) {
-    spec.mutable_checkpoint()->set_directory(
-        paths.Absolute("checkpoint.directory", spec.checkpoint().directory(), /*glob=*/false));
-  }
-  if (spec.checkpoint().export_().has_to()) {
-    spec.mutable_checkpoint()->mutable_export_()->set_to(
-        paths.Absolute("checkpoint.export.to", spec.checkpoint().export_().to(), /*glob=*/false));
-  }
-  if (spec.checkpoint().has_start_from()) {
-    spec.mutable_checkpoint()->set_start_from(
-        paths.Absolute("checkpoint.start_from", spec.checkpoint().start_from(), /*glob=*/false));
-  }
-  if (IsResumePath(spec.checkpoint().resume())) {
-    spec.mutable_checkpoint()->set_resume(
-        paths.Absolute("checkpoint.resume", spec.checkpoint().resume(), /*glob=*/false));
   }
   return violations;
 }

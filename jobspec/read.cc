@@ -168,11 +168,7 @@ class Reader {
       case FieldDescriptor::CPPTYPE_ENUM: {
         const google::protobuf::EnumValueDescriptor* known = EnumValueOf(*field.enum_type(), text);
         if (known == nullptr) {
-          std::vector<std::string> texts;
-          for (int i = 1; i < field.enum_type()->value_count(); ++i) {
-            texts.push_back(EnumText(*field.enum_type()->value(i)));
-          }
-          const std::string closest = Closest(text, texts);
+          const std::string closest = Closest(text, EnumTexts(*field.enum_type()));
           why = closest.empty() ? "use one of these" : absl::StrCat("did you mean ", closest, "?");
           return false;
         }
@@ -186,7 +182,7 @@ class Reader {
       why = "write the byte's number: 10 for a newline, 0 for NUL";
       return false;
     }
-    if (const IntegerRule* rule = FindWordRule(path)) {
+    if (const RangeRule* rule = FindWordRule(path)) {
       return SetWordOrInteger(value, *rule, field, message, why);
     }
     return value.quoted ? RefuseText(text, "", why) : SetPlain(text, field, message, why);
@@ -198,7 +194,7 @@ class Reader {
     return false;
   }
 
-  static bool SetWordOrInteger(const YamlNode& value, const IntegerRule& rule, const FieldDescriptor& field,
+  static bool SetWordOrInteger(const YamlNode& value, const RangeRule& rule, const FieldDescriptor& field,
                                Message& message, std::string& why) {
     int64_t integer = kWord;
     if (value.text != rule.word) {

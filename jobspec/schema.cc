@@ -159,6 +159,14 @@ std::string EnumText(const EnumValueDescriptor& value) {
   return proto::LowerName(*value.type(), value.number());
 }
 
+std::vector<std::string> EnumTexts(const EnumDescriptor& type) {
+  std::vector<std::string> texts;
+  for (int i = 1; i < type.value_count(); ++i) {
+    texts.push_back(EnumText(*type.value(i)));
+  }
+  return texts;
+}
+
 const EnumValueDescriptor* EnumValueOf(const EnumDescriptor& type, const std::string& text) {
   for (int i = 1; i < type.value_count(); ++i) {
     if (EnumText(*type.value(i)) == text) {

@@ -22,6 +22,9 @@ inline constexpr size_t kMaxViolations = 1000;
 // The name of an enum value without its type's prefix, in lower case: "STRATEGY_ZERO3" → "zero3".
 std::string EnumText(const google::protobuf::EnumValueDescriptor& value);
 
+// The texts of all values but the unspecified one, in their order.
+std::vector<std::string> EnumTexts(const google::protobuf::EnumDescriptor& type);
+
 // The inverse: the value with that text; null if there is none. The unspecified value has no text.
 const google::protobuf::EnumValueDescriptor* EnumValueOf(const google::protobuf::EnumDescriptor& type,
                                                          const std::string& text);

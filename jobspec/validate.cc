@@ -61,6 +61,7 @@ Checked CheckExcept(const v1::JobSpec& spec, const std::vector<std::string>& unu
   }
   FieldChecker check(spec, unusable);
   check.CheckFields();
+  CheckPaths(check);
   CheckIdentity(check);
   CheckModel(check);
   CheckData(check);

@@ -241,19 +241,26 @@ TEST(ValidateTest, AnEmptySpecNamesWhatAJobNeeds) {
                           "training.micro_batch_size", "training.global_batch_size"));
 }
 
-// Sets the number at `path`.
-void Set(v1::JobSpec& spec, std::string_view path, int64_t number) {
+// Sets the number at `path`, unless it is in an entry of a list.
+void Set(v1::JobSpec& spec, std::string_view path, double number) {
+  using google::protobuf::FieldDescriptor;
   google::protobuf::Message* message = &spec;
   for (size_t dot = path.find('.'); dot != std::string_view::npos; dot = path.find('.')) {
-    message = message->GetReflection()->MutableMessage(
-        message, message->GetDescriptor()->FindFieldByName(std::string(path.substr(0, dot))));
+    const FieldDescriptor* block =
+        message->GetDescriptor()->FindFieldByName(std::string(path.substr(0, dot)));
+    if (block->is_repeated()) {
+      return;
+    }
+    message = message->GetReflection()->MutableMessage(message, block);
     path.remove_prefix(dot + 1);
   }
-  const auto* field = message->GetDescriptor()->FindFieldByName(std::string(path));
-  if (field->cpp_type() == google::protobuf::FieldDescriptor::CPPTYPE_INT32) {
+  const FieldDescriptor* field = message->GetDescriptor()->FindFieldByName(std::string(path));
+  if (field->cpp_type() == FieldDescriptor::CPPTYPE_DOUBLE) {
+    message->GetReflection()->SetDouble(message, field, number);
+  } else if (field->cpp_type() == FieldDescriptor::CPPTYPE_INT32) {
     message->GetReflection()->SetInt32(message, field, static_cast<int32_t>(number));
   } else {
-    message->GetReflection()->SetInt64(message, field, number);
+    message->GetReflection()->SetInt64(message, field, static_cast<int64_t>(number));
   }
 }
 
@@ -264,8 +271,8 @@ TEST(ValidateTest, ViolationsAreAboutWrittenFields) {
     v1::JobSpec spec = Good();
     spec.mutable_model()->set_preset(PresetNames()[random() % PresetNames().size()]);
     for (unsigned fields = 1 + random() % 3; fields > 0; --fields) {
-      const IntegerRule& rule = IntegerRules()[random() % IntegerRules().size()];
-      const std::vector<int64_t> numbers = {rule.min - 1, rule.min, 3, 4, 20, 130, rule.max, rule.max + 1};
+      const RangeRule& rule = RangeRules()[random() % RangeRules().size()];
+      const std::vector<double> numbers = {rule.min - 1, rule.min, 3, 4, 20, 130, rule.max, rule.max + 1};
       Set(spec, rule.path, numbers[random() % numbers.size()]);
     }
     for (const char* path : {"parallelism.tensor", "parallelism.context", "parallelism.pipeline"}) {
