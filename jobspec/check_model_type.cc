@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <initializer_list>
 #include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "jobspec/checks.h"
@@ -95,6 +97,8 @@ void CheckMultipliers(FieldChecker& check, const v1::Model& model, const ModelTy
   }
 }
 
+std::string ScalingPath(const char* key) { return absl::StrCat("model.rope_scaling.", key); }
+
 }  // namespace
 
 void CheckModelType(FieldChecker& check, const v1::Model& model, const ModelType& type) {
@@ -123,6 +127,48 @@ void CheckModelType(FieldChecker& check, const v1::Model& model, const ModelType
   CheckWindow(check, model, type);
   CheckRotation(check, model, type);
   CheckMultipliers(check, model, type);
+}
+
+void CheckRopeScaling(FieldChecker& check, const v1::Model& model) {
+  if (!model.has_rope_scaling()) {
+    return;
+  }
+  const v1::RopeScaling& scaling = model.rope_scaling();
+  if (!check.Has(ScalingPath("type"))) {
+    check.Refuse(ScalingPath("type"), "give it, or omit the block");
+    return;
+  }
+  if (!check.IsOk({ScalingPath("type")})) {
+    return;
+  }
+  const bool llama3 = scaling.type() == v1::ROPE_TYPE_LLAMA3;
+  const bool yarn = scaling.type() == v1::ROPE_TYPE_YARN;
+  std::vector<const char*> needed = {"factor"};
+  if (llama3 || yarn) {
+    needed.push_back("original_max_position_embeddings");
+  }
+  for (const char* const key : needed) {
+    if (!check.Has(ScalingPath(key))) {
+      check.Refuse(ScalingPath(key), absl::StrCat(check.Named(ScalingPath("type")), " needs it"));
+    }
+  }
+  const auto refuse = [&](bool is_allowed, std::initializer_list<const char*> keys) {
+    for (const char* const key : keys) {
+      if (!is_allowed && check.IsWritten(ScalingPath(key))) {
+        check.Forbid(ScalingPath(key),
+                     absl::StrCat(check.Named(ScalingPath("type")), " has no use for it: omit the key"));
+      }
+    }
+  };
+  refuse(llama3 || yarn, {"original_max_position_embeddings"});
+  refuse(llama3, {"low_freq_factor", "high_freq_factor"});
+  refuse(yarn, {"beta_fast", "beta_slow", "mscale", "mscale_all_dim", "attention_factor", "truncate"});
+  if (llama3 && check.Usable({ScalingPath("low_freq_factor"), ScalingPath("high_freq_factor")}) &&
+      scaling.low_freq_factor() >= scaling.high_freq_factor()) {
+    check.Refuse(ScalingPath("low_freq_factor"),
+                 absl::StrCat("less than ", check.Named(ScalingPath("high_freq_factor"))),
+                 "use a smaller number");
+  }
 }
 
 }  // namespace tandem::jobspec

@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
+#include <string>
 #include <vector>
 
+#include "data/held_out.h"
 #include "jobspec/check_files.h"
+#include "jobspec/data_texts.h"
 #include "tandem/v1/job.pb.h"
 
 namespace tandem::jobspec {
@@ -11,5 +15,39 @@ namespace tandem::jobspec {
 // Everything that is wrong with the files of the job's texts, as far as names, sizes, headers, indices and
 // (for tokens that may be copies) samples show. The trainer refuses the same when it starts.
 std::vector<v1::Violation> CheckTextFiles(const v1::JobSpec& resolved, const BeforePath& before);
+
+// CheckTextFiles for a job whose texts are files of tokens. `train` must not be empty.
+std::vector<v1::Violation> CheckTokenFiles(const v1::JobSpec& resolved, const std::vector<DataText>& train,
+                                           const std::vector<DataText>& held_out);
+
+// Whether the end of each training text is held out and used for validation.
+bool ValidatesOnEnds(const v1::JobSpec& resolved);
+
+// The length of the shortest text that a job can read, sequence_length + 1, and the words of a violation
+// about it. `unit` is "bytes" or "tokens".
+int64_t WindowOf(const v1::JobSpec& resolved);
+std::string WindowText(const v1::JobSpec& resolved, const char* unit);
+
+// Violations for files that two texts of a job share. The trainer refuses the same when it starts.
+
+struct FoundFile {
+  data::FileOfText file;
+  std::string path;
+  int64_t bytes = 0;
+};
+
+struct FilesOfText {
+  std::string field;  // the field that names the text
+  std::string path;   // as the field has it
+  std::vector<FoundFile> files;
+};
+
+// Adds at most one violation, for a validation file that is also trained on.
+void CheckApart(const std::vector<FilesOfText>& trained, const FilesOfText& validation,
+                std::vector<v1::Violation>& violations);
+
+// For jobs that hold out the ends of all texts: adds at most one violation, for a file that two different
+// texts share.
+void CheckShared(const std::vector<FilesOfText>& trained, std::vector<v1::Violation>& violations);
 
 }  // namespace tandem::jobspec

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "jobspec/check_token_files.h"
-
 #include <fcntl.h>
 #include <sys/stat.h>
 
@@ -15,9 +13,9 @@
 #include "data/content_sample.h"
 #include "data/held_out_tokens.h"
 #include "data/token_files.h"
+#include "jobspec/check_text_files.h"
 #include "jobspec/model_types.h"
 #include "jobspec/schema.h"
-#include "jobspec/shared_files.h"
 #include "jobspec/text.h"
 #include "platform/counted_text.h"
 #include "platform/regular_file.h"
