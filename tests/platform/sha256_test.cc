@@ -12,13 +12,5 @@ TEST(Sha256Test, GivesThePublishedDigests) {
   EXPECT_EQ(Sha256Of(""), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
 }
 
-TEST(Sha256Test, PiecesAreOneText) {
-  Sha256 digest;
-  digest.Add("a");
-  digest.Add("");
-  digest.Add("bc");
-  EXPECT_EQ(digest.Finish(), Sha256Of("abc"));
-}
-
 }  // namespace
 }  // namespace tandem::platform
