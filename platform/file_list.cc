@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "platform/file_list.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <glob.h>
 #include <string.h>
 #include <sys/stat.h>
 
 #include <algorithm>
-#include <memory>
+#include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -40,23 +40,10 @@ absl::Status ListFolder(const std::string& folder, Found& found) {
   while (!pending.empty()) {
     const std::string current = std::move(pending.back());
     pending.pop_back();
-    const std::unique_ptr<DIR, int (*)(DIR*)> stream(opendir(current.c_str()), closedir);
-    if (stream == nullptr) {
-      return ErrnoStatus(errno, "cannot list the folder", current);
-    }
-    while (true) {
-      errno = 0;
-      const dirent* entry = readdir(stream.get());
-      if (entry == nullptr) {
-        if (errno != 0) {
-          return ErrnoStatus(errno, "cannot list the folder", current);
-        }
-        break;
-      }
-      const std::string name = entry->d_name;
-      if (name == "." || name == "..") {
-        continue;
-      }
+    std::error_code error;
+    std::filesystem::directory_iterator entry(current, error);
+    for (; !error && entry != std::filesystem::directory_iterator(); entry.increment(error)) {
+      const std::string name = entry->path().filename().string();
       if (IsHidden(name)) {
         ++found.num_skipped;
         continue;
@@ -75,6 +62,9 @@ absl::Status ListFolder(const std::string& folder, Found& found) {
       } else if (S_ISDIR(link_info.st_mode)) {
         pending.push_back(std::move(path));
       }
+    }
+    if (error) {
+      return ErrnoStatus(error.value(), "cannot list the folder", current);
     }
   }
   return absl::OkStatus();
