@@ -11,7 +11,7 @@
 #include "cli/commands/commands.h"
 #include "cli/terminal/console.h"
 #include "cli/terminal/error.h"
-#include "platform/lock_cycles.h"
+#include "platform/program_start.h"
 
 namespace {
 

@@ -25,7 +25,6 @@
 #include "platform/build_info.h"
 #include "platform/clock.h"
 #include "platform/failpoint.h"
-#include "platform/lock_cycles.h"
 #include "platform/log.h"
 #include "platform/program_start.h"
 #include "platform/signal_name.h"

@@ -34,7 +34,6 @@
 #include "plan/job_plan.h"
 #include "platform/build_info.h"
 #include "platform/files.h"
-#include "platform/lock_cycles.h"
 #include "platform/log.h"
 #include "platform/program_start.h"
 #include "proto/names.h"

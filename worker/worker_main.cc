@@ -32,7 +32,6 @@
 #include "platform/failpoint.h"
 #include "platform/files.h"
 #include "platform/host.h"
-#include "platform/lock_cycles.h"
 #include "platform/log.h"
 #include "platform/net_address.h"
 #include "platform/program_start.h"
