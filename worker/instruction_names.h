@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "tandem/v1/job.pb.h"
+
 namespace tandem::worker {
 
 // How messages name the instructions of a job's programs, in the order in which the shared page counts them.
@@ -37,5 +39,10 @@ class InstructionNames {
   std::map<std::string, int32_t> kind_of_;  // by what
   std::vector<Entry> entries_;
 };
+
+// The instructions of all programs of the job, in the order of StagePrograms::All(), which the shared page's
+// instruction counts through: to say where a rank was when it died. Empty if the programs cannot be derived
+// from the spec; the cause then has the bare index.
+InstructionNames NameProgram(const v1::JobSpec& resolved);
 
 }  // namespace tandem::worker

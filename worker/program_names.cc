@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "worker/program_names.h"
-
 #include <malloc.h>
 
 #include <exception>
@@ -9,6 +7,7 @@
 #include "plan/job_plan.h"
 #include "platform/log.h"
 #include "schedules/program/text.h"
+#include "worker/instruction_names.h"
 
 namespace tandem::worker {
 

@@ -45,9 +45,9 @@
 #include "worker/daemon.h"
 #include "worker/data_address.h"
 #include "worker/gpus.h"
+#include "worker/instruction_names.h"
 #include "worker/launcher.h"
 #include "worker/path_rules.h"
-#include "worker/program_names.h"
 
 namespace {
 
