@@ -63,12 +63,16 @@ Verdict VerdictOf(int exit_code) {
   return {v1::FAILURE_CLASS_INFRASTRUCTURE, proto::reason::kRankExited, "its log says more", true};
 }
 
-v1::Cause Requested(const std::string& reason, const std::string& message) {
+v1::Cause MakeCause(v1::FailureClass failure, const std::string& reason, const std::string& message) {
   v1::Cause cause;
-  cause.set_class_(v1::FAILURE_CLASS_REQUESTED);
-  cause.set_reason(reason.empty() ? proto::reason::kStopped : reason);
+  cause.set_class_(failure);
+  cause.set_reason(reason);
   cause.set_message(message);
   return cause;
+}
+
+v1::Cause Requested(const std::string& reason, const std::string& message) {
+  return MakeCause(v1::FAILURE_CLASS_REQUESTED, reason.empty() ? proto::reason::kStopped : reason, message);
 }
 
 std::string HowItEnded(int rank, const Exit& exit) {
@@ -92,11 +96,10 @@ v1::Cause FromExit(const AttemptState& attempt, const RankState& rank, const Exi
     if (exit.signal == SIGKILL && rank.kill_sent && !exit.before_kill) {
       return Requested(reason, absl::StrCat("rank ", number, " was stopped with SIGKILL ", where));
     }
-    v1::Cause cause;
     const bool out_of_memory = !exit.out_of_memory.empty();
-    cause.set_class_(out_of_memory ? v1::FAILURE_CLASS_OUT_OF_MEMORY : v1::FAILURE_CLASS_INFRASTRUCTURE);
-    cause.set_reason(out_of_memory ? proto::reason::kOutOfMemory : proto::reason::kRankKilled);
-    cause.set_message(
+    v1::Cause cause = MakeCause(
+        out_of_memory ? v1::FAILURE_CLASS_OUT_OF_MEMORY : v1::FAILURE_CLASS_INFRASTRUCTURE,
+        out_of_memory ? proto::reason::kOutOfMemory : proto::reason::kRankKilled,
         absl::StrCat(HowItEnded(number, exit), " ", where, out_of_memory ? ": " : "", exit.out_of_memory));
     cause.set_after_stop(rank.stop_sent && exit.signal != SIGKILL);
     return cause;
@@ -110,13 +113,10 @@ v1::Cause FromExit(const AttemptState& attempt, const RankState& rank, const Exi
   if ((rank.stop_sent || rank.kill_sent) && verdict.failure == v1::FAILURE_CLASS_INFRASTRUCTURE) {
     return Requested(reason, absl::StrCat("rank ", number, " was stopped ", where));
   }
-  v1::Cause cause;
-  cause.set_class_(verdict.failure);
-  cause.set_reason(verdict.reason);
   const std::string how = verdict.failure == v1::FAILURE_CLASS_PREEMPTED
                               ? StoppedAfter(rank)
                               : absl::StrCat(HowItEnded(number, exit), " ", where);
-  cause.set_message(absl::StrCat(how, ": ", verdict.meaning));
+  v1::Cause cause = MakeCause(verdict.failure, verdict.reason, absl::StrCat(how, ": ", verdict.meaning));
   if (verdict.log_says_more) {
     absl::StrAppend(cause.mutable_message(), ": `tandem logs ", attempt.assignment.id().job_id(), " --rank ",
                     number, "`");
@@ -160,25 +160,20 @@ v1::Cause CompleteFailed(v1::Cause failed, const std::string& worker, const Rank
   return failed;
 }
 
-v1::Cause CauseOfNoStart(const std::string& worker, const RankState& rank, const std::string& why,
-                         absl::Time now) {
-  v1::Cause cause;
-  cause.set_class_(v1::FAILURE_CLASS_INFRASTRUCTURE);
-  cause.set_reason(proto::reason::kSpawnFailed);
-  cause.set_message(absl::StrCat("rank ", rank.start.rank(), " could not be started: ", why));
-  SetSlot(worker, rank, cause);
+v1::Cause CauseOfRefusal(const std::string& worker, v1::FailureClass failure, const std::string& reason,
+                         const std::string& message, absl::Time now) {
+  v1::Cause cause = MakeCause(failure, reason, message);
+  cause.set_worker(worker);
   *cause.mutable_time() = proto::ToProto(now);
   return cause;
 }
 
-v1::Cause CauseOfRefusal(const std::string& worker, v1::FailureClass failure, const std::string& reason,
-                         const std::string& message, absl::Time now) {
-  v1::Cause cause;
-  cause.set_class_(failure);
-  cause.set_reason(reason);
-  cause.set_message(message);
-  cause.set_worker(worker);
-  *cause.mutable_time() = proto::ToProto(now);
+v1::Cause CauseOfNoStart(const std::string& worker, const RankState& rank, const std::string& why,
+                         absl::Time now) {
+  v1::Cause cause =
+      CauseOfRefusal(worker, v1::FAILURE_CLASS_INFRASTRUCTURE, proto::reason::kSpawnFailed,
+                     absl::StrCat("rank ", rank.start.rank(), " could not be started: ", why), now);
+  SetSlot(worker, rank, cause);
   return cause;
 }
 
@@ -186,9 +181,7 @@ v1::Cause CauseNeverStarted(const std::string& worker, const RankState& rank, co
                             absl::Time now) {
   v1::Cause cause =
       Requested(reason, absl::StrCat("rank ", rank.start.rank(), " was stopped before it started"));
-  SetSlot(worker, rank, cause);
-  *cause.mutable_time() = proto::ToProto(now);
-  return cause;
+  return CompleteFailed(std::move(cause), worker, rank, now);
 }
 
 std::string Whereabouts(const AttemptState& attempt, const PageSample& sample) {

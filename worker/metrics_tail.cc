@@ -1,10 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "worker/metrics_tail.h"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <limits>
 #include <utility>
@@ -12,7 +8,6 @@
 #include "absl/strings/str_split.h"
 #include "checkpoint/owner.h"
 #include "nlohmann/json.hpp"
-#include "platform/regular_file.h"
 
 namespace tandem::worker {
 namespace {
@@ -42,24 +37,9 @@ bool IsOf(platform::Files& files, const std::string& directory, const std::strin
 }
 
 // Whole lines.
-std::string TailOf(const std::string& path) {
-  const absl::StatusOr<platform::Descriptor> file = platform::OpenRegularFile(path, O_RDONLY);
-  struct stat status {};
-  if (!file.ok() || fstat(file->get(), &status) != 0) {
-    return "";
-  }
-  const int64_t begin = std::max<int64_t>(0, status.st_size - kMostTailBytes);
-  std::string text(static_cast<size_t>(status.st_size - begin), '\0');
-  size_t filled = 0;
-  while (filled < text.size()) {
-    const ssize_t got =
-        pread(file->get(), text.data() + filled, text.size() - filled, begin + static_cast<int64_t>(filled));
-    if (got <= 0) {
-      break;
-    }
-    filled += static_cast<size_t>(got);
-  }
-  text.resize(filled);
+std::string TailOf(platform::Files& files, const std::string& path) {
+  const int64_t begin = std::max<int64_t>(0, files.Size(path).value_or(0) - kMostTailBytes);
+  std::string text = files.ReadRange(path, begin, kMostTailBytes).value_or("");
   text.resize(text.rfind('\n') == text.npos ? 0 : text.rfind('\n'));  // a crash may have torn the last
   return begin == 0 ? text : text.substr(std::min(text.size(), text.find('\n')));
 }
@@ -104,7 +84,8 @@ std::vector<v1::StepReport> ReadMetricsTail(platform::Files& files, const std::s
   if (place.directory.empty() || !IsOf(files, place.directory, job)) {
     return reports;
   }
-  for (const absl::string_view line : absl::StrSplit(TailOf(place.directory + "/metrics.jsonl"), '\n')) {
+  for (const absl::string_view line :
+       absl::StrSplit(TailOf(files, place.directory + "/metrics.jsonl"), '\n')) {
     std::optional<v1::StepReport> report = ReportOfLine({line.data(), line.size()});
     if (report.has_value() && report->step() >= place.first_step && report->step() <= place.last_step) {
       reports.push_back(*std::move(report));

@@ -13,12 +13,10 @@
 #include "absl/strings/str_cat.h"
 #include "nlohmann/json.hpp"
 #include "platform/failpoint.h"
-#include "platform/regular_file.h"
 #include "platform/status_macros.h"
 #include "proto/reasons.h"
 #include "proto/time.h"
 #include "worker/cause.h"
-#include "worker/log_limit.h"
 
 namespace tandem::worker {
 namespace {
@@ -35,6 +33,13 @@ absl::StatusOr<std::string> ReadRecord(platform::Files& files, const std::string
   absl::StatusOr<std::string> text = platform::ReadAtMost(files, path, kMostRecordBytes);
   const bool is_none = absl::IsNotFound(text.status()) || absl::IsInvalidArgument(text.status());
   return is_none ? std::string() : std::move(text);
+}
+
+// The record of an attempt's ranks, an object; empty where there is none, or a torn one.
+absl::StatusOr<nlohmann::json> ReadRanks(platform::Files& files, const std::string& folder) {
+  TANDEM_ASSIGN_OR_RETURN(const std::string text, ReadRecord(files, RanksFile(folder)));
+  nlohmann::json record = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+  return record.is_object() ? std::move(record) : nlohmann::json::object();
 }
 
 }  // namespace
@@ -60,19 +65,7 @@ absl::StatusOr<Records> Records::Open(platform::Files& files, const std::string&
   if (const absl::StatusOr<int64_t> disk = DiskBytes(folder); disk.ok()) {
     limits.bytes = std::min(limits.bytes, MostEndedLogBytes(*disk));
   }
-  return Records(files, folder, limits, file.Release());
-}
-
-Records::Records(Records&& other) noexcept
-    : files_(other.files_),
-      folder_(other.folder_),
-      log_limits_(other.log_limits_),
-      lock_fd_(std::exchange(other.lock_fd_, -1)) {}
-
-Records::~Records() {
-  if (lock_fd_ >= 0) {
-    close(lock_fd_);
-  }
+  return Records(files, folder, limits, std::move(file));
 }
 
 std::string Records::AttemptFolder(const AttemptKey& attempt) const {
@@ -128,9 +121,8 @@ absl::StatusOr<std::map<AttemptKey, MetricsPlace>> Records::MetricsPlaces() cons
   TANDEM_ASSIGN_OR_RETURN(const std::set<AttemptKey> attempts, ListAttempts(files_, folder_ + "/attempts"));
   std::map<AttemptKey, MetricsPlace> places;
   for (const AttemptKey& attempt : attempts) {
-    TANDEM_ASSIGN_OR_RETURN(const std::string text, ReadRecord(files_, RanksFile(AttemptFolder(attempt))));
-    const nlohmann::json record = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
-    if (record.is_object() && record.contains("metrics")) {
+    TANDEM_ASSIGN_OR_RETURN(const nlohmann::json record, ReadRanks(files_, AttemptFolder(attempt)));
+    if (record.contains("metrics")) {
       places[attempt] = {.directory = record["metrics"].value("directory", ""),
                          .first_step = record["metrics"].value("first_step", int64_t{0}),
                          .last_step = record["metrics"].value("last_step", int64_t{0})};
@@ -162,16 +154,12 @@ absl::StatusOr<v1::AttemptStatus> Records::RecoverAttempt(const AttemptKey& atte
   status.Clear();
   *status.mutable_id() = IdOf(attempt);
   status.set_ended(true);
-  TANDEM_ASSIGN_OR_RETURN(const std::string text, ReadRecord(files_, RanksFile(folder)));
-  // No record, or a torn one, of ranks: none was started, since the record is durable before.
-  const nlohmann::json record = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+  // Without a record of ranks none was started, since the record is durable before.
+  TANDEM_ASSIGN_OR_RETURN(const nlohmann::json record, ReadRanks(files_, folder));
   TANDEM_ASSIGN_OR_RETURN(const std::string boot, BootId());
-  if (record.is_object()) {
-    status.set_store_id(record.value("store", ""));
-  }
-  const bool same_boot = record.is_object() && record.value("boot", "") == boot;
-  for (const nlohmann::json& rank :
-       record.is_object() ? record.value("ranks", nlohmann::json::array()) : nlohmann::json::array()) {
+  status.set_store_id(record.value("store", ""));
+  const bool same_boot = record.value("boot", "") == boot;
+  for (const nlohmann::json& rank : record.value("ranks", nlohmann::json::array())) {
     const ProcessId process{.pid = rank.value("pid", 0), .start_time = rank.value("start_time", uint64_t{0})};
     if (same_boot && process.pid > 0) {
       TANDEM_RETURN_IF_ERROR(KillLeftover(process, kKillLimit));

@@ -3,14 +3,16 @@
 
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "platform/files.h"
+#include "platform/regular_file.h"
 #include "tandem/v1/workers.pb.h"
-#include "worker/log_retention.h"
+#include "worker/log_limit.h"
 #include "worker/metrics_tail.h"
 #include "worker/processes.h"
 #include "worker/state.h"
@@ -35,8 +37,6 @@ class Records {
   // Takes the folder (creates it). FailedPreconditionError, with the pid, if another daemon has it.
   static absl::StatusOr<Records> Open(platform::Files& files, const std::string& folder,
                                       const LogLimits& log_limits = {});
-  Records(Records&& other) noexcept;
-  ~Records();
 
   // Writes the record, and creates the folder of the logs.
   absl::Status WriteRanks(const AttemptKey& attempt, const RanksRecord& record);
@@ -58,8 +58,8 @@ class Records {
   const LogLimits& log_limits() const { return log_limits_; }
 
  private:
-  Records(platform::Files& files, std::string folder, const LogLimits& log_limits, int lock_fd)
-      : files_(files), folder_(std::move(folder)), log_limits_(log_limits), lock_fd_(lock_fd) {}
+  Records(platform::Files& files, std::string folder, const LogLimits& log_limits, platform::Descriptor lock)
+      : files_(files), folder_(std::move(folder)), log_limits_(log_limits), lock_(std::move(lock)) {}
 
   std::string AttemptFolder(const AttemptKey& attempt) const;
   absl::StatusOr<v1::AttemptStatus> RecoverAttempt(const AttemptKey& attempt, const std::string& worker_id,
@@ -68,7 +68,7 @@ class Records {
   platform::Files& files_;
   const std::string folder_;
   const LogLimits log_limits_;
-  int lock_fd_ = -1;
+  platform::Descriptor lock_;
 };
 
 }  // namespace tandem::worker
