@@ -3,10 +3,14 @@
 
 #include <gtest/gtest.h>
 
+#include <memory>
 #include <string>
 
 #include "absl/strings/str_replace.h"
 #include "absl/types/span.h"
+#include "google/protobuf/message.h"
+#include "google/protobuf/text_format.h"
+#include "google/protobuf/util/message_differencer.h"
 #include "jobspec/jobspec.h"
 
 namespace tandem::jobspec {
@@ -70,6 +74,16 @@ inline void ExpectMessages(absl::Span<const BadSpec> specs) {
     EXPECT_EQ(ToText(CheckAll(read, [](const v1::JobSpec&) { return false; }).violations), MessagesOf(bad))
         << bad.name;
   }
+}
+
+// Expects the fields of `text`, a message in protobuf's text format; `message` may have others.
+inline void ExpectFields(const google::protobuf::Message& message, const std::string& text) {
+  using google::protobuf::util::MessageDifferencer;
+  const std::unique_ptr<google::protobuf::Message> expected(message.New());
+  ASSERT_TRUE(google::protobuf::TextFormat::ParseFromString(text, expected.get())) << text;
+  MessageDifferencer differencer;
+  differencer.set_scope(MessageDifferencer::PARTIAL);
+  EXPECT_TRUE(differencer.Compare(*expected, message)) << text << "\n" << message.ShortDebugString();
 }
 
 }  // namespace tandem::jobspec

@@ -79,13 +79,8 @@ TEST(ResolveTest, OverlapDelaysWeightsOnlyOnRequest) {
 
 TEST(ResolveTest, SharedExpertsHaveADefaultExchange) {
   EXPECT_FALSE(Resolved("parallelism: {ranks: 2}").parallelism().has_dispatch());
-  const v1::Dispatch dispatch = Resolved("parallelism: {ranks: 2, expert: 2}").parallelism().dispatch();
-  EXPECT_EQ(dispatch.chunks(), v1::CHUNKS_AUTO);
-  EXPECT_EQ(dispatch.rows_at_a_time(), 1.5);
-  EXPECT_TRUE(dispatch.has_most_rows());
-  EXPECT_EQ(dispatch.most_rows(), 0);
-  EXPECT_TRUE(dispatch.has_separate_weight_gradients());
-  EXPECT_FALSE(dispatch.separate_weight_gradients());
+  ExpectFields(Resolved("parallelism: {ranks: 2, expert: 2}").parallelism().dispatch(),
+               "chunks: CHUNKS_AUTO rows_at_a_time: 1.5 most_rows: 0 separate_weight_gradients: false");
 }
 
 // What tries changes of a resolved job asks whether they are valid.
@@ -108,37 +103,25 @@ TEST(ResolveTest, AResolvedJobWithExpertsIsValid) {
 }
 
 TEST(ResolveTest, UnitsTakeTheModelsPrecision) {
-  const v1::Precision bf16 = Resolved("precision: {compute: bf16, transport: fp32}").precision();
-  EXPECT_EQ(bf16.embedding().compute(), v1::COMPUTE_TYPE_BF16);
-  EXPECT_EQ(bf16.embedding().transport(), v1::COMPUTE_TYPE_FP32);
-  const v1::Precision head = Resolved("precision: {compute: bf16, head: {compute: fp32}}").precision();
-  EXPECT_EQ(head.transport(), v1::COMPUTE_TYPE_BF16);
-  EXPECT_EQ(head.embedding().transport(), v1::COMPUTE_TYPE_BF16);
-  EXPECT_EQ(head.head().compute(), v1::COMPUTE_TYPE_FP32);
-  EXPECT_EQ(head.head().transport(), v1::COMPUTE_TYPE_FP32);
+  ExpectFields(Resolved("precision: {compute: bf16, transport: fp32}").precision(),
+               "embedding { compute: COMPUTE_TYPE_BF16 transport: COMPUTE_TYPE_FP32 }");
+  ExpectFields(Resolved("precision: {compute: bf16, head: {compute: fp32}}").precision(),
+               "transport: COMPUTE_TYPE_BF16 embedding { transport: COMPUTE_TYPE_BF16 } "
+               "head { compute: COMPUTE_TYPE_FP32 transport: COMPUTE_TYPE_FP32 }");
 }
 
 TEST(ResolveTest, LeavesWhatIsGiven) {
-  const v1::JobSpec resolved = Resolved(
-      "name: x\nmodel: {preset: llama-3-8b, num_hidden_layers: 2}\ntraining: {steps: 101, clip_grad_norm: "
-      "0}\n"
-      "checkpoint: {directory: /c, keep: 7}\nparallelism: {tensor: 4}\n");
-  EXPECT_EQ(resolved.name(), "x");
-  EXPECT_EQ(resolved.model().num_hidden_layers(), 2);
-  EXPECT_EQ(resolved.model().hidden_size(), 4096);
-  EXPECT_EQ(resolved.model().intermediate_size(), 14336);
-  EXPECT_EQ(resolved.model().num_attention_heads(), 32);
-  EXPECT_EQ(resolved.model().num_key_value_heads(), 8);
-  EXPECT_EQ(resolved.model().head_dim(), 128);
-  EXPECT_EQ(resolved.model().vocab_size(), 128256);
-  EXPECT_EQ(resolved.model().rope_theta(), 500000);
-  EXPECT_EQ(resolved.model().max_position_embeddings(), 8192);
-  EXPECT_TRUE(resolved.training().has_clip_grad_norm());
-  EXPECT_EQ(resolved.training().clip_grad_norm(), 0);
-  EXPECT_EQ(resolved.training().validate_every_steps(), 11);  // a tenth of the steps, rounded up
-  EXPECT_EQ(resolved.checkpoint().keep(), 7);
-  EXPECT_EQ(resolved.checkpoint().every_steps(), 0);
-  EXPECT_EQ(resolved.parallelism().expert_tensor(), 4);
+  ExpectFields(Resolved("name: x\nmodel: {preset: llama-3-8b, num_hidden_layers: 2}\n"
+                        "training: {steps: 101, clip_grad_norm: 0}\n"
+                        "checkpoint: {directory: /c, keep: 7}\nparallelism: {tensor: 4}\n"),
+               R"(name: "x"
+                  model { num_hidden_layers: 2 hidden_size: 4096 intermediate_size: 14336
+                          num_attention_heads: 32 num_key_value_heads: 8 head_dim: 128 vocab_size: 128256
+                          rope_theta: 500000 max_position_embeddings: 8192 }
+                  # A tenth of the steps, rounded up.
+                  training { clip_grad_norm: 0 validate_every_steps: 11 }
+                  checkpoint { keep: 7 every_steps: 0 }
+                  parallelism { expert_tensor: 4 })");
 }
 
 TEST(ResolveTest, OverridingAPresetGivesAModelThatFits) {
