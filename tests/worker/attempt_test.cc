@@ -18,6 +18,8 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::SizeIs;
 
+using AttemptTest = CoreTest;
+
 const AttemptKey kJob{.job = "j", .attempt = 1};
 
 v1::FromTrainer Finished() {
@@ -33,80 +35,74 @@ v1::FromTrainer Failed(v1::FailureClass failure, const std::string& text) {
   return message;
 }
 
-TEST(AttemptTest, IsCheckedThenRecordedThenSpawnedThenReported) {
-  CoreHarness core;
-  core.Connect({CoreHarness::Job("j", 2)});
-  EXPECT_THAT(core.Take<Check>(), SizeIs(1));
-  EXPECT_THAT(core.Take<RecordRanks>(), IsEmpty());
-  core.Feed(Checked{.attempt = kJob});
-  const std::vector<RecordRanks> records = core.Take<RecordRanks>();
-  ASSERT_THAT(records, SizeIs(1));
-  EXPECT_EQ(records[0].attempt, kJob);
-  EXPECT_EQ(records[0].store_id, "store");
-  EXPECT_THAT(records[0].ranks, testing::ElementsAre(0, 1));
-  EXPECT_THAT(core.Take<Spawn>(), IsEmpty()) << "not before it is on disk";
-  EXPECT_THAT(core.TakeMessages(v1::WorkerMessage::kStatus), IsEmpty()) << "neither accepted nor refused yet";
-  core.Feed(RanksRecorded{.attempt = kJob});
-  const std::vector<Spawn> spawns = core.Take<Spawn>();
+TEST_F(AttemptTest, IsCheckedThenRecordedThenSpawnedThenReported) {
+  core_.Connect({CoreHarness::Job("j", 2)});
+  EXPECT_THAT(core_.Take<Check>(), SizeIs(1));
+  EXPECT_THAT(core_.Take<RecordRanks>(), IsEmpty());
+  core_.Feed(Checked{.attempt = kJob});
+  const RecordRanks records = core_.TakeOne<RecordRanks>();
+  EXPECT_EQ(records.attempt, kJob);
+  EXPECT_EQ(records.store_id, "store");
+  EXPECT_THAT(records.ranks, testing::ElementsAre(0, 1));
+  EXPECT_THAT(core_.Take<Spawn>(), IsEmpty()) << "not before it is on disk";
+  EXPECT_THAT(core_.TakeMessages(v1::WorkerMessage::kStatus), IsEmpty())
+      << "neither accepted nor refused yet";
+  core_.Feed(RanksRecorded{.attempt = kJob});
+  const std::vector<Spawn> spawns = core_.Take<Spawn>();
   ASSERT_THAT(spawns, SizeIs(2));
   EXPECT_EQ(spawns[1].rank.rank, 1);
   EXPECT_EQ(spawns[1].start.rank(), 1);
   EXPECT_EQ(spawns[1].start.assignment().slots_size(), 2);
   EXPECT_EQ(spawns[1].start.build(), "b");
-  EXPECT_EQ(core.TakeStatus().ranks(0).phase(), v1::RANK_PHASE_SPAWNED);
-  core.Feed(RankSpawned{{kJob, 1}, 77});
-  EXPECT_EQ(core.TakeStatus().ranks(1).pid(), 77);
+  EXPECT_EQ(core_.TakeStatus().ranks(0).phase(), v1::RANK_PHASE_SPAWNED);
+  core_.Feed(RankSpawned{{kJob, 1}, 77});
+  EXPECT_EQ(core_.TakeStatus().ranks(1).pid(), 77);
   v1::FromTrainer ready;
   ready.mutable_ready()->set_program_digest("d");
-  core.Say(kJob, 1, ready);
-  const v1::AttemptStatus status = core.TakeStatus();
+  core_.Say(kJob, 1, ready);
+  const v1::AttemptStatus status = core_.TakeStatus();
   EXPECT_EQ(status.ranks(1).phase(), v1::RANK_PHASE_READY);
   EXPECT_EQ(status.ranks(1).ready().program_digest(), "d");
 }
 
-TEST(AttemptTest, TheSameAssignmentAgainChangesNothing) {
-  CoreHarness core;
-  core.StartJob(CoreHarness::Job("j", 2));
-  core.Assign({CoreHarness::Job("j", 2)});
-  EXPECT_THAT(core.Take<Check>(), IsEmpty());
-  EXPECT_THAT(core.Take<Spawn>(), IsEmpty());
-  EXPECT_THAT(core.Take<SendToRank>(), IsEmpty());
+TEST_F(AttemptTest, TheSameAssignmentAgainChangesNothing) {
+  core_.StartJob(CoreHarness::Job("j", 2));
+  core_.Assign({CoreHarness::Job("j", 2)});
+  EXPECT_THAT(core_.Take<Check>(), IsEmpty());
+  EXPECT_THAT(core_.Take<Spawn>(), IsEmpty());
+  EXPECT_THAT(core_.Take<SendToRank>(), IsEmpty());
 }
 
-TEST(AttemptTest, EndsWithoutCauseIfAllRanksSucceed) {
-  CoreHarness core;
-  core.StartJob(CoreHarness::Job("j", 2));
+TEST_F(AttemptTest, EndsWithoutCauseIfAllRanksSucceed) {
+  core_.StartJob(CoreHarness::Job("j", 2));
   for (const int rank : {0, 1}) {
-    core.Say(kJob, rank, Finished());
-    core.Exits(kJob, rank, {});
+    core_.Say(kJob, rank, Finished());
+    core_.Exits(kJob, rank, {});
   }
-  EXPECT_FALSE(core.TakeStatus().ended()) << "not before the end is on disk";
-  const std::vector<RecordEnd> records = core.Take<RecordEnd>();
-  ASSERT_THAT(records, SizeIs(1));
-  EXPECT_TRUE(records[0].status.ended());
-  core.Feed(EndRecorded{kJob});
-  const v1::AttemptStatus status = core.TakeStatus();
+  EXPECT_FALSE(core_.TakeStatus().ended()) << "not before the end is on disk";
+  EXPECT_TRUE(core_.TakeOne<RecordEnd>().status.ended());
+  core_.Feed(EndRecorded{kJob});
+  const v1::AttemptStatus status = core_.TakeStatus();
   EXPECT_TRUE(status.ended());
   for (const v1::RankStatus& rank : status.ranks()) {
     EXPECT_TRUE(rank.finished() && rank.exited() && !rank.stop_requested() && !rank.has_cause());
   }
 }
 
-TEST(AttemptTest, ReportsTimesOfItsRanks) {
-  CoreHarness core;
-  core.StartJob(CoreHarness::Job("j", 1));
-  const absl::Time start = core.now();
-  core.Advance(absl::Seconds(1));
+TEST_F(AttemptTest, ReportsTimesOfItsRanks) {
+  core_.StartJob(CoreHarness::Job("j", 1));
+  const absl::Time start = core_.now();
+  core_.Advance(absl::Seconds(1));
   v1::FromTrainer ready;
   ready.mutable_ready();
-  core.Say(kJob, 0, ready);
-  core.Advance(absl::Seconds(1));
-  core.Say(kJob, 0, Finished());
-  core.Advance(absl::Seconds(1));
-  core.Exits(kJob, 0, {});
-  core.Advance(absl::Minutes(5));
-  core.Feed(EndRecorded{kJob});
-  const v1::RankStatus rank = core.TakeStatus().ranks(0);
+  core_.Say(kJob, 0, ready);
+  core_.Advance(absl::Seconds(1));
+  core_.Say(kJob, 0, Finished());
+  core_.Advance(absl::Seconds(1));
+  core_.Exits(kJob, 0, {});
+  core_.Advance(absl::Minutes(5));
+  core_.Feed(EndRecorded{kJob});
+  const v1::RankStatus rank = core_.TakeStatus().ranks(0);
   const auto since_start = [&](const google::protobuf::Timestamp& time) {
     return absl::FromUnixSeconds(time.seconds()) + absl::Nanoseconds(time.nanos()) - start;
   };
@@ -115,119 +111,109 @@ TEST(AttemptTest, ReportsTimesOfItsRanks) {
   EXPECT_EQ(since_start(rank.exited_at()), absl::Seconds(3));
 }
 
-TEST(AttemptTest, OneDeadRankStopsTheOthers) {
-  CoreHarness core;
-  core.StartJob(CoreHarness::Job("j", 3));
-  core.Exits(kJob, 1, {.signal = SIGKILL});
-  v1::AttemptStatus status = core.TakeStatus();
+TEST_F(AttemptTest, OneDeadRankStopsTheOthers) {
+  core_.StartJob(CoreHarness::Job("j", 3));
+  core_.Exits(kJob, 1, {.signal = SIGKILL});
+  v1::AttemptStatus status = core_.TakeStatus();
   EXPECT_EQ(status.ranks(1).cause().message(),
             "rank 1 was killed by signal 9 (SIGKILL) in step 37, after forward of microbatch 2");
   EXPECT_EQ(status.ranks(1).cause().last_instruction(), "op 3 mb 2");
   EXPECT_FALSE(status.ranks(1).stop_requested());
   EXPECT_TRUE(status.ranks(0).stop_requested());
-  const std::vector<SendToRank> stops = core.Take<SendToRank>();
+  const std::vector<SendToRank> stops = core_.Take<SendToRank>();
   ASSERT_THAT(stops, SizeIs(2));
   EXPECT_EQ(stops[0].rank.rank, 0);
   EXPECT_EQ(stops[0].message.request(), v1::DESIRED_STOP_NOW);
   EXPECT_EQ(stops[1].rank.rank, 2);
 
-  EXPECT_EQ(NextWake(core.state()), core.now() + kDefaultGrace);
-  core.Exits(kJob, 0, {.exit_code = 81});
-  core.Advance(kDefaultGrace);
-  const std::vector<Kill> kills = core.Take<Kill>();
-  ASSERT_THAT(kills, SizeIs(1));
-  EXPECT_EQ(kills[0].rank.rank, 2);
-  core.Exits(kJob, 2, {.signal = SIGKILL});
-  core.Feed(EndRecorded{kJob});
-  status = core.TakeStatus();
+  EXPECT_EQ(NextWake(core_.state()), core_.now() + kDefaultGrace);
+  core_.Exits(kJob, 0, {.exit_code = 81});
+  core_.Advance(kDefaultGrace);
+  EXPECT_EQ(core_.TakeOne<Kill>().rank.rank, 2);
+  core_.Exits(kJob, 2, {.signal = SIGKILL});
+  core_.Feed(EndRecorded{kJob});
+  status = core_.TakeStatus();
   EXPECT_TRUE(status.ended());
   EXPECT_EQ(status.ranks(0).cause().class_(), v1::FAILURE_CLASS_REQUESTED);
   EXPECT_EQ(status.ranks(2).cause().class_(), v1::FAILURE_CLASS_REQUESTED);
   EXPECT_EQ(status.ranks(1).cause().reason(), "RankKilled");
 }
 
-TEST(AttemptTest, LocalPeersDeathIsNotOurStop) {
-  CoreHarness core;
-  core.StartJob(CoreHarness::Job("j", 2));
+TEST_F(AttemptTest, LocalPeersDeathIsNotOurStop) {
+  core_.StartJob(CoreHarness::Job("j", 2));
   // Rank 1 is dead; rank 0 feels it before the daemon sees it.
-  core.Say(kJob, 0, Failed(v1::FAILURE_CLASS_PEER_LOST, "rank 0 lost rank 1"));
-  EXPECT_THAT(core.Take<SendToRank>(), IsEmpty()) << "a pause first";
-  core.Advance(absl::Milliseconds(20));
-  core.Exits(kJob, 1, {.signal = SIGSEGV});
-  EXPECT_EQ(core.TakeStatus().ranks(1).cause().reason(), "RankKilled");
-  EXPECT_THAT(core.Take<SendToRank>(), SizeIs(1));
+  core_.Say(kJob, 0, Failed(v1::FAILURE_CLASS_PEER_LOST, "rank 0 lost rank 1"));
+  EXPECT_THAT(core_.Take<SendToRank>(), IsEmpty()) << "a pause first";
+  core_.Advance(absl::Milliseconds(20));
+  core_.Exits(kJob, 1, {.signal = SIGSEGV});
+  EXPECT_EQ(core_.TakeStatus().ranks(1).cause().reason(), "RankKilled");
+  EXPECT_THAT(core_.Take<SendToRank>(), SizeIs(1));
 }
 
 // Its peers on other workers feel a crash before it is reaped here, and the controller's stop is as quick.
-TEST(AttemptTest, CrashIsNotBlamedOnTheStop) {
-  CoreHarness core;
-  core.StartJob(CoreHarness::Job("j", 1));
-  core.Assign({});
-  EXPECT_THAT(core.Take<SendToRank>(), SizeIs(1)) << "asked to stop";
-  core.Advance(absl::Milliseconds(5));
-  core.Exits(kJob, 0, {.signal = SIGSEGV});
-  const v1::Cause cause = core.TakeStatus().ranks(0).cause();
+TEST_F(AttemptTest, CrashIsNotBlamedOnTheStop) {
+  core_.StartJob(CoreHarness::Job("j", 1));
+  core_.Assign({});
+  EXPECT_THAT(core_.Take<SendToRank>(), SizeIs(1)) << "asked to stop";
+  core_.Advance(absl::Milliseconds(5));
+  core_.Exits(kJob, 0, {.signal = SIGSEGV});
+  const v1::Cause cause = core_.TakeStatus().ranks(0).cause();
   EXPECT_EQ(cause.reason(), "RankKilled");
   EXPECT_EQ(cause.signal(), SIGSEGV);
   EXPECT_TRUE(cause.after_stop());
 }
 
-TEST(AttemptTest, PeerLostElsewhereStopsLocalRanks) {
-  CoreHarness core;
-  core.StartJob(CoreHarness::Job("j", 2));
-  core.Say(kJob, 0, Failed(v1::FAILURE_CLASS_PEER_LOST, "rank 0 lost rank 7"));
-  EXPECT_EQ(core.TakeStatus().ranks(0).cause().message(), "rank 0 lost rank 7");
-  EXPECT_EQ(NextWake(core.state()), core.now() + kPeerLostPause);
-  core.Advance(kPeerLostPause);
-  EXPECT_THAT(core.Take<SendToRank>(), SizeIs(2));
+TEST_F(AttemptTest, PeerLostElsewhereStopsLocalRanks) {
+  core_.StartJob(CoreHarness::Job("j", 2));
+  core_.Say(kJob, 0, Failed(v1::FAILURE_CLASS_PEER_LOST, "rank 0 lost rank 7"));
+  EXPECT_EQ(core_.TakeStatus().ranks(0).cause().message(), "rank 0 lost rank 7");
+  EXPECT_EQ(NextWake(core_.state()), core_.now() + kPeerLostPause);
+  core_.Advance(kPeerLostPause);
+  EXPECT_THAT(core_.Take<SendToRank>(), SizeIs(2));
 }
 
-TEST(AttemptTest, ARankThatFailedAndStaysIsKilled) {
-  CoreHarness core;
-  core.StartJob(CoreHarness::Job("j", 1));
-  core.Say(kJob, 0, Failed(v1::FAILURE_CLASS_USER, "bad data"));
-  core.Advance(kDefaultGrace);
-  EXPECT_THAT(core.Take<Kill>(), SizeIs(1));
-  core.Exits(kJob, 0, {.signal = SIGKILL});
-  EXPECT_EQ(core.TakeStatus().ranks(0).cause().message(), "bad data");
+TEST_F(AttemptTest, ARankThatFailedAndStaysIsKilled) {
+  core_.StartJob(CoreHarness::Job("j", 1));
+  core_.Say(kJob, 0, Failed(v1::FAILURE_CLASS_USER, "bad data"));
+  core_.Advance(kDefaultGrace);
+  EXPECT_THAT(core_.Take<Kill>(), SizeIs(1));
+  core_.Exits(kJob, 0, {.signal = SIGKILL});
+  EXPECT_EQ(core_.TakeStatus().ranks(0).cause().message(), "bad data");
 }
 
-TEST(AttemptTest, UnstartableRankFailsTheAttempt) {
-  CoreHarness core;
-  core.Connect({CoreHarness::Job("j", 2)});
-  core.Feed(Checked{.attempt = kJob});
-  core.Feed(RanksRecorded{.attempt = kJob});
-  core.Feed(RankSpawned{{kJob, 0}, 77});
-  core.Feed(SpawnFailed{{kJob, 1}, "fork: Resource temporarily unavailable"});
-  EXPECT_THAT(core.Take<SendToRank>(), SizeIs(1));
-  const v1::Cause cause = core.TakeStatus().ranks(1).cause();
+TEST_F(AttemptTest, UnstartableRankFailsTheAttempt) {
+  core_.Connect({CoreHarness::Job("j", 2)});
+  core_.Feed(Checked{.attempt = kJob});
+  core_.Feed(RanksRecorded{.attempt = kJob});
+  core_.Feed(RankSpawned{{kJob, 0}, 77});
+  core_.Feed(SpawnFailed{{kJob, 1}, "fork: Resource temporarily unavailable"});
+  EXPECT_THAT(core_.Take<SendToRank>(), SizeIs(1));
+  const v1::Cause cause = core_.TakeStatus().ranks(1).cause();
   EXPECT_EQ(cause.reason(), "SpawnFailed");
   EXPECT_EQ(cause.message(), "rank 1 could not be started: fork: Resource temporarily unavailable");
 }
 
-TEST(AttemptTest, UnfitFilesAreTheUsersError) {
-  CoreHarness core;
-  core.Connect({CoreHarness::Job("j", 2)});
-  core.Feed(Checked{.attempt = kJob, .violations = "data.train: /none is not there"});
-  EXPECT_THAT(core.Take<Spawn>(), IsEmpty());
-  EXPECT_THAT(core.Take<RecordEnd>(), SizeIs(1));
-  core.Feed(EndRecorded{kJob});
-  const v1::AttemptStatus status = core.TakeStatus();
+TEST_F(AttemptTest, UnfitFilesAreTheUsersError) {
+  core_.Connect({CoreHarness::Job("j", 2)});
+  core_.Feed(Checked{.attempt = kJob, .violations = "data.train: /none is not there"});
+  EXPECT_THAT(core_.Take<Spawn>(), IsEmpty());
+  EXPECT_THAT(core_.Take<RecordEnd>(), SizeIs(1));
+  core_.Feed(EndRecorded{kJob});
+  const v1::AttemptStatus status = core_.TakeStatus();
   EXPECT_TRUE(status.ended());
   EXPECT_EQ(status.refused().class_(), v1::FAILURE_CLASS_USER);
   EXPECT_EQ(status.refused().message(), "data.train: /none is not there");
   EXPECT_EQ(status.refused().worker(), "w1");
 }
 
-TEST(AttemptTest, UnwritableRecordIsTheMachinesFault) {
-  CoreHarness core;
-  core.Connect({CoreHarness::Job("j", 2)});
-  core.Feed(Checked{.attempt = kJob});
-  core.Feed(RanksRecorded{.attempt = kJob,
-                          .problem = "write /state/x: No space left on device; make room",
-                          .reason = proto::reason::kWorkerDisk});
-  EXPECT_THAT(core.Take<Spawn>(), IsEmpty());
-  const v1::Cause refused = core.TakeStatus().refused();
+TEST_F(AttemptTest, UnwritableRecordIsTheMachinesFault) {
+  core_.Connect({CoreHarness::Job("j", 2)});
+  core_.Feed(Checked{.attempt = kJob});
+  core_.Feed(RanksRecorded{.attempt = kJob,
+                           .problem = "write /state/x: No space left on device; make room",
+                           .reason = proto::reason::kWorkerDisk});
+  EXPECT_THAT(core_.Take<Spawn>(), IsEmpty());
+  const v1::Cause refused = core_.TakeStatus().refused();
   EXPECT_EQ(refused.class_(), v1::FAILURE_CLASS_INFRASTRUCTURE);
   EXPECT_EQ(refused.reason(), "WorkerDisk");
   EXPECT_EQ(refused.message(),
@@ -235,7 +221,7 @@ TEST(AttemptTest, UnwritableRecordIsTheMachinesFault) {
             "device; make room, then submit the job again");
 }
 
-TEST(AttemptTest, ASlotThatIsNotFreeRefusesIt) {
+TEST_F(AttemptTest, ASlotThatIsNotFreeRefusesIt) {
   CoreHarness core(/*num_slots=*/2);
   core.StartJob(CoreHarness::Job("a", 1));
   v1::Assignment far = CoreHarness::Job("b", 1);
@@ -254,200 +240,182 @@ TEST(AttemptTest, ASlotThatIsNotFreeRefusesIt) {
                                                       "rank 0 needs a GPU, but slot 1 is a CPU slot"));
 }
 
-TEST(AttemptTest, IdsThatWouldLeaveTheFolderAreIgnored) {
-  CoreHarness core;
-  core.Connect(
+TEST_F(AttemptTest, IdsThatWouldLeaveTheFolderAreIgnored) {
+  core_.Connect(
       {CoreHarness::Job("../x", 1), CoreHarness::Job("", 1), CoreHarness::Job("j", 1, /*attempt=*/0)});
-  EXPECT_TRUE(core.state().live.empty());
+  EXPECT_TRUE(core_.state().live.empty());
 }
 
-TEST(AttemptTest, WhatIsNotListedIsStopped) {
-  CoreHarness core;
-  core.StartJob(CoreHarness::Job("j", 2));
-  core.Assign({});
-  EXPECT_THAT(core.Take<SendToRank>(), SizeIs(2));
-  core.Exits(kJob, 0, {.exit_code = 81});
-  core.Advance(kDefaultGrace);
-  EXPECT_THAT(core.Take<Kill>(), SizeIs(1));
-  core.Exits(kJob, 1, {.signal = SIGKILL});
-  EXPECT_EQ(core.TakeStatus().ranks(1).cause().reason(), "Withdrawn");
+TEST_F(AttemptTest, WhatIsNotListedIsStopped) {
+  core_.StartJob(CoreHarness::Job("j", 2));
+  core_.Assign({});
+  EXPECT_THAT(core_.Take<SendToRank>(), SizeIs(2));
+  core_.Exits(kJob, 0, {.exit_code = 81});
+  core_.Advance(kDefaultGrace);
+  EXPECT_THAT(core_.Take<Kill>(), SizeIs(1));
+  core_.Exits(kJob, 1, {.signal = SIGKILL});
+  EXPECT_EQ(core_.TakeStatus().ranks(1).cause().reason(), "Withdrawn");
 }
 
-TEST(AttemptTest, WhatTheControllerHasLostGoesOn) {
-  CoreHarness core;
-  core.StartJob(CoreHarness::Job("j", 2));
+TEST_F(AttemptTest, WhatTheControllerHasLostGoesOn) {
+  core_.StartJob(CoreHarness::Job("j", 2));
   v1::ControllerMessage message;
   *message.mutable_assignments()->add_unknown() = IdOf(kJob);
   for (int i = 0; i < 2; ++i) {
-    core.FromControllerMessage(message);
+    core_.FromControllerMessage(message);
   }
-  EXPECT_THAT(core.Take<SendToRank>(), IsEmpty());
-  EXPECT_FALSE(core.state().live.at(kJob).stop.has_value());
-  core.Assign({});
-  EXPECT_THAT(core.Take<SendToRank>(), SizeIs(2)) << "it is known again, and is not wanted";
+  EXPECT_THAT(core_.Take<SendToRank>(), IsEmpty());
+  EXPECT_FALSE(core_.state().live.at(kJob).stop.has_value());
+  core_.Assign({});
+  EXPECT_THAT(core_.Take<SendToRank>(), SizeIs(2)) << "it is known again, and is not wanted";
 }
 
-TEST(AttemptTest, StopNowUsesTheAssignmentsGrace) {
-  CoreHarness core;
-  core.StartJob(CoreHarness::Job("j", 1));
+TEST_F(AttemptTest, StopNowUsesTheAssignmentsGrace) {
+  core_.StartJob(CoreHarness::Job("j", 1));
   v1::Assignment stop = CoreHarness::Job("j", 1);
   stop.set_desired(v1::DESIRED_STOP_NOW);
   stop.mutable_grace()->set_seconds(3);
   stop.set_reason("CancelledByUser");
-  core.Assign({stop});
-  EXPECT_EQ(NextWake(core.state()), core.now() + absl::Seconds(3));
-  core.Advance(absl::Seconds(2));
-  EXPECT_THAT(core.Take<Kill>(), IsEmpty());
-  core.Exits(kJob, 0, {.exit_code = 81});
-  const v1::AttemptStatus status = core.TakeStatus();
+  core_.Assign({stop});
+  EXPECT_EQ(NextWake(core_.state()), core_.now() + absl::Seconds(3));
+  core_.Advance(absl::Seconds(2));
+  EXPECT_THAT(core_.Take<Kill>(), IsEmpty());
+  core_.Exits(kJob, 0, {.exit_code = 81});
+  const v1::AttemptStatus status = core_.TakeStatus();
   EXPECT_EQ(status.ranks(0).cause().reason(), "CancelledByUser");
   EXPECT_TRUE(status.ranks(0).stop_requested());
 }
 
-TEST(AttemptTest, StopDoesNotWaitForChecks) {
-  CoreHarness core;
-  core.Connect({CoreHarness::Job("j", 2)});
-  core.Assign({});
-  EXPECT_THAT(core.Take<RecordEnd>(), SizeIs(1));
-  core.Feed(Checked{.attempt = kJob});
-  EXPECT_THAT(core.Take<RecordRanks>(), IsEmpty());
-  core.Feed(EndRecorded{kJob});
-  const v1::AttemptStatus status = core.TakeStatus();
+TEST_F(AttemptTest, StopDoesNotWaitForChecks) {
+  core_.Connect({CoreHarness::Job("j", 2)});
+  core_.Assign({});
+  EXPECT_THAT(core_.Take<RecordEnd>(), SizeIs(1));
+  core_.Feed(Checked{.attempt = kJob});
+  EXPECT_THAT(core_.Take<RecordRanks>(), IsEmpty());
+  core_.Feed(EndRecorded{kJob});
+  const v1::AttemptStatus status = core_.TakeStatus();
   EXPECT_TRUE(status.ended());
   EXPECT_EQ(status.ranks(0).cause().message(), "rank 0 was stopped before it started");
-  core.Feed(LookingAt{kJob, "data.train /late"});
-  core.Feed(Checked{.attempt = kJob, .violations = "late"});
-  EXPECT_THAT(core.Take<RecordRanks>(), IsEmpty()) << "nothing is written of what has ended";
-  EXPECT_THAT(core.Take<Spawn>(), IsEmpty());
+  core_.Feed(LookingAt{kJob, "data.train /late"});
+  core_.Feed(Checked{.attempt = kJob, .violations = "late"});
+  EXPECT_THAT(core_.Take<RecordRanks>(), IsEmpty()) << "nothing is written of what has ended";
+  EXPECT_THAT(core_.Take<Spawn>(), IsEmpty());
 }
 
-TEST(AttemptTest, AStopDuringRecordingSpawnsNothing) {
-  CoreHarness core;
-  core.Connect({CoreHarness::Job("j", 2)});
-  core.Feed(Checked{.attempt = kJob});
-  core.Assign({});
-  EXPECT_THAT(core.Take<RecordRanks>(), SizeIs(1));
-  EXPECT_THAT(core.Take<RecordEnd>(), SizeIs(1));
-  core.Feed(RanksRecorded{.attempt = kJob, .problem = "no space", .reason = proto::reason::kWorkerDisk});
-  core.Feed(EndRecorded{kJob});
-  EXPECT_THAT(core.Take<Spawn>(), IsEmpty());
-  EXPECT_FALSE(core.TakeStatus().has_refused()) << "the stop came first";
+TEST_F(AttemptTest, AStopDuringRecordingSpawnsNothing) {
+  core_.Connect({CoreHarness::Job("j", 2)});
+  core_.Feed(Checked{.attempt = kJob});
+  core_.Assign({});
+  EXPECT_THAT(core_.Take<RecordRanks>(), SizeIs(1));
+  EXPECT_THAT(core_.Take<RecordEnd>(), SizeIs(1));
+  core_.Feed(RanksRecorded{.attempt = kJob, .problem = "no space", .reason = proto::reason::kWorkerDisk});
+  core_.Feed(EndRecorded{kJob});
+  EXPECT_THAT(core_.Take<Spawn>(), IsEmpty());
+  EXPECT_FALSE(core_.TakeStatus().has_refused()) << "the stop came first";
 }
 
-TEST(AttemptTest, AHangingPathRefusesTheAttemptByName) {
-  CoreHarness core;
-  core.Connect({CoreHarness::Job("j", 2)});
-  core.Feed(LookingAt{kJob, "data.train /dead"});
-  core.Advance(kPathLimit - absl::Seconds(1));
-  core.Feed(LookingAt{kJob, "checkpoint.directory /dead too"});
-  EXPECT_EQ(NextWake(core.state()), core.now() + kPathLimit) << "each path has its time";
-  core.Advance(kPathLimit - absl::Seconds(1));
-  EXPECT_THAT(core.Take<RecordEnd>(), IsEmpty());
-  core.Advance(absl::Seconds(1));
-  EXPECT_THAT(core.Take<RecordEnd>(), SizeIs(1));
-  core.Feed(EndRecorded{kJob});
-  const v1::Cause refused = core.TakeStatus().refused();
+TEST_F(AttemptTest, AHangingPathRefusesTheAttemptByName) {
+  core_.Connect({CoreHarness::Job("j", 2)});
+  core_.Feed(LookingAt{kJob, "data.train /dead"});
+  core_.Advance(kPathLimit - absl::Seconds(1));
+  core_.Feed(LookingAt{kJob, "checkpoint.directory /dead too"});
+  EXPECT_EQ(NextWake(core_.state()), core_.now() + kPathLimit) << "each path has its time";
+  core_.Advance(kPathLimit - absl::Seconds(1));
+  EXPECT_THAT(core_.Take<RecordEnd>(), IsEmpty());
+  core_.Advance(absl::Seconds(1));
+  EXPECT_THAT(core_.Take<RecordEnd>(), SizeIs(1));
+  core_.Feed(EndRecorded{kJob});
+  const v1::Cause refused = core_.TakeStatus().refused();
   EXPECT_EQ(refused.class_(), v1::FAILURE_CLASS_INFRASTRUCTURE);
   EXPECT_EQ(refused.reason(), proto::reason::kPathHangs);
   EXPECT_THAT(refused.message(),
               testing::StartsWith("checkpoint.directory /dead too does not answer on worker w1 (waited 2m)"));
-  core.Heartbeat();
-  core.Assign({CoreHarness::Job("k", 2)}, {kJob});
-  core.Feed(Checked{.attempt = {.job = "k", .attempt = 1}});
-  core.Feed(RanksRecorded{.attempt = {.job = "k", .attempt = 1}});
-  EXPECT_THAT(core.Take<Spawn>(), SizeIs(2)) << "on the same slots";
+  core_.Heartbeat();
+  core_.Assign({CoreHarness::Job("k", 2)}, {kJob});
+  core_.Feed(Checked{.attempt = {.job = "k", .attempt = 1}});
+  core_.Feed(RanksRecorded{.attempt = {.job = "k", .attempt = 1}});
+  EXPECT_THAT(core_.Take<Spawn>(), SizeIs(2)) << "on the same slots";
 }
 
-TEST(AttemptTest, CheckingWorkerStillSendsHeartbeats) {
-  CoreHarness core;
-  core.Connect({CoreHarness::Job("j", 1)});
-  core.TakeMessages(v1::WorkerMessage::kHeartbeat);
-  core.Feed(Sampled{});
-  EXPECT_THAT(core.TakeMessages(v1::WorkerMessage::kHeartbeat), SizeIs(1));
+TEST_F(AttemptTest, CheckingWorkerStillSendsHeartbeats) {
+  core_.Connect({CoreHarness::Job("j", 1)});
+  core_.TakeMessages(v1::WorkerMessage::kHeartbeat);
+  core_.Feed(Sampled{});
+  EXPECT_THAT(core_.TakeMessages(v1::WorkerMessage::kHeartbeat), SizeIs(1));
 }
 
-TEST(AttemptTest, ACheckThatCannotBeginRefusesItToo) {
-  CoreHarness core;
-  core.Connect({CoreHarness::Job("j", 1)});
-  core.Advance(kPathLimit);
-  EXPECT_THAT(core.TakeStatus().refused().message(),
+TEST_F(AttemptTest, ACheckThatCannotBeginRefusesItToo) {
+  core_.Connect({CoreHarness::Job("j", 1)});
+  core_.Advance(kPathLimit);
+  EXPECT_THAT(core_.TakeStatus().refused().message(),
               testing::StartsWith("no look at the job's paths could begin within 2m: "));
 }
 
-TEST(AttemptTest, NamingALargeProgramMayTakeLong) {
-  CoreHarness core;
-  core.Connect({CoreHarness::Job("j", 1)});
-  core.Feed(LookingAt{kJob, "data.train /there"});
-  core.Feed(LookingAt{kJob});
-  core.Advance(2 * kPathLimit);
-  core.Feed(Checked{.attempt = kJob});
-  EXPECT_THAT(core.Take<RecordRanks>(), SizeIs(1));
+TEST_F(AttemptTest, NamingALargeProgramMayTakeLong) {
+  core_.Connect({CoreHarness::Job("j", 1)});
+  core_.Feed(LookingAt{kJob, "data.train /there"});
+  core_.Feed(LookingAt{kJob});
+  core_.Advance(2 * kPathLimit);
+  core_.Feed(Checked{.attempt = kJob});
+  EXPECT_THAT(core_.Take<RecordRanks>(), SizeIs(1));
 }
 
-TEST(AttemptTest, HangingPathIsTheMachinesFault) {
-  CoreHarness core;
-  core.Connect({CoreHarness::Job("j", 1)});
-  core.Feed(Checked{
+TEST_F(AttemptTest, HangingPathIsTheMachinesFault) {
+  core_.Connect({CoreHarness::Job("j", 1)});
+  core_.Feed(Checked{
       .attempt = kJob, .problem = "data.train /dead is not looked at", .reason = proto::reason::kPathHangs});
-  const v1::Cause refused = core.TakeStatus().refused();
+  const v1::Cause refused = core_.TakeStatus().refused();
   EXPECT_EQ(refused.class_(), v1::FAILURE_CLASS_INFRASTRUCTURE);
   EXPECT_EQ(refused.reason(), proto::reason::kPathHangs);
   EXPECT_EQ(refused.message(), "data.train /dead is not looked at");
 }
 
-TEST(AttemptTest, UnknownAttemptIsAnsweredAsEnded) {
-  CoreHarness core;
+TEST_F(AttemptTest, UnknownAttemptIsAnsweredAsEnded) {
   v1::Assignment stop = CoreHarness::Job("j", 2);
   stop.set_desired(v1::DESIRED_STOP_NOW);
-  core.Connect({stop});
-  EXPECT_THAT(core.Take<Check>(), IsEmpty());
-  EXPECT_THAT(core.Take<RecordEnd>(), SizeIs(1));
-  core.Feed(EndRecorded{kJob});
-  EXPECT_TRUE(core.TakeStatus().ended());
+  core_.Connect({stop});
+  EXPECT_THAT(core_.Take<Check>(), IsEmpty());
+  EXPECT_THAT(core_.Take<RecordEnd>(), SizeIs(1));
+  core_.Feed(EndRecorded{kJob});
+  EXPECT_TRUE(core_.TakeStatus().ended());
 }
 
-TEST(AttemptTest, EndIsReportedUntilForgotten) {
-  CoreHarness core;
-  core.StartJob(CoreHarness::Job("j", 1));
-  core.Exits(kJob, 0, {.exit_code = 3});
-  core.Feed(EndRecorded{kJob});
-  core.Feed(Disconnected{});
-  core.Take<SendToController>();
+TEST_F(AttemptTest, EndIsReportedUntilForgotten) {
+  core_.StartJob(CoreHarness::Job("j", 1));
+  core_.Exits(kJob, 0, {.exit_code = 3});
+  core_.Feed(EndRecorded{kJob});
+  core_.Feed(Disconnected{});
+  core_.Take<SendToController>();
   // Also where the controller still lists it, since it has not committed the end.
-  core.Connect({CoreHarness::Job("j", 1)});
-  const std::vector<v1::WorkerMessage> messages = core.TakeMessages(v1::WorkerMessage::kHello);
-  ASSERT_THAT(messages, SizeIs(1));
-  ASSERT_EQ(messages[0].hello().inventory().attempts_size(), 1);
-  EXPECT_TRUE(messages[0].hello().inventory().attempts(0).ended());
-  EXPECT_EQ(messages[0].hello().inventory().attempts(0).ranks(0).cause().exit_code(), 3);
-  EXPECT_THAT(core.Take<Check>(), IsEmpty()) << "it never runs twice";
-  core.Assign({}, {kJob});
-  const std::vector<Forget> forgets = core.Take<Forget>();
-  ASSERT_THAT(forgets, SizeIs(1));
-  EXPECT_EQ(forgets[0].attempt, kJob);
-  EXPECT_TRUE(core.state().ended.empty());
+  core_.Connect({CoreHarness::Job("j", 1)});
+  const v1::WorkerMessage message = core_.TakeMessage(v1::WorkerMessage::kHello);
+  ASSERT_EQ(message.hello().inventory().attempts_size(), 1);
+  EXPECT_TRUE(message.hello().inventory().attempts(0).ended());
+  EXPECT_EQ(message.hello().inventory().attempts(0).ranks(0).cause().exit_code(), 3);
+  EXPECT_THAT(core_.Take<Check>(), IsEmpty()) << "it never runs twice";
+  core_.Assign({}, {kJob});
+  EXPECT_EQ(core_.TakeOne<Forget>().attempt, kJob);
+  EXPECT_TRUE(core_.state().ended.empty());
 }
 
-TEST(AttemptTest, AForgetOfARunningAttemptChangesNothing) {
-  CoreHarness core;
-  core.StartJob(CoreHarness::Job("j", 1));
-  core.Assign({CoreHarness::Job("j", 1)}, {kJob});
-  EXPECT_THAT(core.Take<Forget>(), IsEmpty());
-  EXPECT_EQ(core.state().live.size(), 1u);
+TEST_F(AttemptTest, AForgetOfARunningAttemptChangesNothing) {
+  core_.StartJob(CoreHarness::Job("j", 1));
+  core_.Assign({CoreHarness::Job("j", 1)}, {kJob});
+  EXPECT_THAT(core_.Take<Forget>(), IsEmpty());
+  EXPECT_EQ(core_.state().live.size(), 1u);
 }
 
-TEST(AttemptTest, StopAfterCheckpointGoesToOneRank) {
-  CoreHarness core;
-  core.StartJob(CoreHarness::Job("j", 2));
+TEST_F(AttemptTest, StopAfterCheckpointGoesToOneRank) {
+  core_.StartJob(CoreHarness::Job("j", 2));
   v1::Assignment stop = CoreHarness::Job("j", 2);
   stop.set_desired(v1::DESIRED_STOP_AFTER_CHECKPOINT);
   stop.set_request(7);
   stop.set_reason("Suspended");
-  core.Assign({stop});
-  EXPECT_THAT(core.Take<SendToRank>(), SizeIs(1));
-  core.Exits(kJob, 1, {.exit_code = 75});
-  core.Exits(kJob, 0, {.exit_code = 75});
-  const v1::AttemptStatus status = core.TakeStatus();
+  core_.Assign({stop});
+  EXPECT_THAT(core_.Take<SendToRank>(), SizeIs(1));
+  core_.Exits(kJob, 1, {.exit_code = 75});
+  core_.Exits(kJob, 0, {.exit_code = 75});
+  const v1::AttemptStatus status = core_.TakeStatus();
   for (const v1::RankStatus& rank : status.ranks()) {
     EXPECT_EQ(rank.cause().class_(), v1::FAILURE_CLASS_REQUESTED) << rank.cause().message();
     EXPECT_EQ(rank.cause().reason(), "Suspended");
@@ -455,27 +423,24 @@ TEST(AttemptTest, StopAfterCheckpointGoesToOneRank) {
   }
 }
 
-TEST(AttemptTest, OneShotRequestGoesToOneRank) {
-  CoreHarness core;
-  core.StartJob(CoreHarness::Job("j", 2));
+TEST_F(AttemptTest, OneShotRequestGoesToOneRank) {
+  core_.StartJob(CoreHarness::Job("j", 2));
   v1::Assignment snapshot = CoreHarness::Job("j", 2);
   snapshot.set_desired(v1::DESIRED_CHECKPOINT_AND_GO_ON);
   snapshot.set_request(4);
-  core.Assign({snapshot});
-  core.Assign({snapshot});
-  const std::vector<SendToRank> sent = core.Take<SendToRank>();
-  ASSERT_THAT(sent, SizeIs(1));
-  EXPECT_EQ(sent[0].message.request_id(), 4u);
+  core_.Assign({snapshot});
+  core_.Assign({snapshot});
+  EXPECT_EQ(core_.TakeOne<SendToRank>().message.request_id(), 4u);
   v1::FromTrainer done;
   done.set_request_done(4);
-  core.Say(kJob, 0, done);
-  v1::AttemptStatus status = core.TakeStatus();
+  core_.Say(kJob, 0, done);
+  v1::AttemptStatus status = core_.TakeStatus();
   EXPECT_EQ(status.request_done(), 4u);
   EXPECT_EQ(status.request_error(), "");
   done.set_request_done(5);
   done.set_request_error("no space");
-  core.Say(kJob, 0, done);
-  status = core.TakeStatus();
+  core_.Say(kJob, 0, done);
+  status = core_.TakeStatus();
   EXPECT_EQ(status.request_done(), 5u);
   EXPECT_EQ(status.request_error(), "no space");
 }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <initializer_list>
 #include <string>
 #include <utility>
@@ -55,6 +57,14 @@ class CoreHarness {
     return taken;
   }
 
+  // The only command of that kind since the last look.
+  template <typename Kind>
+  Kind TakeOne() {
+    std::vector<Kind> taken = Take<Kind>();
+    EXPECT_EQ(taken.size(), 1u);
+    return taken.empty() ? Kind() : std::move(taken.front());
+  }
+
   // Messages of one kind to the controller; the others of now are dropped.
   std::vector<v1::WorkerMessage> TakeMessages(v1::WorkerMessage::ItemCase kind) {
     std::vector<v1::WorkerMessage> messages;
@@ -64,6 +74,13 @@ class CoreHarness {
       }
     }
     return messages;
+  }
+
+  // The only message of that kind since the last look.
+  v1::WorkerMessage TakeMessage(v1::WorkerMessage::ItemCase kind) {
+    std::vector<v1::WorkerMessage> messages = TakeMessages(kind);
+    EXPECT_EQ(messages.size(), 1u);
+    return messages.empty() ? v1::WorkerMessage() : std::move(messages.front());
   }
 
   // The last status of the attempt that was sent since the last look; empty for none.
@@ -161,6 +178,11 @@ class CoreHarness {
   platform::FakeClock clock_;
   WorkerState state_;
   std::vector<Command> commands_;
+};
+
+class CoreTest : public testing::Test {
+ protected:
+  CoreHarness core_;
 };
 
 }  // namespace tandem::worker

@@ -19,6 +19,9 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::SizeIs;
 
+using RendezvousTest = CoreTest;
+using SessionTest = CoreTest;
+
 const AttemptKey kJob{.job = "j", .attempt = 1};
 
 v1::FromTrainer Set(const std::string& key, const std::string& value) {
@@ -48,13 +51,11 @@ v1::ControllerMessage Value(const std::string& key, const std::string& value) {
   return message;
 }
 
-TEST(SessionTest, HelloWithTheInventoryComesFirst) {
-  CoreHarness core;
-  core.Feed(Connected{.data_address = "10.0.0.7"});
-  const std::vector<SendToController> sent = core.Take<SendToController>();
-  ASSERT_THAT(sent, SizeIs(1));
-  const v1::Hello& hello = sent[0].message.hello();
-  EXPECT_EQ(sent[0].message.seq(), 1u);
+TEST_F(SessionTest, HelloWithTheInventoryComesFirst) {
+  core_.Feed(Connected{.data_address = "10.0.0.7"});
+  const SendToController sent = core_.TakeOne<SendToController>();
+  const v1::Hello& hello = sent.message.hello();
+  EXPECT_EQ(sent.message.seq(), 1u);
   EXPECT_EQ(hello.worker_id(), "w1");
   EXPECT_EQ(hello.incarnation(), 5u);
   EXPECT_EQ(hello.inventory().slots_size(), 4);
@@ -62,61 +63,56 @@ TEST(SessionTest, HelloWithTheInventoryComesFirst) {
   EXPECT_EQ(hello.protocol_max(), proto::kProtocol);
 }
 
-TEST(SessionTest, MessagesAreCountedFrom1InEverySession) {
-  CoreHarness core;
-  core.StartJob(CoreHarness::Job("j", 1));
-  core.Take<SendToController>();
-  core.Feed(Disconnected{});
-  core.Connect({CoreHarness::Job("j", 1)});
-  core.Say(kJob, 0, Set("a", "1"));
-  core.Say(kJob, 0, Set("b", "2"));
+TEST_F(SessionTest, MessagesAreCountedFrom1InEverySession) {
+  core_.StartJob(CoreHarness::Job("j", 1));
+  core_.Take<SendToController>();
+  core_.Feed(Disconnected{});
+  core_.Connect({CoreHarness::Job("j", 1)});
+  core_.Say(kJob, 0, Set("a", "1"));
+  core_.Say(kJob, 0, Set("b", "2"));
   uint64_t expected = 0;
-  for (const SendToController& command : core.Take<SendToController>()) {
+  for (const SendToController& command : core_.Take<SendToController>()) {
     EXPECT_EQ(command.message.seq(), ++expected);
   }
   EXPECT_GE(expected, 3u);
 }
 
-TEST(SessionTest, ASilentSessionIsDropped) {
-  CoreHarness core;
-  core.Feed(Connected{});
-  core.Advance(kLongestSilence);
-  core.Feed(Sampled{});
-  EXPECT_THAT(core.Take<DropSession>(), IsEmpty());
-  core.Advance(absl::Seconds(1));
-  core.Feed(Sampled{});
-  EXPECT_THAT(core.Take<DropSession>(), SizeIs(1)) << "no welcome came";
-  core.Feed(Disconnected{});
-  core.Connect();
+TEST_F(SessionTest, ASilentSessionIsDropped) {
+  core_.Feed(Connected{});
+  core_.Advance(kLongestSilence);
+  core_.Feed(Sampled{});
+  EXPECT_THAT(core_.Take<DropSession>(), IsEmpty());
+  core_.Advance(absl::Seconds(1));
+  core_.Feed(Sampled{});
+  EXPECT_THAT(core_.Take<DropSession>(), SizeIs(1)) << "no welcome came";
+  core_.Feed(Disconnected{});
+  core_.Connect();
   for (int second = 0; second < 20; ++second) {
-    core.Advance(absl::Seconds(1));
-    core.Heartbeat();
-    core.Feed(Sampled{});
+    core_.Advance(absl::Seconds(1));
+    core_.Heartbeat();
+    core_.Feed(Sampled{});
   }
-  EXPECT_THAT(core.Take<DropSession>(), IsEmpty());
-  core.Advance(kLongestSilence + absl::Seconds(1));
-  core.Feed(Sampled{});
-  const std::vector<DropSession> dropped = core.Take<DropSession>();
-  ASSERT_THAT(dropped, SizeIs(1));
-  EXPECT_THAT(dropped[0].why, HasSubstr("has not been heard for 15s"));
+  EXPECT_THAT(core_.Take<DropSession>(), IsEmpty());
+  core_.Advance(kLongestSilence + absl::Seconds(1));
+  core_.Feed(Sampled{});
+  EXPECT_THAT(core_.TakeOne<DropSession>().why, HasSubstr("has not been heard for 15s"));
 }
 
-TEST(SessionTest, IdleWorkersSendHeartbeatsAndOthersStatus) {
-  CoreHarness core;
-  core.Connect();
-  core.Take<SendToController>();
-  core.Feed(Sampled{});
-  EXPECT_THAT(core.TakeMessages(v1::WorkerMessage::kHeartbeat), SizeIs(1));
-  core.StartJob(CoreHarness::Job("j", 1));
+TEST_F(SessionTest, IdleWorkersSendHeartbeatsAndOthersStatus) {
+  core_.Connect();
+  core_.Take<SendToController>();
+  core_.Feed(Sampled{});
+  EXPECT_THAT(core_.TakeMessages(v1::WorkerMessage::kHeartbeat), SizeIs(1));
+  core_.StartJob(CoreHarness::Job("j", 1));
   PageSample sample = CoreHarness::Stepping(10);
-  core.Feed(Sampled{{{{kJob, 0}, sample}}});
-  core.Advance(absl::Seconds(2));
-  core.Take<SendToController>();
+  core_.Feed(Sampled{{{{kJob, 0}, sample}}});
+  core_.Advance(absl::Seconds(2));
+  core_.Take<SendToController>();
   sample.step = 14;
   sample.since_progress = absl::Milliseconds(1500);
   sample.collectives = {5, 6};
-  core.Feed(Sampled{{{{kJob, 0}, sample}}});
-  const v1::RankStatus rank = core.TakeStatus().ranks(0);
+  core_.Feed(Sampled{{{{kJob, 0}, sample}}});
+  const v1::RankStatus rank = core_.TakeStatus().ranks(0);
   EXPECT_EQ(rank.phase(), v1::RANK_PHASE_STEPPING);
   EXPECT_EQ(rank.step(), 14);
   EXPECT_DOUBLE_EQ(rank.step_seconds(), 0.5);
@@ -125,56 +121,54 @@ TEST(SessionTest, IdleWorkersSendHeartbeatsAndOthersStatus) {
   EXPECT_THAT(rank.collective_seq(), ElementsAre(5, 6));
 }
 
-TEST(SessionTest, AgeCountsFromTheLastProgressOrPhase) {
-  CoreHarness core;
-  core.StartJob(CoreHarness::Job("j", 1));
+TEST_F(SessionTest, AgeCountsFromTheLastProgressOrPhase) {
+  core_.StartJob(CoreHarness::Job("j", 1));
   const auto look = [&](const PageSample& sample) {
-    core.Heartbeat();
-    core.Feed(Sampled{{{{kJob, 0}, sample}}});
-    return core.TakeStatus().ranks(0);
+    core_.Heartbeat();
+    core_.Feed(Sampled{{{{kJob, 0}, sample}}});
+    return core_.TakeStatus().ranks(0);
   };
   const auto age = [](const v1::RankStatus& rank) {
     return absl::Seconds(rank.since_progress().seconds()) + absl::Nanoseconds(rank.since_progress().nanos());
   };
   PageSample sample{.phase = v1::RANK_PHASE_LOADING};
   EXPECT_EQ(age(look(sample)), absl::ZeroDuration()) << "seen for the first time";
-  core.Advance(absl::Seconds(4));
+  core_.Advance(absl::Seconds(4));
   EXPECT_EQ(age(look(sample)), absl::Seconds(4));
   sample.phase = v1::RANK_PHASE_READY;
   EXPECT_EQ(age(look(sample)), absl::ZeroDuration()) << "a phase has no time of its own on the page";
-  core.Advance(absl::Seconds(1));
+  core_.Advance(absl::Seconds(1));
   sample = CoreHarness::Stepping(1);
   sample.since_progress = absl::Milliseconds(300);
   v1::RankStatus rank = look(sample);
   EXPECT_EQ(age(rank), absl::Milliseconds(300)) << "an instruction has";
   EXPECT_EQ(rank.whereabouts(), "in step 1, after forward of microbatch 2");
   EXPECT_FALSE(rank.process_stopped());
-  core.Advance(absl::Seconds(20));
+  core_.Advance(absl::Seconds(20));
   sample.since_progress += absl::Seconds(20);
   sample.stopped = true;
   rank = look(sample);
   EXPECT_EQ(age(rank), absl::Milliseconds(20'300));
   EXPECT_TRUE(rank.process_stopped());
-  core.Advance(absl::Milliseconds(500));
-  core.Say(kJob, 0, Set("key", "a"));
-  core.Assign({CoreHarness::Job("j", 1)});
+  core_.Advance(absl::Milliseconds(500));
+  core_.Say(kJob, 0, Set("key", "a"));
+  core_.Assign({CoreHarness::Job("j", 1)});
   v1::FromTrainer ready;
   ready.mutable_ready();
-  core.Say(kJob, 0, ready);
-  EXPECT_EQ(age(core.TakeStatus().ranks(0)), absl::Milliseconds(20'800)) << "as of the message";
+  core_.Say(kJob, 0, ready);
+  EXPECT_EQ(age(core_.TakeStatus().ranks(0)), absl::Milliseconds(20'800)) << "as of the message";
 }
 
-TEST(SessionTest, NextSessionResendsItsState) {
-  CoreHarness core;
-  core.StartJob(CoreHarness::Job("j", 2));
-  core.Say(kJob, 0, Set("rank-0", "a"));
-  core.Say(kJob, 0, Get("rank-7"));
-  core.FromControllerMessage(Value("rank-8", "h"));
-  core.Feed(Disconnected{});
-  core.Say(kJob, 1, Set("rank-1", "b"));
-  core.Take<SendToController>();
-  core.Connect({CoreHarness::Job("j", 2)});
-  const std::vector<SendToController> sent = core.Take<SendToController>();
+TEST_F(SessionTest, NextSessionResendsItsState) {
+  core_.StartJob(CoreHarness::Job("j", 2));
+  core_.Say(kJob, 0, Set("rank-0", "a"));
+  core_.Say(kJob, 0, Get("rank-7"));
+  core_.FromControllerMessage(Value("rank-8", "h"));
+  core_.Feed(Disconnected{});
+  core_.Say(kJob, 1, Set("rank-1", "b"));
+  core_.Take<SendToController>();
+  core_.Connect({CoreHarness::Job("j", 2)});
+  const std::vector<SendToController> sent = core_.Take<SendToController>();
   ASSERT_THAT(sent, SizeIs(4)) << "of values only what its own ranks have set";
   EXPECT_EQ(sent[0].message.hello().inventory().attempts_size(), 1);
   EXPECT_EQ(sent[1].message.set().key(), "rank-0");
@@ -182,139 +176,126 @@ TEST(SessionTest, NextSessionResendsItsState) {
   EXPECT_EQ(sent[1].message.set().rank(), 0);
   EXPECT_EQ(sent[2].message.set().value(), "b");
   EXPECT_EQ(sent[3].message.get().key(), "rank-7") << "asked again";
-  EXPECT_THAT(core.Take<Spawn>(), IsEmpty());
-  EXPECT_THAT(core.Take<SendToRank>(), IsEmpty());
+  EXPECT_THAT(core_.Take<Spawn>(), IsEmpty());
+  EXPECT_THAT(core_.Take<SendToRank>(), IsEmpty());
 }
 
 // 8 ranks of a job of 2,000 set more than a message holds, and the worker could not return.
-TEST(SessionTest, LargeJobsHelloFits) {
-  CoreHarness core;
+TEST_F(SessionTest, LargeJobsHelloFits) {
   v1::Assignment job = CoreHarness::Job("j", 8);
-  core.StartJob(job);
+  core_.StartJob(job);
   for (int rank = 0; rank < 8; ++rank) {
     for (const char* group : {"report/", "heartbeat/"}) {
-      core.Say(kJob, rank, Set(absl::StrCat(group, rank), std::string(size_t{136} * 2000, 'v')));
+      core_.Say(kJob, rank, Set(absl::StrCat(group, rank), std::string(size_t{136} * 2000, 'v')));
     }
   }
-  core.Feed(Disconnected{});
-  core.Take<SendToController>();
-  core.Connect({job});
-  const std::vector<SendToController> again = core.Take<SendToController>();
+  core_.Feed(Disconnected{});
+  core_.Take<SendToController>();
+  core_.Connect({job});
+  const std::vector<SendToController> again = core_.Take<SendToController>();
   ASSERT_THAT(again, SizeIs(17));
   for (const SendToController& sent : again) {
     EXPECT_LT(sent.message.ByteSizeLong(), 1U << 20);
   }
-  core.Feed(Disconnected{});
+  core_.Feed(Disconnected{});
   job.set_connected(true);
-  core.Connect({job});
-  EXPECT_THAT(core.Take<SendToController>(), SizeIs(1)) << "every rank of the job is connected";
+  core_.Connect({job});
+  EXPECT_THAT(core_.Take<SendToController>(), SizeIs(1)) << "every rank of the job is connected";
 }
 
-TEST(RendezvousTest, FirstSetValueStays) {
-  CoreHarness core;
-  core.StartJob(CoreHarness::Job("j", 2));
-  core.Say(kJob, 0, Set("k", "first"));
-  core.Say(kJob, 1, Set("k", "second"));
-  const std::vector<v1::WorkerMessage> sets = core.TakeMessages(v1::WorkerMessage::kSet);
-  ASSERT_THAT(sets, SizeIs(1));
-  EXPECT_EQ(sets[0].set().value(), "first");
-  EXPECT_EQ(sets[0].set().id().job_id(), "j");
-  core.Say(kJob, 1, Get("k"));
-  const std::vector<SendToRank> answers = core.Take<SendToRank>();
-  ASSERT_THAT(answers, SizeIs(1));
-  EXPECT_EQ(answers[0].message.value().value(), "first");
+TEST_F(RendezvousTest, FirstSetValueStays) {
+  core_.StartJob(CoreHarness::Job("j", 2));
+  core_.Say(kJob, 0, Set("k", "first"));
+  core_.Say(kJob, 1, Set("k", "second"));
+  const v1::WorkerMessage set = core_.TakeMessage(v1::WorkerMessage::kSet);
+  EXPECT_EQ(set.set().value(), "first");
+  EXPECT_EQ(set.set().id().job_id(), "j");
+  core_.Say(kJob, 1, Get("k"));
+  EXPECT_EQ(core_.TakeOne<SendToRank>().message.value().value(), "first");
 }
 
-TEST(RendezvousTest, SharedGetIsRequestedOnce) {
-  CoreHarness core;
-  core.StartJob(CoreHarness::Job("j", 3));
+TEST_F(RendezvousTest, SharedGetIsRequestedOnce) {
+  core_.StartJob(CoreHarness::Job("j", 3));
   for (const int rank : {2, 0, 1}) {
-    core.Say(kJob, rank, Get("far"));
+    core_.Say(kJob, rank, Get("far"));
   }
-  const std::vector<v1::WorkerMessage> gets = core.TakeMessages(v1::WorkerMessage::kGet);
-  ASSERT_THAT(gets, SizeIs(1));
-  EXPECT_EQ(gets[0].get().rank(), 2);
-  core.FromControllerMessage(Value("far", "v"));
+  const v1::WorkerMessage get = core_.TakeMessage(v1::WorkerMessage::kGet);
+  EXPECT_EQ(get.get().rank(), 2);
+  core_.FromControllerMessage(Value("far", "v"));
   std::vector<int> ranks;
-  for (const SendToRank& answer : core.Take<SendToRank>()) {
+  for (const SendToRank& answer : core_.Take<SendToRank>()) {
     EXPECT_EQ(answer.message.value().value(), "v");
     ranks.push_back(answer.rank.rank);
   }
   EXPECT_THAT(ranks, ElementsAre(0, 1, 2));
-  core.Say(kJob, 1, Get("far"));
-  EXPECT_THAT(core.Take<SendToRank>(), SizeIs(1)) << "known now";
-  EXPECT_THAT(core.TakeMessages(v1::WorkerMessage::kGet), IsEmpty());
+  core_.Say(kJob, 1, Get("far"));
+  EXPECT_THAT(core_.Take<SendToRank>(), SizeIs(1)) << "known now";
+  EXPECT_THAT(core_.TakeMessages(v1::WorkerMessage::kGet), IsEmpty());
 }
 
-TEST(RendezvousTest, ALocalSetAnswersAnEarlierGet) {
-  CoreHarness core;
-  core.StartJob(CoreHarness::Job("j", 2));
-  core.Feed(Disconnected{});
-  core.Say(kJob, 0, Get("k"));
-  EXPECT_THAT(core.Take<SendToRank>(), IsEmpty());
-  core.Say(kJob, 1, Set("k", "v"));
-  EXPECT_THAT(core.Take<SendToRank>(), SizeIs(1));
+TEST_F(RendezvousTest, ALocalSetAnswersAnEarlierGet) {
+  core_.StartJob(CoreHarness::Job("j", 2));
+  core_.Feed(Disconnected{});
+  core_.Say(kJob, 0, Get("k"));
+  EXPECT_THAT(core_.Take<SendToRank>(), IsEmpty());
+  core_.Say(kJob, 1, Set("k", "v"));
+  EXPECT_THAT(core_.Take<SendToRank>(), SizeIs(1));
 }
 
-TEST(SessionTest, AnyMessageRenewsTheOrphanDeadline) {
-  CoreHarness core;
-  core.Connect();
-  std::vector<RenewDeadline> renewals = core.Take<RenewDeadline>();
+TEST_F(SessionTest, AnyMessageRenewsTheOrphanDeadline) {
+  core_.Connect();
+  std::vector<RenewDeadline> renewals = core_.Take<RenewDeadline>();
   ASSERT_THAT(renewals, SizeIs(1));
   EXPECT_EQ(renewals[0].after, absl::Seconds(480));
   v1::ControllerMessage heartbeat;
   heartbeat.mutable_heartbeat();
-  core.FromControllerMessage(heartbeat);
-  EXPECT_THAT(core.Take<RenewDeadline>(), SizeIs(1));
-  core.Advance(absl::Seconds(1));
-  EXPECT_THAT(core.Take<RenewDeadline>(), IsEmpty());
+  core_.FromControllerMessage(heartbeat);
+  EXPECT_THAT(core_.Take<RenewDeadline>(), SizeIs(1));
+  core_.Advance(absl::Seconds(1));
+  EXPECT_THAT(core_.Take<RenewDeadline>(), IsEmpty());
 }
 
-TEST(SessionTest, WithoutOrphanTimeoutThereIsNoDeadline) {
-  CoreHarness core;
-  core.Feed(Connected{});
+TEST_F(SessionTest, WithoutOrphanTimeoutThereIsNoDeadline) {
+  core_.Feed(Connected{});
   v1::ControllerMessage message;
   message.mutable_welcome()->set_protocol(proto::kProtocol);
-  core.FromControllerMessage(message);
-  EXPECT_EQ(core.Take<RenewDeadline>().at(0).after, absl::InfiniteDuration());
+  core_.FromControllerMessage(message);
+  EXPECT_EQ(core_.Take<RenewDeadline>().at(0).after, absl::InfiniteDuration());
 }
 
-TEST(SessionTest, CheckpointIsSentOncePerConnection) {
-  CoreHarness core;
-  core.StartJob(CoreHarness::Job("j", 1));
-  core.Say(kJob, 0, SavedStep(50));
-  std::vector<v1::WorkerMessage> notices = core.TakeMessages(v1::WorkerMessage::kCheckpoint);
+TEST_F(SessionTest, CheckpointIsSentOncePerConnection) {
+  core_.StartJob(CoreHarness::Job("j", 1));
+  core_.Say(kJob, 0, SavedStep(50));
+  std::vector<v1::WorkerMessage> notices = core_.TakeMessages(v1::WorkerMessage::kCheckpoint);
   ASSERT_THAT(notices, SizeIs(1));
   EXPECT_EQ(notices[0].checkpoint().committed().step(), 50);
-  core.Advance(absl::Minutes(1));
-  EXPECT_THAT(core.TakeMessages(v1::WorkerMessage::kCheckpoint), IsEmpty()) << "it may wait for room";
-  core.Feed(Disconnected{});
-  core.Connect({CoreHarness::Job("j", 1)});
-  notices = core.TakeMessages(v1::WorkerMessage::kCheckpoint);
+  core_.Advance(absl::Minutes(1));
+  EXPECT_THAT(core_.TakeMessages(v1::WorkerMessage::kCheckpoint), IsEmpty()) << "it may wait for room";
+  core_.Feed(Disconnected{});
+  core_.Connect({CoreHarness::Job("j", 1)});
+  notices = core_.TakeMessages(v1::WorkerMessage::kCheckpoint);
   ASSERT_THAT(notices, SizeIs(1));
   v1::ControllerMessage ack;
   ack.set_ack(notices[0].seq() - 1);
-  core.FromControllerMessage(ack);
-  EXPECT_THAT(core.state().notices, SizeIs(1));
+  core_.FromControllerMessage(ack);
+  EXPECT_THAT(core_.state().notices, SizeIs(1));
   ack.set_ack(notices[0].seq());
-  core.FromControllerMessage(ack);
-  EXPECT_THAT(core.state().notices, IsEmpty());
-  core.Feed(Disconnected{});
-  core.Connect({CoreHarness::Job("j", 1)});
-  EXPECT_THAT(core.TakeMessages(v1::WorkerMessage::kCheckpoint), IsEmpty());
+  core_.FromControllerMessage(ack);
+  EXPECT_THAT(core_.state().notices, IsEmpty());
+  core_.Feed(Disconnected{});
+  core_.Connect({CoreHarness::Job("j", 1)});
+  EXPECT_THAT(core_.TakeMessages(v1::WorkerMessage::kCheckpoint), IsEmpty());
 }
 
-TEST(SessionTest, InventoryHasTheLastCheckpoint) {
-  CoreHarness core;
-  core.StartJob(CoreHarness::Job("j", 1));
-  core.Feed(Disconnected{});
-  core.Say(kJob, 0, SavedStep(50));
-  core.Exits(kJob, 0, {.exit_code = 0});
-  core.Feed(EndRecorded{kJob});
-  core.Feed(Connected{});
-  const std::vector<v1::WorkerMessage> hellos = core.TakeMessages(v1::WorkerMessage::kHello);
-  ASSERT_THAT(hellos, SizeIs(1));
-  const v1::Inventory& inventory = hellos[0].hello().inventory();
+TEST_F(SessionTest, InventoryHasTheLastCheckpoint) {
+  core_.StartJob(CoreHarness::Job("j", 1));
+  core_.Feed(Disconnected{});
+  core_.Say(kJob, 0, SavedStep(50));
+  core_.Exits(kJob, 0, {.exit_code = 0});
+  core_.Feed(EndRecorded{kJob});
+  core_.Feed(Connected{});
+  const v1::WorkerMessage hello = core_.TakeMessage(v1::WorkerMessage::kHello);
+  const v1::Inventory& inventory = hello.hello().inventory();
   ASSERT_THAT(inventory.attempts(), SizeIs(1));
   EXPECT_TRUE(inventory.attempts(0).ended());
   ASSERT_THAT(inventory.notices(), SizeIs(1));
@@ -323,39 +304,37 @@ TEST(SessionTest, InventoryHasTheLastCheckpoint) {
   EXPECT_EQ(inventory.notices(0).number(), 1u);
 }
 
-TEST(SessionTest, EndFollowsItsCheckpoint) {
-  CoreHarness core;
-  core.StartJob(CoreHarness::Job("j", 1));
-  core.Feed(Disconnected{});
-  core.Feed(Connected{});
-  core.Take<SendToController>();
-  core.Say(kJob, 0, SavedStep(50));
-  core.Exits(kJob, 0, {.exit_code = 0});
-  core.Feed(EndRecorded{kJob});
-  EXPECT_THAT(core.Take<SendToController>(), IsEmpty()) << "the controller has not welcomed the worker";
-  EXPECT_GT(NextWake(core.state()), core.now()) << "there is nothing to do until it has";
+TEST_F(SessionTest, EndFollowsItsCheckpoint) {
+  core_.StartJob(CoreHarness::Job("j", 1));
+  core_.Feed(Disconnected{});
+  core_.Feed(Connected{});
+  core_.Take<SendToController>();
+  core_.Say(kJob, 0, SavedStep(50));
+  core_.Exits(kJob, 0, {.exit_code = 0});
+  core_.Feed(EndRecorded{kJob});
+  EXPECT_THAT(core_.Take<SendToController>(), IsEmpty()) << "the controller has not welcomed the worker";
+  EXPECT_GT(NextWake(core_.state()), core_.now()) << "there is nothing to do until it has";
   v1::ControllerMessage welcome;
   welcome.mutable_welcome()->set_store_id("store");
   welcome.mutable_welcome()->set_term(1);
   welcome.mutable_welcome()->set_protocol(proto::kProtocol);
   *welcome.mutable_welcome()->mutable_assignments()->add_all() = CoreHarness::Job("j", 1);
-  core.FromControllerMessage(welcome);
-  const std::vector<SendToController> sent = core.Take<SendToController>();
+  core_.FromControllerMessage(welcome);
+  const std::vector<SendToController> sent = core_.Take<SendToController>();
   ASSERT_THAT(sent, SizeIs(2));
   EXPECT_EQ(sent[0].message.checkpoint().committed().step(), 50);
   EXPECT_TRUE(sent[1].message.status().ended());
 }
 
-TEST(SessionTest, TrainingWarningIsResentUntilAcknowledged) {
-  CoreHarness core;
-  core.StartJob(CoreHarness::Job("j", 1));
+TEST_F(SessionTest, TrainingWarningIsResentUntilAcknowledged) {
+  core_.StartJob(CoreHarness::Job("j", 1));
   v1::FromTrainer said;
   said.mutable_training_warning()->set_step(7);
   said.mutable_training_warning()->set_message("not finite");
-  core.Say(kJob, 0, said);
-  core.Feed(Disconnected{});
-  core.Connect({CoreHarness::Job("j", 1)});
-  const std::vector<v1::WorkerMessage> notices = core.TakeMessages(v1::WorkerMessage::kCheckpoint);
+  core_.Say(kJob, 0, said);
+  core_.Feed(Disconnected{});
+  core_.Connect({CoreHarness::Job("j", 1)});
+  const std::vector<v1::WorkerMessage> notices = core_.TakeMessages(v1::WorkerMessage::kCheckpoint);
   ASSERT_FALSE(notices.empty());
   EXPECT_EQ(notices.back().checkpoint().training().step(), 7);
   EXPECT_EQ(notices.back().checkpoint().training().message(), "not finite");
@@ -363,129 +342,116 @@ TEST(SessionTest, TrainingWarningIsResentUntilAcknowledged) {
   EXPECT_EQ(notices.back().checkpoint().number(), 1u);
 }
 
-TEST(SessionTest, CheckpointWarningsAreNumberedInOrder) {
-  CoreHarness core;
-  core.StartJob(CoreHarness::Job("j", 1));
+TEST_F(SessionTest, CheckpointWarningsAreNumberedInOrder) {
+  core_.StartJob(CoreHarness::Job("j", 1));
   v1::FromTrainer failed;
   failed.mutable_checkpoint_warning()->set_problem(v1::CHECKPOINT_PROBLEM_SAVE_FAILED);
   failed.mutable_checkpoint_warning()->set_step(50);
-  core.Say(kJob, 0, failed);
-  core.Say(kJob, 0, failed);  // another one of the same step is not the same one
-  std::vector<v1::WorkerMessage> notices = core.TakeMessages(v1::WorkerMessage::kCheckpoint);
+  core_.Say(kJob, 0, failed);
+  core_.Say(kJob, 0, failed);  // another one of the same step is not the same one
+  std::vector<v1::WorkerMessage> notices = core_.TakeMessages(v1::WorkerMessage::kCheckpoint);
   ASSERT_THAT(notices, SizeIs(2));
   EXPECT_EQ(notices[0].checkpoint().warning().step(), 50);
   EXPECT_FALSE(notices[0].checkpoint().has_committed());
   EXPECT_EQ(notices[0].checkpoint().id().job_id(), "j");
   EXPECT_EQ(notices[0].checkpoint().number(), 1u);
   EXPECT_EQ(notices[1].checkpoint().number(), 2u);
-  core.Feed(Disconnected{});
-  core.Connect({CoreHarness::Job("j", 1)});
-  notices = core.TakeMessages(v1::WorkerMessage::kCheckpoint);
+  core_.Feed(Disconnected{});
+  core_.Connect({CoreHarness::Job("j", 1)});
+  notices = core_.TakeMessages(v1::WorkerMessage::kCheckpoint);
   ASSERT_THAT(notices, SizeIs(2));
   EXPECT_EQ(notices[0].checkpoint().number(), 1u) << "what is resent keeps its number";
   v1::ControllerMessage ack;
   ack.set_ack(notices[0].seq());
-  core.FromControllerMessage(ack);
-  ASSERT_THAT(core.state().notices, SizeIs(1));
-  EXPECT_EQ(core.state().notices[0].number, 2u);
+  core_.FromControllerMessage(ack);
+  ASSERT_THAT(core_.state().notices, SizeIs(1));
+  EXPECT_EQ(core_.state().notices[0].number, 2u);
 }
 
-TEST(SessionTest, ControllerOfAnOlderTermIsIgnored) {
-  CoreHarness core;
-  core.StartJob(CoreHarness::Job("j", 1));
-  core.Feed(Disconnected{});
-  core.Connect({CoreHarness::Job("j", 1)}, /*term=*/7);
-  core.Feed(Disconnected{});
-  core.Connect({}, /*term=*/6);
-  const std::vector<DropSession> drops = core.Take<DropSession>();
-  ASSERT_THAT(drops, SizeIs(1));
-  EXPECT_THAT(drops[0].why, HasSubstr("term 6 is older than term 7"));
-  core.Assign({});
-  EXPECT_THAT(core.Take<SendToRank>(), IsEmpty()) << "its ranks go on";
+TEST_F(SessionTest, ControllerOfAnOlderTermIsIgnored) {
+  core_.StartJob(CoreHarness::Job("j", 1));
+  core_.Feed(Disconnected{});
+  core_.Connect({CoreHarness::Job("j", 1)}, /*term=*/7);
+  core_.Feed(Disconnected{});
+  core_.Connect({}, /*term=*/6);
+  EXPECT_THAT(core_.TakeOne<DropSession>().why, HasSubstr("term 6 is older than term 7"));
+  core_.Assign({});
+  EXPECT_THAT(core_.Take<SendToRank>(), IsEmpty()) << "its ranks go on";
 }
 
-TEST(SessionTest, ControllerOfAnotherStoreIsNotObeyed) {
-  CoreHarness core;
-  core.Connect({}, 1, "mine");
-  core.Feed(Disconnected{});
-  core.Connect({CoreHarness::Job("j", 1)}, 1, "other");
-  core.StartJob(CoreHarness::Job("j", 1));
-  EXPECT_THAT(core.Take<DropSession>(), IsEmpty())
+TEST_F(SessionTest, ControllerOfAnotherStoreIsNotObeyed) {
+  core_.Connect({}, 1, "mine");
+  core_.Feed(Disconnected{});
+  core_.Connect({CoreHarness::Job("j", 1)}, 1, "other");
+  core_.StartJob(CoreHarness::Job("j", 1));
+  EXPECT_THAT(core_.Take<DropSession>(), IsEmpty())
       << "nothing ran here, so any controller may have the worker";
-  core.Feed(Disconnected{});
-  core.Connect({}, 2, "third");
-  const std::vector<DropSession> drops = core.Take<DropSession>();
-  ASSERT_THAT(drops, SizeIs(1));
-  EXPECT_THAT(drops[0].why, AllOf(HasSubstr("store third"), HasSubstr("store other")));
-  core.Advance(absl::Seconds(5));
-  EXPECT_THAT(core.Take<SendToRank>(), IsEmpty()) << "its ranks go on, though the third does not list them";
-  core.Feed(Disconnected{});
-  core.Exits(kJob, 0, {.exit_code = 0});
-  core.Feed(EndRecorded{kJob});
-  core.Connect({}, 2, "third");
-  EXPECT_THAT(core.Take<DropSession>(), IsEmpty());
+  core_.Feed(Disconnected{});
+  core_.Connect({}, 2, "third");
+  EXPECT_THAT(core_.TakeOne<DropSession>().why, AllOf(HasSubstr("store third"), HasSubstr("store other")));
+  core_.Advance(absl::Seconds(5));
+  EXPECT_THAT(core_.Take<SendToRank>(), IsEmpty()) << "its ranks go on, though the third does not list them";
+  core_.Feed(Disconnected{});
+  core_.Exits(kJob, 0, {.exit_code = 0});
+  core_.Feed(EndRecorded{kJob});
+  core_.Connect({}, 2, "third");
+  EXPECT_THAT(core_.Take<DropSession>(), IsEmpty());
 }
 
 // Whoever starts a second controller at the address of the first takes nothing from it.
-TEST(SessionTest, AnotherStoreCannotClaimAnIdleWorkersAttempts) {
-  CoreHarness core;
-  core.Connect({}, 1, "mine");
-  core.StartJob(CoreHarness::Job("j", 1));
-  core.Feed(Disconnected{});
-  core.Feed(Connected{});
-  const std::vector<v1::WorkerMessage> hellos = core.TakeMessages(v1::WorkerMessage::kHello);
-  ASSERT_THAT(hellos, SizeIs(1));
-  EXPECT_EQ(hellos[0].hello().store_id(), "mine");
-  EXPECT_EQ(hellos[0].hello().highest_term(), 1);
-  core.Feed(Disconnected{});
-  core.Say(kJob, 0, SavedStep(50));
-  core.Exits(kJob, 0, {.exit_code = 0});
-  core.Feed(EndRecorded{kJob});
+TEST_F(SessionTest, AnotherStoreCannotClaimAnIdleWorkersAttempts) {
+  core_.Connect({}, 1, "mine");
+  core_.StartJob(CoreHarness::Job("j", 1));
+  core_.Feed(Disconnected{});
+  core_.Feed(Connected{});
+  const v1::WorkerMessage hello = core_.TakeMessage(v1::WorkerMessage::kHello);
+  EXPECT_EQ(hello.hello().store_id(), "mine");
+  EXPECT_EQ(hello.hello().highest_term(), 1);
+  core_.Feed(Disconnected{});
+  core_.Say(kJob, 0, SavedStep(50));
+  core_.Exits(kJob, 0, {.exit_code = 0});
+  core_.Feed(EndRecorded{kJob});
 
-  core.Connect({}, /*term=*/9, "other");
-  core.Assign({}, {kJob});
-  EXPECT_THAT(core.Take<Forget>(), IsEmpty());
-  core.Advance(absl::Minutes(1));
-  EXPECT_THAT(core.TakeMessages(v1::WorkerMessage::kCheckpoint), IsEmpty());
-  core.Feed(Disconnected{});
+  core_.Connect({}, /*term=*/9, "other");
+  core_.Assign({}, {kJob});
+  EXPECT_THAT(core_.Take<Forget>(), IsEmpty());
+  core_.Advance(absl::Minutes(1));
+  EXPECT_THAT(core_.TakeMessages(v1::WorkerMessage::kCheckpoint), IsEmpty());
+  core_.Feed(Disconnected{});
 
-  core.Connect({}, /*term=*/2, "mine");
-  EXPECT_THAT(core.Take<DropSession>(), IsEmpty()) << "the terms of two stores cannot be compared";
-  const std::vector<v1::WorkerMessage> notices = core.TakeMessages(v1::WorkerMessage::kCheckpoint);
-  ASSERT_THAT(notices, SizeIs(1));
-  EXPECT_EQ(notices[0].checkpoint().committed().step(), 50);
-  core.Assign({}, {kJob});
-  EXPECT_THAT(core.Take<Forget>(), SizeIs(1));
+  core_.Connect({}, /*term=*/2, "mine");
+  EXPECT_THAT(core_.Take<DropSession>(), IsEmpty()) << "the terms of two stores cannot be compared";
+  const v1::WorkerMessage notice = core_.TakeMessage(v1::WorkerMessage::kCheckpoint);
+  EXPECT_EQ(notice.checkpoint().committed().step(), 50);
+  core_.Assign({}, {kJob});
+  EXPECT_THAT(core_.Take<Forget>(), SizeIs(1));
 }
 
-TEST(SessionTest, RefusalIsRetriedOrEndsTheWorker) {
-  CoreHarness core;
-  core.Feed(Connected{});
+TEST_F(SessionTest, RefusalIsRetriedOrEndsTheWorker) {
+  core_.Feed(Connected{});
   v1::ControllerMessage message;
   message.mutable_refused()->set_reason("Busy");
   message.mutable_refused()->set_message("come back");
-  core.FromControllerMessage(message);
-  EXPECT_THAT(core.Take<DropSession>(), SizeIs(1));
-  EXPECT_THAT(core.Take<ExitProcess>(), IsEmpty());
-  core.Feed(Disconnected{});
-  core.Feed(Connected{});
+  core_.FromControllerMessage(message);
+  EXPECT_THAT(core_.Take<DropSession>(), SizeIs(1));
+  EXPECT_THAT(core_.Take<ExitProcess>(), IsEmpty());
+  core_.Feed(Disconnected{});
+  core_.Feed(Connected{});
   message.mutable_refused()->set_reason("DuplicateWorker");
   message.mutable_refused()->set_message("w1 is taken");
   message.mutable_refused()->set_final(true);
-  core.FromControllerMessage(message);
-  const std::vector<ExitProcess> exits = core.Take<ExitProcess>();
-  ASSERT_THAT(exits, SizeIs(1));
-  EXPECT_EQ(exits[0].problem, "the controller refuses this worker: DuplicateWorker: w1 is taken");
+  core_.FromControllerMessage(message);
+  EXPECT_EQ(core_.TakeOne<ExitProcess>().problem,
+            "the controller refuses this worker: DuplicateWorker: w1 is taken");
 }
 
-TEST(SessionTest, UploadsAreStartedOnce) {
-  CoreHarness core;
-  core.Connect();
+TEST_F(SessionTest, UploadsAreStartedOnce) {
+  core_.Connect();
   v1::ControllerMessage message;
   message.mutable_upload()->set_upload("u");
-  core.FromControllerMessage(message);
-  core.Advance(absl::Seconds(1));
-  EXPECT_THAT(core.Take<StartUpload>(), SizeIs(1));
+  core_.FromControllerMessage(message);
+  core_.Advance(absl::Seconds(1));
+  EXPECT_THAT(core_.Take<StartUpload>(), SizeIs(1));
 }
 
 }  // namespace
