@@ -5,25 +5,26 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include <optional>
 #include <string>
-#include <vector>
+#include <utility>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "absl/strings/strip.h"
 #include "tests/worker/core_harness.h"
 
 namespace tandem::worker {
 namespace {
 
-using testing::HasSubstr;
+// What came before the exit: nothing, the daemon's request to stop, or that and its SIGKILL.
+enum Before { kNothing, kStop, kKill };
 
 struct Death {
   const char* name;
   Exit exit;
-  bool finished;
-  bool stop_sent;
-  bool kill_sent;
-  v1::FailureClass failure;
-  const char* reason;
-  const char* message;
+  Before before;
+  const char* cause;  // class, reason, message; @: in step 37, after forward of microbatch 2
 };
 
 class DeathTest : public testing::TestWithParam<Death> {};
@@ -49,29 +50,43 @@ TEST(CauseTest, AfterACheckpointNoRankIsWritingOne) {
   EXPECT_EQ(message(), "rank 1 stopped after step 37, with a checkpoint");
 }
 
+struct DyingRank {
+  explicit DyingRank(Before before) {
+    for (int i = 0; i < 3; ++i) {
+      attempt.program.Add("a", "a", -1);
+    }
+    attempt.program.Add("forward layers.0.mlp", "forward", 2);
+    rank.stop_sent = before != kNothing;
+    rank.kill_sent = before == kKill;
+    if (rank.stop_sent) {
+      attempt.stop = Stop{.reason = "Cancelled"};
+    }
+    rank.start.set_rank(1);
+    rank.sample = CoreHarness::Stepping(37);
+  }
+  std::optional<v1::Cause> CauseOf(const Exit& exit) const {
+    return CauseOfExit("w1", attempt, rank, exit, absl::FromUnixSeconds(100));
+  }
+
+  AttemptState attempt{.assignment = CoreHarness::Job("j", 2)};
+  RankState rank;
+};
+
+TEST(CauseTest, FinishedRankHasNone) {
+  for (const Before before : {kNothing, kStop}) {
+    DyingRank dying(before);
+    dying.rank.finished = true;
+    EXPECT_FALSE(dying.CauseOf({}).has_value());
+  }
+}
+
 TEST_P(DeathTest, HasClassReasonAndMessage) {
   const Death& death = GetParam();
-  AttemptState attempt{.assignment = CoreHarness::Job("j", 2)};
-  for (int i = 0; i < 3; ++i) {
-    attempt.program.Add("a", "a", -1);
-  }
-  attempt.program.Add("forward layers.0.mlp", "forward", 2);
-  if (death.stop_sent) {
-    attempt.stop = Stop{.reason = "Cancelled"};
-  }
-  RankState rank{.finished = death.finished, .stop_sent = death.stop_sent, .kill_sent = death.kill_sent};
-  rank.start.set_rank(1);
-  rank.sample = CoreHarness::Stepping(37);
-  const std::optional<v1::Cause> cause =
-      CauseOfExit("w1", attempt, rank, death.exit, absl::FromUnixSeconds(100));
-  if (death.failure == v1::FAILURE_CLASS_UNSPECIFIED) {
-    EXPECT_FALSE(cause.has_value());
-    return;
-  }
+  const std::optional<v1::Cause> cause = DyingRank(death.before).CauseOf(death.exit);
   ASSERT_TRUE(cause.has_value());
-  EXPECT_EQ(cause->class_(), death.failure) << cause->DebugString();
-  EXPECT_EQ(cause->reason(), death.reason);
-  EXPECT_EQ(cause->message(), death.message);
+  EXPECT_EQ(absl::StrCat(absl::StripPrefix(v1::FailureClass_Name(cause->class_()), "FAILURE_CLASS_"), " ",
+                         cause->reason(), ": ", cause->message()),
+            absl::StrReplaceAll(death.cause, {{"@", "in step 37, after forward of microbatch 2"}}));
   EXPECT_EQ(cause->rank(), 1);
   EXPECT_EQ(cause->worker(), "w1");
   EXPECT_EQ(cause->step(), 37);
@@ -83,183 +98,78 @@ TEST_P(DeathTest, HasClassReasonAndMessage) {
   EXPECT_EQ(cause->time().seconds(), 100);
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Table, DeathTest,
-    testing::Values(
-        Death{"Done", {0, 0}, true, false, false, v1::FAILURE_CLASS_UNSPECIFIED, "", ""},
-        Death{"DoneThoughAskedToStop", {0, 0}, true, true, false, v1::FAILURE_CLASS_UNSPECIFIED, "", ""},
-        Death{"Early",
-              {0, 0},
-              false,
-              false,
-              false,
-              v1::FAILURE_CLASS_INFRASTRUCTURE,
-              "ExitedEarly",
-              "rank 1 exited with code 0 in step 37, after forward of microbatch 2: before it had finished"},
-        Death{"Sigkill",
-              {0, SIGKILL},
-              false,
-              false,
-              false,
-              v1::FAILURE_CLASS_INFRASTRUCTURE,
-              "RankKilled",
-              "rank 1 was killed by signal 9 (SIGKILL) in step 37, after forward of microbatch 2"},
-        Death{"TheKernelForItsMemory",
-              {0, SIGKILL, /*before_kill=*/false, "out of memory: it held 3 GiB"},
-              false,
-              false,
-              false,
-              v1::FAILURE_CLASS_OUT_OF_MEMORY,
-              "OutOfMemory",
-              "rank 1 was killed by signal 9 (SIGKILL) in step 37, after forward of microbatch 2: out of "
-              "memory: it held 3 GiB"},
-        Death{"Sigsegv",
-              {0, SIGSEGV},
-              false,
-              false,
-              false,
-              v1::FAILURE_CLASS_INFRASTRUCTURE,
-              "RankKilled",
-              "rank 1 was killed by signal 11 (SIGSEGV) in step 37, after forward of microbatch 2"},
-        Death{"ForeignSigkillWithinTheGrace",
-              {0, SIGKILL},
-              false,
-              true,
-              false,
-              v1::FAILURE_CLASS_INFRASTRUCTURE,
-              "RankKilled",
-              "rank 1 was killed by signal 9 (SIGKILL) in step 37, after forward of microbatch 2"},
-        Death{"OurSigkill",
-              {0, SIGKILL},
-              false,
-              true,
-              true,
-              v1::FAILURE_CLASS_REQUESTED,
-              "Cancelled",
-              "rank 1 was stopped with SIGKILL in step 37, after forward of microbatch 2"},
-        Death{"OurSigkillOfOneThatWasDyingAlready",
-              {0, SIGKILL, /*before_kill=*/true},
-              false,
-              true,
-              true,
-              v1::FAILURE_CLASS_INFRASTRUCTURE,
-              "RankKilled",
-              "rank 1 was killed by signal 9 (SIGKILL) in step 37, after forward of microbatch 2"},
-        Death{"AbortAfterStop",
-              {0, SIGABRT},
-              false,
-              true,
-              false,
-              v1::FAILURE_CLASS_INFRASTRUCTURE,
-              "RankKilled",
-              "rank 1 was killed by signal 6 (SIGABRT) in step 37, after forward of microbatch 2"},
-        Death{"AbortThatOutlastedTheGrace",
-              {0, SIGABRT},
-              false,
-              true,
-              true,
-              v1::FAILURE_CLASS_INFRASTRUCTURE,
-              "RankKilled",
-              "rank 1 was killed by signal 6 (SIGABRT) in step 37, after forward of microbatch 2"},
-        Death{"Stopped",
-              {81, 0},
-              false,
-              true,
-              false,
-              v1::FAILURE_CLASS_REQUESTED,
-              "Cancelled",
-              "rank 1 was stopped in step 37, after forward of microbatch 2"},
-        Death{"StoppedUnasked",
-              {81, 0},
-              false,
-              false,
-              false,
-              v1::FAILURE_CLASS_INFRASTRUCTURE,
-              "StoppedUnasked",
-              "rank 1 exited with code 81 in step 37, after forward of microbatch 2: stopped, though the "
-              "daemon "
-              "had not "
-              "asked"},
-        Death{"User",
-              {64, 0},
-              false,
-              false,
-              false,
-              v1::FAILURE_CLASS_USER,
-              "UserError",
-              "rank 1 exited with code 64 in step 37, after forward of microbatch 2: an error of the job; "
-              "its log says which: `tandem logs j --rank 1`"},
-        Death{"UserAfterStop",
-              {78, 0},
-              false,
-              true,
-              false,
-              v1::FAILURE_CLASS_USER,
-              "UserError",
-              "rank 1 exited with code 78 in step 37, after forward of microbatch 2: an error of the job; "
-              "its log says which: `tandem logs j --rank 1`"},
-        Death{"Preempted",
-              {75, 0},
-              false,
-              false,
-              false,
-              v1::FAILURE_CLASS_PREEMPTED,
-              "Preempted",
-              "rank 1 stopped after step 37: a worker of the job was asked to end"},
-        Death{"PeerLost",
-              {80, 0},
-              false,
-              false,
-              false,
-              v1::FAILURE_CLASS_PEER_LOST,
-              "PeerLost",
-              "rank 1 exited with code 80 in step 37, after forward of microbatch 2: it lost another rank"},
-        Death{"Fenced",
-              {82, 0},
-              false,
-              false,
-              false,
-              v1::FAILURE_CLASS_INFRASTRUCTURE,
-              "Fenced",
-              "rank 1 exited with code 82 in step 37, after forward of microbatch 2: it had not heard from a "
-              "controller for too long"},
-        Death{
-            "Numeric",
-            {83, 0},
-            false,
-            false,
-            false,
-            v1::FAILURE_CLASS_NUMERIC,
-            "NonFinite",
-            "rank 1 exited with code 83 in step 37, after forward of microbatch 2: loss or gradients are not "
-            "finite"},
-        Death{"OutOfMemory",
-              {84, 0},
-              false,
-              false,
-              false,
-              v1::FAILURE_CLASS_OUT_OF_MEMORY,
-              "OutOfMemory",
-              "rank 1 exited with code 84 in step 37, after forward of microbatch 2: out of memory"},
-        Death{
-            "OtherCode",
-            {3, 0},
-            false,
-            false,
-            false,
-            v1::FAILURE_CLASS_INFRASTRUCTURE,
-            "RankExited",
-            "rank 1 exited with code 3 in step 37, after forward of microbatch 2: its log says more: `tandem "
-            "logs j --rank 1`"},
-        Death{"OtherCodeAfterStop",
-              {1, 0},
-              false,
-              true,
-              false,
-              v1::FAILURE_CLASS_REQUESTED,
-              "Cancelled",
-              "rank 1 was stopped in step 37, after forward of microbatch 2"}),
-    [](const auto& info) { return info.param.name; });
+const Death kDeaths[] = {
+    {"Early",
+     {},
+     kNothing,
+     "INFRASTRUCTURE ExitedEarly: rank 1 exited with code 0 @: before it had finished"},
+    {"Sigkill",
+     {0, SIGKILL},
+     kNothing,
+     "INFRASTRUCTURE RankKilled: rank 1 was killed by signal 9 (SIGKILL) @"},
+    {"TheKernelForItsMemory",
+     {0, SIGKILL, false, "out of memory: it held 3 GiB"},
+     kNothing,
+     "OUT_OF_MEMORY OutOfMemory: rank 1 was killed by signal 9 (SIGKILL) @: out of memory: it held 3 GiB"},
+    {"Sigsegv",
+     {0, SIGSEGV},
+     kNothing,
+     "INFRASTRUCTURE RankKilled: rank 1 was killed by signal 11 (SIGSEGV) @"},
+    {"ForeignSigkillWithinTheGrace",
+     {0, SIGKILL},
+     kStop,
+     "INFRASTRUCTURE RankKilled: rank 1 was killed by signal 9 (SIGKILL) @"},
+    {"OurSigkill", {0, SIGKILL}, kKill, "REQUESTED Cancelled: rank 1 was stopped with SIGKILL @"},
+    {"OurSigkillOfOneThatWasDyingAlready",
+     {0, SIGKILL, /*before_kill=*/true},
+     kKill,
+     "INFRASTRUCTURE RankKilled: rank 1 was killed by signal 9 (SIGKILL) @"},
+    {"AbortAfterStop",
+     {0, SIGABRT},
+     kStop,
+     "INFRASTRUCTURE RankKilled: rank 1 was killed by signal 6 (SIGABRT) @"},
+    {"AbortThatOutlastedTheGrace",
+     {0, SIGABRT},
+     kKill,
+     "INFRASTRUCTURE RankKilled: rank 1 was killed by signal 6 (SIGABRT) @"},
+    {"Stopped", {81}, kStop, "REQUESTED Cancelled: rank 1 was stopped @"},
+    {"StoppedUnasked",
+     {81},
+     kNothing,
+     "INFRASTRUCTURE StoppedUnasked: rank 1 exited with code 81 @: stopped, though the daemon had not asked"},
+    {"User",
+     {64},
+     kNothing,
+     "USER UserError: rank 1 exited with code 64 @: an error of the job; its log says which: `tandem logs j "
+     "--rank 1`"},
+    {"UserAfterStop",
+     {78},
+     kStop,
+     "USER UserError: rank 1 exited with code 78 @: an error of the job; its log says which: `tandem logs j "
+     "--rank 1`"},
+    {"Preempted",
+     {75},
+     kNothing,
+     "PREEMPTED Preempted: rank 1 stopped after step 37: a worker of the job was asked to end"},
+    {"PeerLost", {80}, kNothing, "PEER_LOST PeerLost: rank 1 exited with code 80 @: it lost another rank"},
+    {"Fenced",
+     {82},
+     kNothing,
+     "INFRASTRUCTURE Fenced: rank 1 exited with code 82 @: it had not heard from a controller for too long"},
+    {"Numeric",
+     {83},
+     kNothing,
+     "NUMERIC NonFinite: rank 1 exited with code 83 @: loss or gradients are not finite"},
+    {"OutOfMemory", {84}, kNothing, "OUT_OF_MEMORY OutOfMemory: rank 1 exited with code 84 @: out of memory"},
+    {"OtherCode",
+     {3},
+     kNothing,
+     "INFRASTRUCTURE RankExited: rank 1 exited with code 3 @: its log says more: `tandem logs j --rank 1`"},
+    {"OtherCodeAfterStop", {1}, kStop, "REQUESTED Cancelled: rank 1 was stopped @"},
+};
+
+INSTANTIATE_TEST_SUITE_P(Table, DeathTest, testing::ValuesIn(kDeaths),
+                         [](const auto& info) { return info.param.name; });
 
 TEST(CauseTest, RanksOwnErrorOutranksItsSignal) {
   AttemptState attempt;
@@ -281,26 +191,20 @@ TEST(CauseTest, RanksOwnErrorOutranksItsSignal) {
 }
 
 TEST(WhereaboutsTest, IsSaidForEveryPhase) {
-  AttemptState attempt;
-  PageSample sample;
-  EXPECT_EQ(Whereabouts(attempt, sample), "while starting");
-  sample.phase = v1::RANK_PHASE_CONNECTING;
-  EXPECT_EQ(Whereabouts(attempt, sample), "while connecting to the other ranks");
-  sample.phase = v1::RANK_PHASE_LOADING;
-  EXPECT_EQ(Whereabouts(attempt, sample), "while loading");
-  sample.phase = v1::RANK_PHASE_READY;
-  EXPECT_EQ(Whereabouts(attempt, sample), "before the first step");
-  sample = {.phase = v1::RANK_PHASE_STEPPING, .step = 4};
-  EXPECT_EQ(Whereabouts(attempt, sample), "in step 4");
-  sample.instruction = 12;
-  EXPECT_EQ(Whereabouts(attempt, sample), "in step 4, after instruction 12");
-  sample.step = 0;
-  EXPECT_EQ(Whereabouts(attempt, sample), "in the first validation, after instruction 12");
-  sample.step = 4;
-  sample.phase = v1::RANK_PHASE_CHECKPOINTING;
-  EXPECT_EQ(Whereabouts(attempt, sample), "in step 4, while writing a checkpoint");
-  sample.phase = v1::RANK_PHASE_FINISHED;
-  EXPECT_EQ(Whereabouts(attempt, sample), "after its last step");
+  const std::pair<PageSample, std::string> kCases[] = {
+      {{}, "while starting"},
+      {{.phase = v1::RANK_PHASE_CONNECTING}, "while connecting to the other ranks"},
+      {{.phase = v1::RANK_PHASE_LOADING}, "while loading"},
+      {{.phase = v1::RANK_PHASE_READY}, "before the first step"},
+      {{.phase = v1::RANK_PHASE_STEPPING, .step = 4}, "in step 4"},
+      {{v1::RANK_PHASE_STEPPING, 4, 12}, "in step 4, after instruction 12"},
+      {{v1::RANK_PHASE_STEPPING, 0, 12}, "in the first validation, after instruction 12"},
+      {{v1::RANK_PHASE_CHECKPOINTING, 4, 12}, "in step 4, while writing a checkpoint"},
+      {{v1::RANK_PHASE_FINISHED, 4, 12}, "after its last step"},
+  };
+  for (const auto& [sample, text] : kCases) {
+    EXPECT_EQ(Whereabouts(AttemptState(), sample), text);
+  }
 }
 
 }  // namespace
