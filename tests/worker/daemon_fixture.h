@@ -14,7 +14,7 @@
 #include <utility>
 #include <vector>
 
-#include "platform/files.h"
+#include "tests/platform/temporary_folder.h"
 #include "tests/worker/core_harness.h"
 #include "tests/worker/fake_controller.h"
 #include "tests/worker/worker_process.h"
@@ -32,15 +32,8 @@ inline std::string ReadAll(const std::string& path) {
 class DaemonTest : public testing::Test {
  protected:
   DaemonTest() {
-    std::string name = "/tmp/tandem-worker-test-XXXXXX";
-    folder_ = mkdtemp(name.data());
-    std::ofstream(folder_ + "/data.txt") << std::string(1 << 16, 'x');
+    temporary_.Write("data.txt", std::string(1 << 16, 'x'));
     controller_ = std::make_unique<FakeController>(folder_ + "/socket");
-  }
-  ~DaemonTest() override {
-    worker_.reset();
-    controller_.reset();
-    EXPECT_TRUE(platform::SystemFiles().RemoveAll(folder_).ok());
   }
 
   void StartWorker(std::vector<std::string> more = {}) {
@@ -68,6 +61,24 @@ class DaemonTest : public testing::Test {
     return status != nullptr && status->ended();
   }
 
+  // Starts the worker for the job, and waits until it has ended.
+  bool RunToItsEnd(const v1::Assignment& job) {
+    controller_->Want({job});
+    StartWorker();
+    return controller_->WaitFor(Ended);
+  }
+
+  // The same until all its ranks step, `step` at least.
+  bool RunToStep(int64_t step, const v1::Assignment& job) {
+    controller_->Want({job});
+    StartWorker();
+    return WaitForStep(step);
+  }
+
+  bool WaitForHellos(size_t count) {
+    return controller_->WaitFor([&](const Seen& seen) { return seen.hellos.size() == count; });
+  }
+
   // All ranks step, `step` at least.
   bool WaitForStep(int64_t step) {
     return controller_->WaitFor([&](const Seen& seen) {
@@ -90,7 +101,8 @@ class DaemonTest : public testing::Test {
 
   v1::AttemptStatus Status() const { return *Find(controller_->seen()); }
 
-  std::string folder_;
+  const platform::TemporaryFolder temporary_;
+  const std::string& folder_ = temporary_.path();
   std::unique_ptr<FakeController> controller_;
   std::unique_ptr<WorkerProcess> worker_;
 };

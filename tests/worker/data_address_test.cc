@@ -64,11 +64,11 @@ TEST(LocalAddressTowardTest, SaysWhatItCannotFindOut) {
 
 TEST_F(DaemonTest, ReportsItsOwnOrTheGivenDataAddress) {
   StartWorker();
-  ASSERT_TRUE(controller_->WaitFor([](const Seen& seen) { return seen.hellos.size() == 1; }));
+  ASSERT_TRUE(WaitForHellos(1));
   EXPECT_EQ(controller_->seen().hellos[0].inventory().data_address(), "127.0.0.1");
   worker_->Kill();
   StartWorker({"--data-address", "127.0.0.7"});
-  ASSERT_TRUE(controller_->WaitFor([](const Seen& seen) { return seen.hellos.size() == 2; }));
+  ASSERT_TRUE(WaitForHellos(2));
   EXPECT_EQ(controller_->seen().hellos[1].inventory().data_address(), "127.0.0.7");
 }
 

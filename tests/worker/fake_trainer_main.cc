@@ -3,20 +3,14 @@
 // socket and page as tandem-trainer. What it does is the name of the job:
 //   steps-N            N steps, then Finished and exit 0
 //   endless            steps until it is stopped
-//   hang               stands still in step 3; honours Stop
 //   deaf               steps forever and ignores Stop
-//   sigkill-at-N       the highest rank kills itself in step N; the others step until they are stopped
-//   sigabrt-at-N       the same with SIGABRT
 //   exit-C-at-step-N   the highest rank exits with code C in step N, without a word
 //   fail-at-N          the highest rank sends Failed (a user error) and exits with 64 in step N
-//   peer-at-N          the highest rank kills itself in step N; once it is dead, the others send Failed (peer
-//                      lost) and exit with 80
 //   checkpoint-at-N    endless; rank 0 reports a checkpoint in step N
 //   silent             closes its socket in step 3 and stays
+//   lingers            finishes and closes its socket in step 3, and exits 4 s later
 // Before that: every rank sets "rank-R" to "R PID", gets the keys of all ranks, and says Ready. A step takes
 // 5 ms; rank 0 reports each with the norms of two items. Every rank prints a line a step.
-#include <errno.h>
-#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <sys/prctl.h>
@@ -54,17 +48,17 @@ namespace v1 = tandem::v1;
 constexpr int kNumCommunicators = 3;
 
 struct Script {
-  enum class End { kNever, kFinish, kSignal, kExit, kFail, kPeer, kHang, kSilent, kLingers };
+  enum class End { kNever, kFinish, kExit, kFail, kSilent, kLingers };
   End end = End::kNever;
   int64_t step = 0;
-  int code = 0;  // of the exit, or the signal
+  int code = 0;  // of the exit
   bool deaf = false;
   int64_t checkpoint_step = 0;
 };
 
 int64_t Number(absl::string_view text) {
   int64_t value = 0;
-  TANDEM_CHECK(absl::SimpleAtoi(text, &value), "a number, in the job's name or in a rank's value");
+  TANDEM_CHECK(absl::SimpleAtoi(text, &value), "a number in the job's name");
   return value;
 }
 
@@ -72,12 +66,6 @@ Script Parse(absl::string_view name) {
   Script script;
   if (absl::ConsumePrefix(&name, "steps-")) {
     return {.end = Script::End::kFinish, .step = Number(name)};
-  }
-  if (absl::ConsumePrefix(&name, "sigkill-at-")) {
-    return {.end = Script::End::kSignal, .step = Number(name), .code = SIGKILL};
-  }
-  if (absl::ConsumePrefix(&name, "sigabrt-at-")) {
-    return {.end = Script::End::kSignal, .step = Number(name), .code = SIGABRT};
   }
   if (absl::ConsumePrefix(&name, "exit-")) {
     const std::vector<std::string> parts = absl::StrSplit(name, "-at-step-");
@@ -87,14 +75,8 @@ Script Parse(absl::string_view name) {
   if (absl::ConsumePrefix(&name, "fail-at-")) {
     return {.end = Script::End::kFail, .step = Number(name)};
   }
-  if (absl::ConsumePrefix(&name, "peer-at-")) {
-    return {.end = Script::End::kPeer, .step = Number(name)};
-  }
   if (absl::ConsumePrefix(&name, "checkpoint-at-")) {
     return {.checkpoint_step = Number(name)};
-  }
-  if (name == "hang") {
-    return {.end = Script::End::kHang, .step = 3};
   }
   if (name == "silent") {
     return {.end = Script::End::kSilent, .step = 3};
@@ -223,7 +205,6 @@ class FakeTrainer {
     for (const auto& [key, value] : values_) {
       const std::vector<std::string> parts = absl::StrSplit(value, ' ');
       TANDEM_CHECK(parts.size() == 2 && "rank-" + parts[0] == key, "the value that its rank has set");
-      processes_[key] = static_cast<pid_t>(Number(parts[1]));
     }
   }
 
@@ -294,11 +275,6 @@ class FakeTrainer {
         Tell(message);
         SetPhase(v1::RANK_PHASE_FINISHED);
         Exit(link_::ExitCode::kDone);
-      case Script::End::kSignal:
-        if (is_last()) {
-          Die(script_.code);
-        }
-        return;
       case Script::End::kExit:
         if (is_last()) {
           _exit(script_.code);
@@ -313,20 +289,6 @@ class FakeTrainer {
         message.mutable_failed()->set_message("the data is not what it should be");
         Tell(message);
         Exit(link_::ExitCode::kUserError);
-      case Script::End::kPeer:
-        if (is_last()) {
-          Die(SIGKILL);
-        }
-        AwaitDeathOfLast();  // earlier, the daemon may stop that rank before it gets to this step
-        message.mutable_failed()->set_class_(v1::FAILURE_CLASS_PEER_LOST);
-        message.mutable_failed()->set_reason("PeerLost");
-        message.mutable_failed()->set_message(absl::StrCat("rank ", rank(), " lost a peer"));
-        Tell(message);
-        Exit(link_::ExitCode::kPeerLost);
-      case Script::End::kHang:
-        while (true) {
-          pause();
-        }
       case Script::End::kSilent:
         silent_ = true;
         channel_.Shutdown();
@@ -347,26 +309,6 @@ class FakeTrainer {
     }
   }
 
-  // As a connection to the highest rank would tell.
-  void AwaitDeathOfLast() {
-    const pid_t process = processes_.at(absl::StrCat("rank-", num_ranks() - 1));
-    pollfd death{.fd = static_cast<int>(syscall(SYS_pidfd_open, process, 0)), .events = POLLIN};
-    if (death.fd < 0) {
-      TANDEM_CHECK(errno == ESRCH, "a process can be watched");
-      return;  // dead, and reaped
-    }
-    while (poll(&death, 1, /*timeout=*/-1) != 1) {
-    }
-    close(death.fd);
-  }
-
-  [[noreturn]] static void Die(int signal) {
-    raise(signal);
-    while (true) {
-      pause();
-    }
-  }
-
   link_::Channel channel_;
   link_::MappedPage page_;
   v1::Start start_;
@@ -375,7 +317,6 @@ class FakeTrainer {
   std::mutex mu_;
   std::condition_variable changed_;
   std::map<std::string, std::string> values_;  // guarded by mu_
-  std::map<std::string, pid_t> processes_;     // of all ranks, by their keys; from the rendezvous on
 };
 
 }  // namespace

@@ -198,7 +198,7 @@ TEST_F(DaemonTest, AHangingPathHoldsUpNoOtherJob) {
     };
   };
   controller_->Want({stuck});
-  ASSERT_TRUE(controller_->WaitFor([](const Seen& seen) { return seen.hellos.size() == 1; }));
+  ASSERT_TRUE(WaitForHellos(1));
   controller_->Want({stuck, other});
   EXPECT_TRUE(controller_->WaitFor(ended("other"))) << "beside it";
   EXPECT_FALSE(ended("stuck")(controller_->seen()));
