@@ -8,8 +8,8 @@
 #include <unistd.h>
 
 #include <chrono>
-#include <cstdlib>
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <string>
 #include <utility>
@@ -17,6 +17,7 @@
 
 #include "tests/platform/forwarding_files.h"
 #include "tests/platform/irregular_files.h"
+#include "tests/platform/temporary_folder.h"
 #include "worker/processes.h"
 
 namespace tandem::worker {
@@ -32,16 +33,11 @@ const absl::Time kNow = absl::FromUnixSeconds(1000);
 
 class RecordsTest : public testing::Test {
  protected:
-  RecordsTest() {
-    std::string name = testing::TempDir() + "/records-XXXXXX";
-    folder_ = mkdtemp(name.data());
-  }
   ~RecordsTest() override {
     for (const pid_t child : children_) {
       kill(child, SIGKILL);
       waitpid(child, nullptr, 0);
     }
-    EXPECT_TRUE(platform::SystemFiles().RemoveAll(folder_).ok());
   }
 
   Records Open() {
@@ -62,9 +58,15 @@ class RecordsTest : public testing::Test {
     return *Identify(child);
   }
 
+  // Writes the record of the ranks of kSecondAttempt.
+  static void WriteRanks(Records& records, const std::map<int, ProcessId>& ranks = {{0, {}}}) {
+    ASSERT_TRUE(records.WriteRanks(kSecondAttempt, {"store", ranks}).ok());
+  }
+
   static bool IsGone(const ProcessId& process) { return !Identify(process.pid).ok(); }
 
-  std::string folder_;
+  const platform::TemporaryFolder temporary_;
+  const std::string& folder_ = temporary_.path();
   std::vector<pid_t> children_;
 };
 
@@ -95,15 +97,11 @@ TEST_F(RecordsTest, NothingIsRecoveredFromAnEmptyFolder) {
 
 TEST_F(RecordsTest, LeftoversAreKilledAndReportedLost) {
   const ProcessId leftover = StartProcess();
-  {
-    Records records = Open();
-    ASSERT_TRUE(records.WriteRanks(kSecondAttempt, {"store", {{0, leftover}, {3, {}}}}).ok());
-  }
   Records records = Open();
-  const absl::StatusOr<std::vector<v1::AttemptStatus>> ends = records.Recover("w1", kNow);
-  ASSERT_TRUE(ends.ok()) << ends.status();
-  ASSERT_THAT(*ends, SizeIs(1));
-  const v1::AttemptStatus& end = ends->front();
+  WriteRanks(records, {{0, leftover}, {3, {}}});
+  const std::vector<v1::AttemptStatus> ends = *records.Recover("w1", kNow);
+  ASSERT_THAT(ends, SizeIs(1));
+  const v1::AttemptStatus& end = ends.front();
   EXPECT_TRUE(end.ended());
   EXPECT_EQ(KeyOf(end.id()), kSecondAttempt);
   ASSERT_EQ(end.ranks_size(), 2);
@@ -119,11 +117,8 @@ TEST_F(RecordsTest, ReusedProcessNumberIsLeftAlone) {
   ProcessId process = StartProcess();
   const ProcessId real = process;
   process.start_time -= 1;
-  {
-    Records records = Open();
-    ASSERT_TRUE(records.WriteRanks(kSecondAttempt, {"store", {{0, process}}}).ok());
-  }
   Records records = Open();
+  WriteRanks(records, {{0, process}});
   EXPECT_THAT(*records.Recover("w1", kNow), SizeIs(1));
   EXPECT_FALSE(IsGone(real));
 }
@@ -135,7 +130,7 @@ TEST_F(RecordsTest, EndIsReturnedUntilForgotten) {
   end.add_ranks()->mutable_cause()->set_message("it was the disk");
   {
     Records records = Open();
-    ASSERT_TRUE(records.WriteRanks(kSecondAttempt, {"store", {{0, {}}}}).ok());
+    WriteRanks(records);
     ASSERT_TRUE(records.WriteEnd(end).ok());
   }
   for (int i = 0; i < 2; ++i) {
@@ -174,7 +169,7 @@ void ExpectAnEndWithoutRanks(Records& records) {
 
 TEST_F(RecordsTest, ATornRecordIsAnEndWithoutRanks) {
   Records records = Open();
-  ASSERT_TRUE(records.WriteRanks(kSecondAttempt, {"store", {{0, {}}}}).ok());
+  WriteRanks(records);
   ASSERT_TRUE(
       platform::SystemFiles().Write(folder_ + "/attempts/j/attempt-2/ranks.json", "{\"boot\": ").ok());
   ExpectAnEndWithoutRanks(records);
@@ -199,7 +194,7 @@ TEST_F(RecordsTest, UnreadableRecordIsNotReplaced) {
   const std::string file = folder_ + "/attempts/j/attempt-2/ended.pb";
   {
     Records records = Open();
-    ASSERT_TRUE(records.WriteRanks(kSecondAttempt, {"store", {{0, {}}}}).ok());
+    WriteRanks(records);
     ASSERT_TRUE(records.WriteEnd(end).ok());
   }
   for (const std::string name : {"/ended.pb", "/ranks.json"}) {
@@ -216,7 +211,7 @@ TEST_F(RecordsTest, UnreadableRecordIsNotReplaced) {
 
 TEST_F(RecordsTest, HugeRecordIsAnEndWithoutRanks) {
   Records records = Open();
-  ASSERT_TRUE(records.WriteRanks(kSecondAttempt, {"store", {{0, {}}}}).ok());
+  WriteRanks(records);
   for (const char* name : {"ranks.json", "ended.pb"}) {
     const std::string path = folder_ + "/attempts/j/attempt-2/" + name;
     ASSERT_TRUE(platform::SystemFiles().Write(path, "{").ok());
@@ -227,7 +222,7 @@ TEST_F(RecordsTest, HugeRecordIsAnEndWithoutRanks) {
 
 TEST_F(RecordsTest, AForgottenAttemptLeavesNoFolderOfRecords) {
   Records records = Open();
-  ASSERT_TRUE(records.WriteRanks(kSecondAttempt, {"store", {{0, {}}}}).ok());
+  WriteRanks(records);
   ASSERT_TRUE(records.Forget(kSecondAttempt).ok());
   EXPECT_THAT(*platform::SystemFiles().List(folder_ + "/attempts"), IsEmpty());
 }
