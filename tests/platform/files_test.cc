@@ -10,7 +10,6 @@
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
-#include <optional>
 #include <string>
 
 #include "tests/platform/forwarding_files.h"
@@ -77,17 +76,10 @@ TEST_F(FilesTest, CreatedFileHasSizeAndZeros) {
 }
 
 TEST_F(FilesTest, FilesAreCreatedWithoutPreallocation) {
-  const std::optional<bool> all_right = InChild([&] {
-    if (!Refuse(SYS_fallocate, EOPNOTSUPP)) {
-      return kNoSeccomp;
-    }
+  EXPECT_IN_CHILD_WITHOUT(SYS_fallocate, EOPNOTSUPP, [&] {
     const auto file = files_.Create(Path("a"), 3);
-    return file.ok() && (*file)->Write(1, "x").ok() && (*file)->Finish().ok() ? 0 : 1;
+    return file.ok() && (*file)->Write(1, "x").ok() && (*file)->Finish().ok();
   });
-  if (!all_right) {
-    GTEST_SKIP() << "no seccomp here";
-  }
-  EXPECT_TRUE(*all_right);
   EXPECT_EQ(*files_.Read(Path("a")), std::string("\0x\0", 3));
 }
 
@@ -129,22 +121,15 @@ TEST_F(FilesTest, PublishNeverReplacesWithoutTheFlag) {
   }
   ASSERT_TRUE(files_.Write(Path("a"), "first").ok());
   ASSERT_TRUE(files_.Write(Path("b"), "second").ok());
-  const std::optional<bool> all_right = InChild([&] {
-    if (!Refuse(SYS_renameat2, EINVAL)) {  // as a file system that does not know the flag
-      return kNoSeccomp;
-    }
-    const bool right = files_.Publish(Path("first"), Path("folder")).ok() &&
-                       absl::IsAlreadyExists(files_.Publish(Path("second"), Path("folder"))) &&
-                       files_.Publish(Path("a"), Path("file")).ok() &&
-                       absl::IsAlreadyExists(files_.Publish(Path("b"), Path("file"))) &&
-                       absl::IsAlreadyExists(files_.Publish(Path("second"), Path("file"))) &&
-                       absl::IsNotFound(files_.Publish(Path("nothing"), Path("other")));
-    return right ? 0 : 1;
+  // As a file system that does not know the flag.
+  EXPECT_IN_CHILD_WITHOUT(SYS_renameat2, EINVAL, [&] {
+    return files_.Publish(Path("first"), Path("folder")).ok() &&
+           absl::IsAlreadyExists(files_.Publish(Path("second"), Path("folder"))) &&
+           files_.Publish(Path("a"), Path("file")).ok() &&
+           absl::IsAlreadyExists(files_.Publish(Path("b"), Path("file"))) &&
+           absl::IsAlreadyExists(files_.Publish(Path("second"), Path("file"))) &&
+           absl::IsNotFound(files_.Publish(Path("nothing"), Path("other")));
   });
-  if (!all_right) {
-    GTEST_SKIP() << "no seccomp here";
-  }
-  EXPECT_TRUE(*all_right);
   EXPECT_EQ(*files_.Read(Path("folder/content")), "first");
   EXPECT_EQ(*files_.Read(Path("second/content")), "second");
   EXPECT_EQ(*files_.Read(Path("file")), "first");
@@ -176,35 +161,21 @@ TEST_F(FilesTest, FoldersAreMadeListedInOrderAndRemoved) {
 
 // Without its name in the folder above, a power cut takes a folder with all that was fsynced in it.
 TEST_F(FilesTest, AFolderThatWasMadeIsDurable) {
-  const std::optional<bool> told = InChild([&] {
-    if (!Refuse(SYS_fsync, EIO)) {
-      return kNoSeccomp;
-    }
+  EXPECT_IN_CHILD_WITHOUT(SYS_fsync, EIO, [&] {
     const bool there = files_.CreateFolders(folder_).ok();  // nothing to make durable
     const absl::Status made = files_.CreateFolders(Path("x/y"));
-    return there && made.message() == "fsync folder " + Path("x") + ": Input/output error" ? 0 : 1;
+    return there && made.message() == "fsync folder " + Path("x") + ": Input/output error";
   });
-  if (!told) {
-    GTEST_SKIP() << "no seccomp here";
-  }
-  EXPECT_TRUE(*told);
 }
 
 // Some mounts of FUSE, SMB and CSI.
 TEST_F(FilesTest, UnsyncableFolderIsNoError) {
   ASSERT_TRUE(files_.CreateFolder(Path("x")).ok());
   for (const int error : {EINVAL, EOPNOTSUPP, ENOSYS}) {
-    const std::optional<bool> passed = InChild([&] {
-      if (!Refuse(SYS_fsync, error)) {
-        return kNoSeccomp;
-      }
+    EXPECT_IN_CHILD_WITHOUT(SYS_fsync, error, [&] {
       const bool folders = files_.SyncFolder(Path("x")).ok() && files_.CreateFolders(Path("y/z")).ok();
-      return folders && !files_.Write(Path("a"), "a").ok() ? 0 : 1;  // a file that is not durable is lost
+      return folders && !files_.Write(Path("a"), "a").ok();  // a file that is not durable is lost
     });
-    if (!passed) {
-      GTEST_SKIP() << "no seccomp here";
-    }
-    EXPECT_TRUE(*passed) << error;
     std::filesystem::remove_all(Path("y"));
   }
 }

@@ -2,10 +2,7 @@
 #include "platform/filter_lines.h"
 
 #include <gtest/gtest.h>
-#include <stdlib.h>
 #include <sys/resource.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <csignal>
 #include <filesystem>
@@ -13,6 +10,7 @@
 #include <iterator>
 
 #include "tests/platform/irregular_files.h"
+#include "tests/platform/refused_calls.h"
 #include "tests/platform/temporary_folder.h"
 
 namespace tandem::platform {
@@ -54,41 +52,24 @@ TEST_F(FilterLinesTest, LargeFileKeepsItsLines) {
 }
 
 TEST_F(FilterLinesTest, OverlongLineIsDropped) {
-  const pid_t child = fork();
-  if (child == 0) {  // of memory enough for the program, but not for the line
-    Write("a\n" + std::string(3 << 20, 'x') + "\nb\n");
-    if (truncate(path_.c_str(), off_t{1} << 30) != 0) {
-      _exit(2);  // a line of 1 GiB of zeros, in a sparse file
-    }
-    rlimit limit{};
-    getrlimit(RLIMIT_AS, &limit);
-    limit.rlim_cur = size_t{512} << 20;
-    if (setrlimit(RLIMIT_AS, &limit) != 0) {
-      _exit(3);
-    }
-    _exit(FilterLines(path_, kMostLineBytes, IsWanted).ok() ? 0 : 4);
-  }
-  int status = 0;
-  ASSERT_EQ(waitpid(child, &status, 0), child);
-  ASSERT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+  Write("a\n" + std::string(3 << 20, 'x') + "\nb\n");
+  std::filesystem::resize_file(path_, uintmax_t{1} << 30);  // a line of 1 GiB of zeros, in a sparse file
+  EXPECT_TRUE(InChild([&] {  // of memory enough for the program, but not for the line
+    const rlimit limit{.rlim_cur = size_t{512} << 20, .rlim_max = RLIM_INFINITY};
+    return setrlimit(RLIMIT_AS, &limit) == 0 && FilterLines(path_, kMostLineBytes, IsWanted).ok();
+  }));
   EXPECT_EQ(Content(), "a\nb\n");
 }
 
 TEST_F(FilterLinesTest, FullDiskLeavesTheFile) {
   const std::string content(10'000, '\n');
   Write(content);
-  const pid_t child = fork();
-  if (child == 0) {
+  EXPECT_TRUE(InChild([&] {
     signal(SIGXFSZ, SIG_IGN);
     const rlimit limit{.rlim_cur = 5'000, .rlim_max = 5'000};
-    if (setrlimit(RLIMIT_FSIZE, &limit) != 0) {
-      _exit(2);
-    }
-    _exit(absl::IsResourceExhausted(FilterLines(path_, kMostLineBytes, IsWanted)) ? 0 : 3);
-  }
-  int status = 0;
-  ASSERT_EQ(waitpid(child, &status, 0), child);
-  ASSERT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+    return setrlimit(RLIMIT_FSIZE, &limit) == 0 &&
+           absl::IsResourceExhausted(FilterLines(path_, kMostLineBytes, IsWanted));
+  }));
   EXPECT_EQ(Content(), content);
   EXPECT_FALSE(std::filesystem::exists(path_ + ".tmp"));
 }
