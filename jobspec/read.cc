@@ -3,11 +3,9 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <limits>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/statusor.h"
-#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
@@ -25,9 +23,7 @@ namespace {
 
 using google::protobuf::FieldDescriptor;
 using google::protobuf::Message;
-using google::protobuf::Reflection;
 
-constexpr char kEndOfDocument[] = "data.end_of_document";
 constexpr size_t kReadLimit = (1 << 20) + 1;  // one more than the parser takes, so that it says so
 
 // Whether a job cannot do without the field, or without a field of the block.
@@ -36,6 +32,20 @@ bool IsRequired(const std::string& path) {
   return path == "model" ||
          std::any_of(RequiredRules().begin(), RequiredRules().end(),
                      [&](const auto& rule) { return std::string_view(rule.path).starts_with(of_rule); });
+}
+
+// What stands where another kind of node is expected.
+std::string Written(const YamlNode& node) {
+  switch (node.kind) {
+    case YamlNode::Kind::kNull:
+      return "null";
+    case YamlNode::Kind::kSequence:
+      return "a list";
+    case YamlNode::Kind::kMap:
+      return "a block";
+    default:
+      return node.text;
+  }
 }
 
 class Reader {
@@ -94,7 +104,7 @@ class Reader {
     } else if (!value.tag.empty()) {
       RefuseValue(key, path, absl::StrCat("the tag ", value.tag), "write the value without it");
     } else if (value.kind == YamlNode::Kind::kNull) {
-      RefuseValue(key, path, "null",
+      RefuseValue(key, path, Written(value),
                   IsRequired(path) ? "give a value" : "give a value, or omit the key for the default");
     } else if (field.is_repeated()) {
       ReadList(key, value, path, field, message);
@@ -102,18 +112,13 @@ class Reader {
       if (value.kind == YamlNode::Kind::kMap) {
         ReadMap(value, path, *message.GetReflection()->MutableMessage(&message, &field));
       } else {
-        RefuseValue(key, path, value.kind == YamlNode::Kind::kSequence ? "a list" : value.text,
-                    "write a block of keys");
+        RefuseValue(key, path, Written(value), "write a block of keys");
       }
     } else if (value.kind != YamlNode::Kind::kScalar) {
-      RefuseValue(key, path, value.kind == YamlNode::Kind::kSequence ? "a list" : "a block",
-                  "write one value");
-    } else {
-      std::string why;
-      if (!SetScalar(value, path, field, message, why)) {
-        const std::string written = value.quoted ? absl::StrCat("\"", value.text, "\"") : value.text;
-        RefuseValue(key, path, written, why);
-      }
+      RefuseValue(key, path, Written(value), "write one value");
+    } else if (const absl::Status set = SetScalar(value, path, field, message); !set.ok()) {
+      RefuseValue(key, path, value.quoted ? absl::StrCat("\"", value.text, "\"") : value.text,
+                  std::string(set.message()));
     }
   }
 
@@ -121,8 +126,7 @@ class Reader {
   void ReadList(const YamlNode& key, const YamlNode& list, const std::string& path,
                 const FieldDescriptor& field, Message& message) {
     if (list.kind != YamlNode::Kind::kSequence) {
-      RefuseValue(key, path, list.kind == YamlNode::Kind::kMap ? "a block" : list.text,
-                  "write a list: a line that begins with - for each entry");
+      RefuseValue(key, path, Written(list), "write a list: a line that begins with - for each entry");
       return;
     }
     if (list.elements.empty() || list.elements.size() > kMostListEntries) {
@@ -141,142 +145,11 @@ class Reader {
       if (entry.kind == YamlNode::Kind::kAlias || entry.anchor || !entry.tag.empty()) {
         RefuseValue(entry, at, "an alias, an anchor or a tag", "write the entry out");
       } else if (entry.kind != YamlNode::Kind::kMap) {
-        RefuseValue(entry, at,
-                    entry.kind == YamlNode::Kind::kNull       ? "null"
-                    : entry.kind == YamlNode::Kind::kSequence ? "a list"
-                                                              : entry.text,
-                    "write a block of keys");
+        RefuseValue(entry, at, Written(entry), "write a block of keys");
       } else {
         ReadMap(entry, at, block);
       }
     }
-  }
-
-  // Sets the field, or says what to do instead.
-  static bool SetScalar(const YamlNode& value, const std::string& path, const FieldDescriptor& field,
-                        Message& message, std::string& why) {
-    const Reflection& reflection = *message.GetReflection();
-    const std::string& text = value.text;
-    switch (field.cpp_type()) {
-      case FieldDescriptor::CPPTYPE_STRING:
-        if (!value.quoted && (LooksLikeNumber(text) || text == "true" || text == "false")) {
-          why = "text is expected: put it in quotes if it is meant";
-          return false;
-        }
-        reflection.SetString(&message, &field, text);
-        return true;
-      case FieldDescriptor::CPPTYPE_ENUM: {
-        const google::protobuf::EnumValueDescriptor* known = EnumValueOf(*field.enum_type(), text);
-        if (known == nullptr) {
-          const std::string closest = Closest(text, EnumTexts(*field.enum_type()));
-          why = closest.empty() ? "use one of these" : absl::StrCat("did you mean ", closest, "?");
-          return false;
-        }
-        reflection.SetEnum(&message, &field, known);
-        return true;
-      }
-      default:
-        break;
-    }
-    if (path == kEndOfDocument && !text.empty() && !LooksLikeNumber(text)) {
-      why = "write the byte's number: 10 for a newline, 0 for NUL";
-      return false;
-    }
-    if (const RangeRule* rule = FindWordRule(path)) {
-      return SetWordOrInteger(value, *rule, field, message, why);
-    }
-    return value.quoted ? RefuseText(text, "", why) : SetPlain(text, field, message, why);
-  }
-
-  // `but`: of the words that the field takes.
-  static bool RefuseText(const std::string& text, const std::string& but, std::string& why) {
-    why = text.empty() ? "give a value" : absl::StrCat("text is not expected", but, ": remove the quotes");
-    return false;
-  }
-
-  static bool SetWordOrInteger(const YamlNode& value, const RangeRule& rule, const FieldDescriptor& field,
-                               Message& message, std::string& why) {
-    int64_t integer = kWord;
-    if (value.text != rule.word) {
-      if (value.quoted) {
-        return RefuseText(value.text, absl::StrCat(" but ", rule.word), why);
-      }
-      if (const std::string meant = Closest(value.text, {rule.word}); !meant.empty()) {
-        why = absl::StrCat("did you mean ", meant, "?");
-        return false;
-      }
-      if (!ParseInteger(value.text, std::numeric_limits<int32_t>::min(), std::numeric_limits<int32_t>::max(),
-                        integer, why)) {
-        return WithWhy(why, value.text);
-      }
-      if (integer == kWord) {
-        why = "use a larger number";
-        return false;
-      }
-    }
-    message.GetReflection()->SetInt32(&message, &field, static_cast<int32_t>(integer));
-    return true;
-  }
-
-  static bool SetPlain(const std::string& text, const FieldDescriptor& field, Message& message,
-                       std::string& why) {
-    const Reflection& reflection = *message.GetReflection();
-    int64_t integer = 0;
-    switch (field.cpp_type()) {
-      case FieldDescriptor::CPPTYPE_BOOL:
-        if (text != "true" && text != "false") {
-          const std::string lower = absl::AsciiStrToLower(text);
-          const bool yes = lower == "yes" || lower == "on" || lower == "y" || lower == "true" || lower == "1";
-          const bool no = lower == "no" || lower == "off" || lower == "n" || lower == "false" || lower == "0";
-          why = yes ? "write true" : no ? "write false" : "write true or false";
-          return false;
-        }
-        reflection.SetBool(&message, &field, text == "true");
-        return true;
-      case FieldDescriptor::CPPTYPE_INT32:
-        if (!ParseInteger(text, std::numeric_limits<int32_t>::min(), std::numeric_limits<int32_t>::max(),
-                          integer, why)) {
-          return WithWhy(why, text);
-        }
-        reflection.SetInt32(&message, &field, static_cast<int32_t>(integer));
-        return true;
-      case FieldDescriptor::CPPTYPE_INT64: {
-        const bool bytes = field.name().ends_with("_bytes");
-        if (bytes ? !ParseBytes(text, integer, why)
-                  : !ParseInteger(text, std::numeric_limits<int64_t>::min(),
-                                  std::numeric_limits<int64_t>::max(), integer, why)) {
-          return WithWhy(why, text);
-        }
-        reflection.SetInt64(&message, &field, integer);
-        return true;
-      }
-      case FieldDescriptor::CPPTYPE_UINT64: {
-        uint64_t number = 0;
-        if (!ParseUnsigned(text, number, why)) {
-          return WithWhy(why, text);
-        }
-        reflection.SetUInt64(&message, &field, number);
-        return true;
-      }
-      case FieldDescriptor::CPPTYPE_DOUBLE: {
-        double number = 0;
-        if (!ParseDouble(text, number, why)) {
-          return false;
-        }
-        reflection.SetDouble(&message, &field, number);
-        return true;
-      }
-      default:
-        why = "this version cannot read this type of field";
-        return false;
-    }
-  }
-
-  static bool WithWhy(std::string& why, const std::string& text) {
-    if (why.empty()) {
-      why = text.front() == '-' ? "use a larger number" : "use a smaller number";
-    }
-    return false;
   }
 
   void RefuseUnknown(const YamlNode& key, const std::string& parent,
