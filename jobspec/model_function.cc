@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "google/protobuf/util/json_util.h"
-#include "jobspec/field_differences.h"
+#include "jobspec/schema.h"
 #include "jobspec/jobspec.h"
 #include "platform/status_macros.h"
 

@@ -231,6 +231,38 @@ std::string ValueText(const FieldValue& value) {
   }
 }
 
+std::vector<FieldDifference> DifferencesOf(const Message& there, const Message& here,
+                                           const std::string& path) {
+  std::vector<FieldDifference> out;
+  const google::protobuf::Reflection& reflection = *here.GetReflection();
+  const auto add_inner = [&](const Message& theirs, const Message& ours, const std::string& inner) {
+    const std::vector<FieldDifference> differences = DifferencesOf(theirs, ours, inner);
+    out.insert(out.end(), differences.begin(), differences.end());
+  };
+  for (int i = 0; i < here.GetDescriptor()->field_count(); ++i) {
+    const FieldDescriptor* const field = here.GetDescriptor()->field(i);
+    const std::string inner = JoinPath(path, field->name());
+    if (field->is_repeated()) {
+      const int theirs = reflection.FieldSize(there, field);
+      const int ours = reflection.FieldSize(here, field);
+      if (theirs != ours) {
+        out.push_back({inner, absl::StrCat("a list of ", ours), absl::StrCat("a list of ", theirs)});
+        continue;
+      }
+      for (int j = 0; j < ours; ++j) {
+        add_inner(reflection.GetRepeatedMessage(there, field, j),
+                  reflection.GetRepeatedMessage(here, field, j), EntryPath(inner, j));
+      }
+    } else if (field->message_type() != nullptr) {
+      add_inner(reflection.GetMessage(there, field), reflection.GetMessage(here, field), inner);
+    } else if (const std::string theirs = ValueText({&there, field}), ours = ValueText({&here, field});
+               theirs != ours) {
+      out.push_back({inner, ours, theirs});
+    }
+  }
+  return out;
+}
+
 std::vector<int> SchemaOrder(std::string_view path) {
   std::vector<int> order;
   for (const auto& [field, index] : StepsAlong(path)) {

@@ -44,6 +44,18 @@ FieldValue FindValue(const v1::JobSpec& spec, std::string_view path);
 // The value as in a job file; "{...}" for a block, "[...]" for a list.
 std::string ValueText(const FieldValue& value);
 
+// A field of a spec that differs between two messages of one type.
+struct FieldDifference {
+  std::string field;  // path: "training.steps"
+  std::string here;   // values, as a job file would have them
+  std::string there;
+};
+
+// The fields that differ between `here` and `there`, in the order of their declaration; `path` is the path of
+// both. A field that is not set counts as its type's default, also in a block that is absent.
+std::vector<FieldDifference> DifferencesOf(const google::protobuf::Message& there,
+                                           const google::protobuf::Message& here, const std::string& path);
+
 // Field numbers and indices along the path, up to the point where it leaves the schema. Sorts paths in the
 // order of the proto.
 std::vector<int> SchemaOrder(std::string_view path);

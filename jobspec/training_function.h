@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "jobspec/field_differences.h"
+#include "jobspec/schema.h"
 #include "tandem/v1/job.pb.h"
 
 namespace tandem::jobspec {
