@@ -23,6 +23,7 @@
 namespace tandem::jobspec {
 namespace {
 
+using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
 
@@ -64,6 +65,13 @@ class StartWeightsTest : public testing::Test {
   }
 
   std::string Check() const { return ToText(CheckStartFrom(platform::SystemFiles(), Resolve(spec_))); }
+
+  // The config.json of an export of `model`, beside weights that came with `source`.
+  static std::string Exported(const v1::Model& model, const std::string& source, bool is_origin) {
+    const auto text = ExportedConfig(source, is_origin, /*dataset=*/"", model, /*bf16=*/true, 64);
+    EXPECT_TRUE(text.ok());
+    return text.value_or("");
+  }
 
   platform::TemporaryFolder folder_;
   v1::JobSpec spec_;
@@ -138,110 +146,77 @@ TEST_F(StartWeightsTest, ARelativePathMeansNothingElsewhere) {
 
 TEST_F(StartWeightsTest, ExportedConfigReadsBack) {
   for (const std::string source : {"", kLlamaConfig}) {
-    const auto text =
-        ExportedConfig(source, /*is_origin=*/true, /*dataset=*/"", Resolved(), /*bf16=*/true, 64);
-    ASSERT_TRUE(text.ok());
-    folder_.Write("config.json", *text);
+    const std::string text = Exported(Resolved(), source, /*is_origin=*/true);
+    folder_.Write("config.json", text);
     EXPECT_EQ(Check(), "");
-    EXPECT_THAT(*text, HasSubstr("\"torch_dtype\": \"bfloat16\""));
-    EXPECT_THAT(*text, HasSubstr("\"rope_theta\": 500000.0"));
-    EXPECT_THAT(*text, HasSubstr("\"max_position_embeddings\": 128"));
-    EXPECT_THAT(*text, Not(HasSubstr("rope_parameters")));
-    EXPECT_EQ(text->find("\"eos_token_id\": null") != std::string::npos, source.empty());
+    EXPECT_THAT(text,
+                AllOf(HasSubstr("\"torch_dtype\": \"bfloat16\""), HasSubstr("\"rope_theta\": 500000.0"),
+                      HasSubstr("\"max_position_embeddings\": 128"), Not(HasSubstr("rope_parameters"))));
+    EXPECT_EQ(text.find("\"eos_token_id\": null") != std::string::npos, source.empty());
   }
 }
 
-TEST_F(StartWeightsTest, ExportedWindowsAreReadBack) {
-  for (const auto& [type, layers] :
-       {std::pair("mistral", "all"), std::pair("mixtral", "all"), std::pair("qwen3_moe", "all"),
-        std::pair("qwen2", "all"), std::pair("qwen2", "2-3"), std::pair("qwen3", "0,3"),
-        std::pair("qwen3", ""), std::pair("mistral", ""), std::pair("mixtral", ""),
-        std::pair("qwen3_moe", "")}) {
-    v1::JobSpec spec = spec_;
-    v1::Model& model = *spec.mutable_model();
-    model.Clear();
-    model.set_model_type(type);
-    model.set_hidden_size(32);
-    model.set_intermediate_size(48);
-    model.set_num_hidden_layers(4);
-    model.set_num_attention_heads(4);
-    model.set_vocab_size(320);
-    if (type == std::string("mixtral") || type == std::string("qwen3_moe")) {
-      model.mutable_moe()->set_num_experts(4);
-      model.mutable_moe()->set_num_experts_per_tok(2);
-    }
-    if (layers != std::string()) {
-      model.set_sliding_window(9);
-      model.set_window_layers(layers);
-    }
-    const v1::Model resolved = Resolve(spec).model();
-    const auto text =
-        ExportedConfig(/*source=*/"", /*is_origin=*/false, /*dataset=*/"", resolved, /*bf16=*/true, 64);
-    ASSERT_TRUE(text.ok());
-    v1::JobSpec read = spec_;
-    read.mutable_model()->Clear();
-    read.mutable_model()->set_hugging_face(folder_.Write("exported/config.json", *text));
-    EXPECT_EQ(ToText(Localize(read)), "") << *text;
-    EXPECT_EQ(Resolve(read).model().sliding_window(), resolved.sliding_window()) << type;
-    EXPECT_EQ(Resolve(read).model().window_layers(), resolved.window_layers()) << type;
-  }
-}
-
-TEST_F(StartWeightsTest, ExportedBiasesAndGroupsAreReadBack) {
-  const auto read_back = [&](const std::string& model) {
-    const v1::Model resolved =
-        Resolve(
-            ReadText(absl::StrCat("model: {hidden_size: 32, intermediate_size: 48, num_hidden_layers: 2, "
-                                  "num_attention_heads: 4, vocab_size: 320, max_position_embeddings: 64, ",
-                                  model, "}"),
-                     "")
-                .spec)
-            .model();
-    const auto text =
-        ExportedConfig(/*source=*/"", /*is_origin=*/false, /*dataset=*/"", resolved, /*bf16=*/true, 64);
-    EXPECT_TRUE(text.ok());
-    v1::JobSpec read;
-    read.mutable_model()->set_hugging_face(folder_.Write("exported/config.json", *text));
-    EXPECT_EQ(ToText(Localize(read)), "") << *text;
-    EXPECT_EQ(Resolve(read).model().ShortDebugString(), resolved.ShortDebugString());
-    return *text;
-  };
+TEST_F(StartWeightsTest, ExportedModelsAreReadBack) {
+  constexpr char kDeepseek[] =
+      "model_type: deepseek_v2, latent_attention: {kv_lora_rank: 8, qk_nope_head_dim: 6, "
+      "qk_rope_head_dim: 4, v_head_dim: 8}, moe: {num_experts: 8, num_experts_per_tok: 3, "
+      "moe_intermediate_size: 12";
+  constexpr char kExperts[] = ", moe: {num_experts: 4, num_experts_per_tok: 2}";
+  constexpr char kWindow[] = ", sliding_window: 9, window_layers: ";
+  std::vector<std::pair<std::string, std::string>> exported = {
+      // a model, and what its config.json has
+      {absl::StrCat(kDeepseek, ", n_group: 4, topk_group: 2}"), R"("topk_method": "group_limited_greedy")"},
+      {absl::StrCat(kDeepseek, "}"), R"("topk_method": "greedy")"}};
   for (const char* const type : {"llama", "qwen3", "olmo2"}) {
-    EXPECT_THAT(read_back(absl::StrCat("model_type: ", type, ", attention_bias: all")),
-                HasSubstr("\"attention_bias\": true"));
-    EXPECT_THAT(read_back(absl::StrCat("model_type: ", type)), HasSubstr("\"attention_bias\": false"));
+    exported.emplace_back(absl::StrCat("model_type: ", type, ", attention_bias: all"),
+                          R"("attention_bias": true)");
+    exported.emplace_back(absl::StrCat("model_type: ", type), R"("attention_bias": false)");
   }
-  const std::string deepseek =
-      "model_type: deepseek_v2, latent_attention: {kv_lora_rank: 8, qk_nope_head_dim: 6, qk_rope_head_dim: "
-      "4, "
-      "v_head_dim: 8}, moe: {num_experts: 8, num_experts_per_tok: 3, moe_intermediate_size: 12";
-  EXPECT_THAT(read_back(absl::StrCat(deepseek, ", n_group: 4, topk_group: 2}")),
-              HasSubstr("\"topk_method\": \"group_limited_greedy\""));
-  EXPECT_THAT(read_back(absl::StrCat(deepseek, "}")), HasSubstr("\"topk_method\": \"greedy\""));
+  for (const std::string type : {"mistral", "qwen2", "qwen3", "mixtral", "qwen3_moe"}) {
+    const bool is_sparse = type == "mixtral" || type == "qwen3_moe";
+    for (const char* const window : {"all", "2-3", "\"0,3\"", ""}) {
+      if (*window == '\0' || window == std::string("all") || type.starts_with("qwen2") || type == "qwen3") {
+        exported.emplace_back(
+            absl::StrCat("model_type: ", type, is_sparse ? kExperts : "", *window ? kWindow : "", window),
+            "");
+      }
+    }
+  }
+  for (const auto& [model, shown] : exported) {
+    SCOPED_TRACE(model);
+    const v1::JobSpec written =
+        ReadText(absl::StrCat("model: {hidden_size: 32, intermediate_size: 48, num_hidden_layers: 4, "
+                              "num_attention_heads: 4, vocab_size: 320, max_position_embeddings: 64, ",
+                              model, "}"),
+                 "")
+            .spec;
+    const v1::Model resolved = Resolve(written).model();
+    const std::string text = Exported(resolved, /*source=*/"", /*is_origin=*/false);
+    EXPECT_THAT(text, HasSubstr(shown));
+    v1::JobSpec read;
+    read.mutable_model()->set_hugging_face(folder_.Write("exported/config.json", text));
+    EXPECT_EQ(ToText(Localize(read)), "") << text;
+    EXPECT_EQ(Resolve(read).model().ShortDebugString(), resolved.ShortDebugString());
+  }
 }
 
 TEST_F(StartWeightsTest, OfAnotherModelsConfigNothingIsKept) {
   v1::Model model = Resolved();
   model.clear_max_position_embeddings();
   for (const auto& [type, is_origin] : {std::pair("gemma3_text", true), std::pair("llama", false)}) {
-    const auto text = ExportedConfig(absl::StrCat(R"({"model_type": ")", type,
-                                                  R"(", "eos_token_id": 7, "sliding_window": 9, "mine": 1,
-                                                     "max_position_embeddings": 4096})"),
-                                     is_origin, /*dataset=*/"", model, /*bf16=*/true, 64);
-    ASSERT_TRUE(text.ok());
-    EXPECT_THAT(*text, HasSubstr("\"eos_token_id\": null"));
-    EXPECT_THAT(*text, HasSubstr("\"max_position_embeddings\": 64"));
-    EXPECT_THAT(*text, Not(HasSubstr("sliding_window")));
-    EXPECT_THAT(*text, Not(HasSubstr("mine")));
+    const std::string source = absl::StrCat(R"({"model_type": ")", type,
+                                            R"(", "eos_token_id": 7, "sliding_window": 9, "mine": 1,
+                                               "max_position_embeddings": 4096})");
+    EXPECT_THAT(Exported(model, source, is_origin),
+                AllOf(HasSubstr("\"eos_token_id\": null"), HasSubstr("\"max_position_embeddings\": 64"),
+                      Not(HasSubstr("sliding_window")), Not(HasSubstr("mine"))));
   }
 }
 
 TEST_F(StartWeightsTest, AnExportIsNotOfAQuantisedModel) {
-  const auto text = ExportedConfig(R"({"model_type": "llama", "quantization_config": {}, "mine": 1})",
-                                   /*is_origin=*/true, /*dataset=*/"", Resolved(), /*bf16=*/true, 64);
-  ASSERT_TRUE(text.ok());
-  EXPECT_THAT(*text, HasSubstr("\"mine\": 1"));
-  EXPECT_THAT(*text, Not(HasSubstr("quantization_config")));
+  const std::string text = Exported(
+      Resolved(), R"({"model_type": "llama", "quantization_config": {}, "mine": 1})", /*is_origin=*/true);
+  EXPECT_THAT(text, AllOf(HasSubstr("\"mine\": 1"), Not(HasSubstr("quantization_config"))));
 }
 
 TEST_F(StartWeightsTest, RandomConfigsAreReadOrNamed) {
