@@ -28,6 +28,11 @@ class CheckFilesTest : public ::testing::Test {
 
   std::string Check() const { return ToText(CheckFiles(Resolve(spec_))); }
 
+  // Expects that of all fields this one's value is refused. why: what is allowed, and what to do.
+  void ExpectRefused(const std::string& field, const std::string& value, const std::string& why) const {
+    EXPECT_EQ(Check(), absl::StrCat(field, ": ", value, " is not allowed; allowed: ", why, "\n"));
+  }
+
   platform::TemporaryFolder folder_;
   v1::JobSpec spec_;
 };
@@ -57,33 +62,31 @@ TEST_F(CheckFilesTest, EmptyAndShortDataAreRefused) {
   const std::string empty = folder_.path() + "/empty";
   std::filesystem::create_directory(empty);
   spec_.mutable_data()->set_train(empty);
-  EXPECT_EQ(Check(),
-            "data.train: " + empty +
-                " is not allowed; allowed: an existing file, folder or glob; the folder holds no file\n");
+  ExpectRefused("data.train", empty, "an existing file, folder or glob; the folder holds no file");
   folder_.Write("empty/nothing", "");
-  EXPECT_EQ(Check(),
-            "data.train: " + empty +
-                " is not allowed; allowed: at least 17 bytes (sequence_length + 1); it holds 0 bytes in 1 "
-                "file: use more text, or shorter sequences\n");
+  ExpectRefused("data.train", empty,
+                "at least 17 bytes (sequence_length + 1); it holds 0 bytes in 1 file: use more text, or "
+                "shorter sequences");
 }
 
 TEST_F(CheckFilesTest, DocumentsNeedSomethingThatEndsThem) {
   spec_.mutable_data()->set_documents(v1::DOCUMENTS_PACKED);
   folder_.Write("data/empty.txt", "");
   std::filesystem::create_hard_link(folder_.path() + "/data/a.txt", folder_.path() + "/data/same.txt");
-  const auto refusal = [&](const char* files) {
-    return absl::StrCat(
-        "data.documents: packed is not allowed; allowed: stream, or packed where two files or more are "
-        "trained on; a file is a document, and only a.txt is trained on, of ",
-        files, " with text in ", folder_.path(),
-        "/data: name the token that ends a document with data.end_of_document, or use stream\n");
+  const auto expect_refused = [&](const char* files) {
+    ExpectRefused(
+        "data.documents", "packed",
+        absl::StrCat("stream, or packed where two files or more are trained on; a file is a document, and "
+                     "only a.txt is trained on, of ",
+                     files, " with text in ", folder_.path(),
+                     "/data: name the token that ends a document with data.end_of_document, or use stream"));
   };
-  EXPECT_EQ(Check(), refusal("1 file"));
+  expect_refused("1 file");
   spec_.mutable_data()->set_end_of_document('\n');
   EXPECT_EQ(Check(), "");
   spec_.mutable_data()->clear_end_of_document();
   folder_.Write("data/b.txt", std::string(100, 'b'));
-  EXPECT_EQ(Check(), refusal("2 files")) << "one of two is held out";
+  expect_refused("2 files");  // one of two is held out
   spec_.mutable_data()->set_validation_fraction(0);
   spec_.mutable_training()->set_validate_every_steps(0);
   EXPECT_EQ(Check(), "");
@@ -96,13 +99,11 @@ TEST_F(CheckFilesTest, DocumentsNeedSomethingThatEndsThem) {
 TEST_F(CheckFilesTest, HeldOutTextNeedsAWindow) {
   folder_.Write("data/README", "r");
   folder_.Write("data/empty", "");
-  const std::string is_not_allowed =
-      "data.train: " + folder_.path() +
-      "/data is not allowed; allowed: at least 17 bytes (sequence_length + 1) to ";
-  EXPECT_EQ(Check(), is_not_allowed +
-                         "hold out; validation_fraction 0.05 holds out README, 1 byte, as whole files: name "
-                         "other text with data.validation, hold out a larger fraction, or use "
-                         "training.validate_every_steps: 0\n");
+  ExpectRefused("data.train", folder_.path() + "/data",
+                "at least 17 bytes (sequence_length + 1) to hold out; validation_fraction 0.05 holds out "
+                "README, 1 byte, as whole files: name "
+                "other text with data.validation, hold out a larger fraction, or use "
+                "training.validate_every_steps: 0");
   spec_.mutable_training()->set_validate_every_steps(0);
   EXPECT_EQ(Check(), "");
   spec_.mutable_training()->clear_validate_every_steps();
@@ -126,16 +127,14 @@ TEST_F(CheckFilesTest, ValidationTextMayNotBeTrainedOn) {
   const std::string file = folder_.path() + "/data/a.txt";
   const std::string hard = folder_.path() + "/hard";
   std::filesystem::create_hard_link(file, hard);
-  const std::string remedy =
-      ": name other files, or hold out a part of data.train with data.validation_fraction\n";
   for (const auto& [validation, found] : std::initializer_list<std::pair<std::string, std::string>>{
            {file, file + " is also a training file"},
            {folder_.path() + "/data", file + " is also a training file"},
            {hard, hard + " is also a training file, " + file}}) {
     spec_.mutable_data()->set_validation(validation);
-    EXPECT_EQ(Check(), "data.validation: " + validation +
-                           " is not allowed; allowed: files that are not among those of data.train; " +
-                           found + remedy);
+    ExpectRefused("data.validation", validation,
+                  "files that are not among those of data.train; " + found +
+                      ": name other files, or hold out a part of data.train with data.validation_fraction");
   }
   folder_.Write("other", std::string(1000, 'x'));
   spec_.mutable_data()->set_validation(folder_.path() + "/other");
@@ -171,10 +170,9 @@ TEST_F(CheckFilesTest, CheckpointsMayNotBecomeTextToTrainOn) {
                                                                   {data + "/*", data + "/ck"}}) {
     spec_.mutable_data()->set_train(train);
     spec_.mutable_checkpoint()->set_directory(directory);
-    EXPECT_EQ(Check(), "checkpoint.directory: " + directory +
-                           " is not allowed; allowed: a folder that is not among the files of data.train; " +
-                           train +
-                           " would take the checkpoints for text: use a folder beside it, not in it\n");
+    ExpectRefused("checkpoint.directory", directory,
+                  "a folder that is not among the files of data.train; " + train +
+                      " would take the checkpoints for text: use a folder beside it, not in it");
   }
   for (const auto& [train, directory] :
        std::initializer_list<std::pair<std::string, std::string>>{{data, folder_.path() + "/data-runs"},
@@ -198,9 +196,8 @@ TEST_F(CheckFilesTest, UnreadableDataAreRefused) {
 
 TEST_F(CheckFilesTest, AnythingButAFileIsRefused) {
   spec_.mutable_data()->set_train("/dev/null");
-  EXPECT_EQ(Check(),
-            "data.train: /dev/null is not allowed; allowed: an existing file, folder or glob; /dev/null is "
-            "a device, neither a file nor a folder\n");
+  ExpectRefused("data.train", "/dev/null",
+                "an existing file, folder or glob; /dev/null is a device, neither a file nor a folder");
 }
 
 TEST_F(CheckFilesTest, ACheckpointFolderMayBeMadeOrEmpty) {
@@ -216,12 +213,9 @@ TEST_F(CheckFilesTest, ACheckpointFolderMayBeMadeOrEmpty) {
 TEST_F(CheckFilesTest, AFolderThatHoldsSomethingNeedsResume) {
   folder_.Write("run/step-50", "x");
   spec_.mutable_checkpoint()->set_directory(folder_.path() + "/run");
-  EXPECT_EQ(
-      Check(),
-      "checkpoint.directory: " + folder_.path() +
-          "/run is not allowed; allowed: a new or empty folder, unless checkpoint.resume says how to go "
-          "on; it holds step-50: use checkpoint: {resume: newest} to go on from there, or another "
-          "folder\n");
+  ExpectRefused("checkpoint.directory", folder_.path() + "/run",
+                "a new or empty folder, unless checkpoint.resume says how to go on; it holds step-50: use "
+                "checkpoint: {resume: newest} to go on from there, or another folder");
   for (const char* word : {"newest", "none"}) {
     spec_.mutable_checkpoint()->set_resume(word);
     EXPECT_EQ(Check(), "");
@@ -248,11 +242,9 @@ TEST_F(CheckFilesTest, DanglingLinkIsNoCheckpointFolder) {
   std::filesystem::create_symlink(gone, link);
   for (const char* const below : {"", "/", "/deep/run"}) {
     spec_.mutable_checkpoint()->set_directory(link + below);
-    EXPECT_EQ(Check(),
-              "checkpoint.directory: " + link + below +
-                  " is not allowed; allowed: a folder that can be made, or written to; " + link +
-                  " is a symbolic link to " + gone +
-                  ", where nothing is: make that folder, mount its file system, or remove the link\n");
+    ExpectRefused("checkpoint.directory", link + below,
+                  "a folder that can be made, or written to; " + link + " is a symbolic link to " + gone +
+                      ", where nothing is: make that folder, mount its file system, or remove the link");
   }
   std::filesystem::create_directories(gone);
   EXPECT_EQ(Check(), "");
@@ -302,9 +294,8 @@ TEST_F(CheckFilesTest, ACheckpointHasTheLayersOfThePattern) {
 TEST_F(CheckFilesTest, TheCheckpointToResumeFromMustBeThere) {
   spec_.mutable_checkpoint()->set_directory(folder_.path() + "/run");
   spec_.mutable_checkpoint()->set_resume(folder_.path() + "/old/step-5");
-  EXPECT_EQ(Check(), "checkpoint.resume: " + folder_.path() +
-                         "/old/step-5 is not allowed; allowed: newest, none, or the folder of one "
-                         "checkpoint; no such folder\n");
+  ExpectRefused("checkpoint.resume", folder_.path() + "/old/step-5",
+                "newest, none, or the folder of one checkpoint; no such folder");
   folder_.Write("old/step-5/manifest", "x");
   EXPECT_EQ(Check(), "");
 }
@@ -356,10 +347,9 @@ TEST_F(CheckPreparedTest, AFolderOfTokensIsGood) {
 
 TEST_F(CheckPreparedTest, ATokenizerLargerThanTheVocabularyIsRefused) {
   spec_.mutable_model()->set_vocab_size(999);
-  EXPECT_EQ(
-      Check(),
-      "model.vocab_size: 999 is not allowed; allowed: at least 1000 with the tokenizer of data.train; the "
-      "tokenizer /t has ids up to 999: use 1000, or prepare the text with the model's own tokenizer\n");
+  ExpectRefused("model.vocab_size", "999",
+                "at least 1000 with the tokenizer of data.train; the tokenizer /t has ids up to 999: use "
+                "1000, or prepare the text with the model's own tokenizer");
 }
 
 TEST_F(CheckPreparedTest, WhatContradictsTheFolderIsRefused) {
@@ -386,10 +376,10 @@ TEST_F(CheckPreparedTest, ValidationTokensMayNotBeTrainedOn) {
   const std::string file = path_ + "/tokens-0.bin";
   spec_.mutable_data()->set_train(path_);
   spec_.mutable_data()->set_validation(file);
-  EXPECT_EQ(Check(), "data.validation: " + file +
-                         " is not allowed; allowed: files that are not among those of data.train; " + file +
-                         " is also a training file: name other files, or hold out a part of data.train with "
-                         "data.validation_fraction\n");
+  ExpectRefused("data.validation", file,
+                "files that are not among those of data.train; " + file +
+                    " is also a training file: name other files, or hold out a part of data.train with "
+                    "data.validation_fraction");
   spec_.mutable_data()->clear_train();
   spec_.mutable_data()->add_sources()->set_path(
       data::WriteDataset(folder_, "first", {{data::Document(500, 3)}}));
@@ -412,9 +402,9 @@ TEST_F(CheckPreparedTest, TheTextWithAnIndexIsNamed) {
 
 TEST_F(CheckPreparedTest, ABrokenDescriptionIsNamed) {
   folder_.Write("set/dataset.json", "{");
-  EXPECT_EQ(Check(), "data.train: " + path_ +
-                         " is not allowed; allowed: a folder as tandem data prepare makes it; " + path_ +
-                         "/dataset.json: it is not JSON: prepare it again\n");
+  ExpectRefused("data.train", path_,
+                "a folder as tandem data prepare makes it; " + path_ +
+                    "/dataset.json: it is not JSON: prepare it again");
 }
 
 TEST_F(CheckFilesTest, BytesThatAreNoTextAreRefused) {
@@ -428,9 +418,8 @@ TEST_F(CheckFilesTest, BytesThatAreNoTextAreRefused) {
 
 TEST_F(CheckFilesTest, BytesNeedAVocabularyOf256) {
   spec_.mutable_model()->set_vocab_size(255);
-  EXPECT_EQ(Check(),
-            "model.vocab_size: 255 is not allowed; allowed: at least 256 where bytes are tokens; a byte has "
-            "256 values: use 256\n");
+  ExpectRefused("model.vocab_size", "255",
+                "at least 256 where bytes are tokens; a byte has 256 values: use 256");
 }
 
 }  // namespace
