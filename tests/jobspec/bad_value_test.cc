@@ -20,7 +20,7 @@ std::vector<BadSpec> Entries(const std::string& name) {
     entries.push_back({.name = entry["name"].as<std::string>(),
                        .from = entry["from"].as<std::string>(""),
                        .to = entry["to"].as<std::string>(""),
-                       .messages = entry["says"].as<std::string>() + "\n"});
+                       .messages = entry["says"] ? entry["says"].as<std::string>() + "\n" : ""});
   }
   return entries;
 }

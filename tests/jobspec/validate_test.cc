@@ -153,19 +153,6 @@ TEST(ValidateTest, GroupOptionsNeedTheGroup) {
   EXPECT_EQ(ToText(Validate(spec)), "");
 }
 
-TEST(ValidateTest, UnitsThatShareAMatrixShareItsType) {
-  v1::JobSpec spec = Good();
-  spec.mutable_model()->set_tie_word_embeddings(true);
-  spec.mutable_precision()->set_compute(v1::COMPUTE_TYPE_BF16);
-  spec.mutable_precision()->mutable_head()->set_compute(v1::COMPUTE_TYPE_FP32);
-  EXPECT_EQ(
-      ToText(Validate(spec)),
-      "precision.head.compute: fp32 is not allowed; allowed: one type for embedding and head, which share "
-      "a matrix; give both the same, or model: {tie_word_embeddings: false}\n");
-  spec.mutable_precision()->mutable_embedding()->set_compute(v1::COMPUTE_TYPE_FP32);
-  EXPECT_EQ(ToText(Validate(spec)), "");
-}
-
 TEST(ValidateTest, EnumNumbersThatNoTextHasAreRefused) {
   v1::JobSpec spec = Good();
   spec.mutable_precision()->set_compute(static_cast<v1::ComputeType>(42));
@@ -323,32 +310,6 @@ TEST(ToTextTest, IsOneLineWhateverAPeerSends) {
   EXPECT_THAT(text, HasSubstr("a\\nb: v\\x1b[0mxxx"));
   EXPECT_THAT(text, HasSubstr("... is not allowed; allowed: l\\r; r\\u202e"));
   EXPECT_LT(text.size(), 400);
-}
-
-TEST(ValidateTest, ExpertsAreFrozenWhereALayerHasThem) {
-  v1::JobSpec spec = ReadText(kGoodSpec, "").spec;
-  spec.mutable_model()->set_model_type("qwen3_moe");
-  v1::MixtureOfExperts& moe = *spec.mutable_model()->mutable_moe();
-  moe.set_num_experts(4);
-  moe.set_num_experts_per_tok(2);
-  moe.set_decoder_sparse_step(2);
-  spec.mutable_training()->set_frozen("layers.1.experts,layers.0");
-  EXPECT_EQ(ToText(Validate(spec)), "");
-  spec.mutable_training()->set_frozen("layers.0.experts");
-  EXPECT_THAT(ToText(Validate(spec)), testing::HasSubstr("layers.0.experts is not a unit of this model"));
-}
-
-TEST(ValidateTest, MlpIsRecomputedWhereALayerHasOne) {
-  v1::JobSpec spec = ReadText(kGoodSpec, "").spec;
-  spec.mutable_model()->set_model_type("qwen3_moe");
-  spec.mutable_model()->mutable_moe()->set_num_experts(4);
-  spec.mutable_model()->mutable_moe()->set_num_experts_per_tok(2);
-  spec.mutable_training()->set_recompute("layer");
-  EXPECT_EQ(ToText(Validate(spec)), "");
-  spec.mutable_training()->set_recompute("attention,mlp");
-  EXPECT_THAT(ToText(Validate(spec)), testing::HasSubstr("mlp: no layer of this model has such a node"));
-  spec.mutable_model()->mutable_moe()->set_decoder_sparse_step(2);
-  EXPECT_EQ(ToText(Validate(spec)), "");
 }
 
 }  // namespace
