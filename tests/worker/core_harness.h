@@ -114,6 +114,13 @@ class CoreHarness {
     FromControllerMessage(message);
   }
 
+  // A session that ends, and the next.
+  void Reconnect(const std::vector<v1::Assignment>& all = {}, int64_t term = 1,
+                 const std::string& store_id = "store") {
+    Feed(Disconnected{});
+    Connect(all, term, store_id);
+  }
+
   void Assign(const std::vector<v1::Assignment>& all, const std::vector<AttemptKey>& forget = {}) {
     v1::ControllerMessage message;
     message.mutable_assignments();

@@ -66,8 +66,7 @@ TEST_F(SessionTest, HelloWithTheInventoryComesFirst) {
 TEST_F(SessionTest, MessagesAreCountedFrom1InEverySession) {
   core_.StartJob(CoreHarness::Job("j", 1));
   core_.Take<SendToController>();
-  core_.Feed(Disconnected{});
-  core_.Connect({CoreHarness::Job("j", 1)});
+  core_.Reconnect({CoreHarness::Job("j", 1)});
   core_.Say(kJob, 0, Set("a", "1"));
   core_.Say(kJob, 0, Set("b", "2"));
   uint64_t expected = 0;
@@ -85,8 +84,7 @@ TEST_F(SessionTest, ASilentSessionIsDropped) {
   core_.Advance(absl::Seconds(1));
   core_.Feed(Sampled{});
   EXPECT_THAT(core_.Take<DropSession>(), SizeIs(1)) << "no welcome came";
-  core_.Feed(Disconnected{});
-  core_.Connect();
+  core_.Reconnect();
   for (int second = 0; second < 20; ++second) {
     core_.Advance(absl::Seconds(1));
     core_.Heartbeat();
@@ -244,12 +242,8 @@ TEST_F(RendezvousTest, ALocalSetAnswersAnEarlierGet) {
 
 TEST_F(SessionTest, AnyMessageRenewsTheOrphanDeadline) {
   core_.Connect();
-  std::vector<RenewDeadline> renewals = core_.Take<RenewDeadline>();
-  ASSERT_THAT(renewals, SizeIs(1));
-  EXPECT_EQ(renewals[0].after, absl::Seconds(480));
-  v1::ControllerMessage heartbeat;
-  heartbeat.mutable_heartbeat();
-  core_.FromControllerMessage(heartbeat);
+  EXPECT_EQ(core_.TakeOne<RenewDeadline>().after, absl::Seconds(480));
+  core_.Heartbeat();
   EXPECT_THAT(core_.Take<RenewDeadline>(), SizeIs(1));
   core_.Advance(absl::Seconds(1));
   EXPECT_THAT(core_.Take<RenewDeadline>(), IsEmpty());
@@ -266,24 +260,20 @@ TEST_F(SessionTest, WithoutOrphanTimeoutThereIsNoDeadline) {
 TEST_F(SessionTest, CheckpointIsSentOncePerConnection) {
   core_.StartJob(CoreHarness::Job("j", 1));
   core_.Say(kJob, 0, SavedStep(50));
-  std::vector<v1::WorkerMessage> notices = core_.TakeMessages(v1::WorkerMessage::kCheckpoint);
-  ASSERT_THAT(notices, SizeIs(1));
-  EXPECT_EQ(notices[0].checkpoint().committed().step(), 50);
+  v1::WorkerMessage notice = core_.TakeMessage(v1::WorkerMessage::kCheckpoint);
+  EXPECT_EQ(notice.checkpoint().committed().step(), 50);
   core_.Advance(absl::Minutes(1));
   EXPECT_THAT(core_.TakeMessages(v1::WorkerMessage::kCheckpoint), IsEmpty()) << "it may wait for room";
-  core_.Feed(Disconnected{});
-  core_.Connect({CoreHarness::Job("j", 1)});
-  notices = core_.TakeMessages(v1::WorkerMessage::kCheckpoint);
-  ASSERT_THAT(notices, SizeIs(1));
+  core_.Reconnect({CoreHarness::Job("j", 1)});
+  notice = core_.TakeMessage(v1::WorkerMessage::kCheckpoint);
   v1::ControllerMessage ack;
-  ack.set_ack(notices[0].seq() - 1);
+  ack.set_ack(notice.seq() - 1);
   core_.FromControllerMessage(ack);
   EXPECT_THAT(core_.state().notices, SizeIs(1));
-  ack.set_ack(notices[0].seq());
+  ack.set_ack(notice.seq());
   core_.FromControllerMessage(ack);
   EXPECT_THAT(core_.state().notices, IsEmpty());
-  core_.Feed(Disconnected{});
-  core_.Connect({CoreHarness::Job("j", 1)});
+  core_.Reconnect({CoreHarness::Job("j", 1)});
   EXPECT_THAT(core_.TakeMessages(v1::WorkerMessage::kCheckpoint), IsEmpty());
 }
 
@@ -332,14 +322,14 @@ TEST_F(SessionTest, TrainingWarningIsResentUntilAcknowledged) {
   said.mutable_training_warning()->set_step(7);
   said.mutable_training_warning()->set_message("not finite");
   core_.Say(kJob, 0, said);
-  core_.Feed(Disconnected{});
-  core_.Connect({CoreHarness::Job("j", 1)});
+  core_.Reconnect({CoreHarness::Job("j", 1)});
   const std::vector<v1::WorkerMessage> notices = core_.TakeMessages(v1::WorkerMessage::kCheckpoint);
   ASSERT_FALSE(notices.empty());
-  EXPECT_EQ(notices.back().checkpoint().training().step(), 7);
-  EXPECT_EQ(notices.back().checkpoint().training().message(), "not finite");
-  EXPECT_FALSE(notices.back().checkpoint().has_warning());
-  EXPECT_EQ(notices.back().checkpoint().number(), 1u);
+  const v1::CheckpointNotice& notice = notices.back().checkpoint();
+  EXPECT_EQ(notice.training().step(), 7);
+  EXPECT_EQ(notice.training().message(), "not finite");
+  EXPECT_FALSE(notice.has_warning());
+  EXPECT_EQ(notice.number(), 1u);
 }
 
 TEST_F(SessionTest, CheckpointWarningsAreNumberedInOrder) {
@@ -356,8 +346,7 @@ TEST_F(SessionTest, CheckpointWarningsAreNumberedInOrder) {
   EXPECT_EQ(notices[0].checkpoint().id().job_id(), "j");
   EXPECT_EQ(notices[0].checkpoint().number(), 1u);
   EXPECT_EQ(notices[1].checkpoint().number(), 2u);
-  core_.Feed(Disconnected{});
-  core_.Connect({CoreHarness::Job("j", 1)});
+  core_.Reconnect({CoreHarness::Job("j", 1)});
   notices = core_.TakeMessages(v1::WorkerMessage::kCheckpoint);
   ASSERT_THAT(notices, SizeIs(2));
   EXPECT_EQ(notices[0].checkpoint().number(), 1u) << "what is resent keeps its number";
@@ -370,10 +359,8 @@ TEST_F(SessionTest, CheckpointWarningsAreNumberedInOrder) {
 
 TEST_F(SessionTest, ControllerOfAnOlderTermIsIgnored) {
   core_.StartJob(CoreHarness::Job("j", 1));
-  core_.Feed(Disconnected{});
-  core_.Connect({CoreHarness::Job("j", 1)}, /*term=*/7);
-  core_.Feed(Disconnected{});
-  core_.Connect({}, /*term=*/6);
+  core_.Reconnect({CoreHarness::Job("j", 1)}, /*term=*/7);
+  core_.Reconnect({}, /*term=*/6);
   EXPECT_THAT(core_.TakeOne<DropSession>().why, HasSubstr("term 6 is older than term 7"));
   core_.Assign({});
   EXPECT_THAT(core_.Take<SendToRank>(), IsEmpty()) << "its ranks go on";
@@ -381,13 +368,11 @@ TEST_F(SessionTest, ControllerOfAnOlderTermIsIgnored) {
 
 TEST_F(SessionTest, ControllerOfAnotherStoreIsNotObeyed) {
   core_.Connect({}, 1, "mine");
-  core_.Feed(Disconnected{});
-  core_.Connect({CoreHarness::Job("j", 1)}, 1, "other");
+  core_.Reconnect({CoreHarness::Job("j", 1)}, 1, "other");
   core_.StartJob(CoreHarness::Job("j", 1));
   EXPECT_THAT(core_.Take<DropSession>(), IsEmpty())
       << "nothing ran here, so any controller may have the worker";
-  core_.Feed(Disconnected{});
-  core_.Connect({}, 2, "third");
+  core_.Reconnect({}, 2, "third");
   EXPECT_THAT(core_.TakeOne<DropSession>().why, AllOf(HasSubstr("store third"), HasSubstr("store other")));
   core_.Advance(absl::Seconds(5));
   EXPECT_THAT(core_.Take<SendToRank>(), IsEmpty()) << "its ranks go on, though the third does not list them";

@@ -130,8 +130,7 @@ TEST_F(ShutdownTest, ADrainingWorkerRefusesLateAssignments) {
   EXPECT_EQ(status.id().job_id(), "b");
   EXPECT_EQ(status.refused().class_(), v1::FAILURE_CLASS_PREEMPTED);
 
-  core_.Feed(Disconnected{});
-  core_.Connect({CoreHarness::Job("a", 1)});
+  core_.Reconnect({CoreHarness::Job("a", 1)});
   const v1::WorkerMessage hello = core_.TakeMessage(v1::WorkerMessage::kHello);
   EXPECT_TRUE(hello.hello().inventory().draining());
 }
