@@ -52,18 +52,12 @@ History::History(std::unique_ptr<Database> db, const Options& options)
     : options_(options), db_(std::move(db)) {}
 
 History::~History() {
-  check_.reset();  // which calls this object
-  Commit();
-  {
-    const DiskTurn turn(reader_mu_);
-    committed_.reset();
-    reader_.reset();
+  closing_ = true;
+  // An interrupt that comes before the check has begun is lost.
+  while (check_.valid() && !AwaitCheck(absl::Milliseconds(10))) {
+    checked_->Interrupt();
   }
-  const DiskTurn turn(mu_);
-  latest_.reset();
-  norms_.reset();
-  statements_.reset();
-  db_.reset();
+  Commit();
 }
 
 absl::StatusOr<std::unique_ptr<History>> History::OpenAt(const std::string& path, const Options& options) {
@@ -72,9 +66,7 @@ absl::StatusOr<std::unique_ptr<History>> History::OpenAt(const std::string& path
   TANDEM_RETURN_IF_ERROR(out->Prepare());
   TANDEM_RETURN_IF_ERROR(out->CountCommits(path));
   TANDEM_RETURN_IF_ERROR(out->OpenReader(path));
-  TANDEM_ASSIGN_OR_RETURN(
-      out->check_, DatabaseCheck::Start(
-                       path, [history = out.get()](const absl::Status& found) { history->Checked(found); }));
+  TANDEM_RETURN_IF_ERROR(out->StartCheck(path));
   return out;
 }
 
@@ -110,7 +102,7 @@ absl::Status History::CountCommits(const std::string& path) {
                   "replaced, or the machine stopped before they were on the disk; `metrics` lacks these "
                   "steps, metrics.jsonl beside a job's checkpoints has them",
                   {{"history", path}, {"lost", absl::StrCat(lost_commits_)}, {"of", absl::StrCat(noted)}});
-    TANDEM_RETURN_IF_ERROR(statements_->put_commits.Bind(noted).Run());  // it is said once
+    TANDEM_RETURN_IF_ERROR(statements_->put_commits.Run(noted));  // it is said once
   }
   TANDEM_RETURN_IF_ERROR(commits_.Open(file));
   return commits_.Write(std::max(here, noted));
@@ -128,10 +120,17 @@ absl::Status History::Damage() const {
   return damage_;
 }
 
-void History::Checked(const absl::Status& found) {
-  if (found.ok()) {
-    return;
-  }
+absl::Status History::StartCheck(const std::string& path) {
+  TANDEM_ASSIGN_OR_RETURN(checked_, Database::OpenReader(path));
+  check_ = std::async(std::launch::async, [this] {
+    if (const absl::Status found = checked_->Check(); !found.ok() && !closing_) {
+      ReportDamage(found);
+    }
+  });
+  return absl::OkStatus();
+}
+
+void History::ReportDamage(const absl::Status& found) {
   const absl::Status damage = WithRemedy(found, kOfDamage);
   {
     const absl::MutexLock lock(&damage_mu_);
@@ -178,32 +177,25 @@ absl::Status History::Prepare() {
 absl::Status History::Insert(const std::string& job, const v1::StepReport& report) {
   v1::StepReport scalars = report;
   scalars.clear_norms();
-  statements_->insert.Bind(job)
-      .Bind(report.step())
-      .Bind(report.attempt())
-      .BindBlob(scalars.SerializeAsString());
-  TANDEM_RETURN_IF_ERROR(statements_->insert.Run());
+  TANDEM_RETURN_IF_ERROR(
+      statements_->insert.Run(job, report.step(), report.attempt(), Blob{scalars.SerializeAsString()}));
   if (report.step() > 0) {  // 0 is the validation before the first
     // A worker's word: what no step can have taken is nothing.
     const bool is_time = report.seconds() >= 0 && report.seconds() < 1e9;
-    statements_->add_to_totals.Bind(job)
-        .Bind(report.step())
-        .Bind(int64_t{is_time ? std::llround(report.seconds() * 1e6) : 0});
-    TANDEM_RETURN_IF_ERROR(statements_->add_to_totals.Run());
+    const int64_t microseconds = is_time ? std::llround(report.seconds() * 1e6) : 0;
+    TANDEM_RETURN_IF_ERROR(statements_->add_to_totals.Run(job, report.step(), microseconds));
   }
   return report.has_norms() ? norms_->Insert(job, report) : absl::OkStatus();
 }
 
 absl::Status History::InsertTable(const std::string& job, const v1::ParameterTable& table) {
-  statements_->count_other_tables.Bind(job).Bind(table.digest());
-  TANDEM_ASSIGN_OR_RETURN(const int64_t others, ReadNumber(statements_->count_other_tables));
+  TANDEM_ASSIGN_OR_RETURN(const int64_t others,
+                          ReadNumber(statements_->count_other_tables.Bind(job, table.digest())));
   if (others >= kMostTablesOfAJob) {
     return absl::OkStatus();  // its norms have no names then
   }
-  statements_->insert_table_of_job.Bind(job).Bind(table.digest());
-  TANDEM_RETURN_IF_ERROR(statements_->insert_table_of_job.Run());
-  statements_->insert_table.Bind(table.digest()).BindBlob(table.SerializeAsString());
-  return statements_->insert_table.Run();
+  TANDEM_RETURN_IF_ERROR(statements_->insert_table_of_job.Run(job, table.digest()));
+  return statements_->insert_table.Run(table.digest(), Blob{table.SerializeAsString()});
 }
 
 absl::Status History::Add(const v1::ReportBatch& batch, absl::Time now, Committed committed) {
@@ -266,7 +258,7 @@ std::pair<std::vector<History::Committed>, absl::Status> History::End() {
   const int64_t number = commits_.count() + 1;
   absl::Status status = db_->CheckInPlace();
   if (status.ok()) {
-    status = statements_->put_commits.Bind(number).Run();
+    status = statements_->put_commits.Run(number);
   }
   if (status.ok()) {
     status = db_->Execute("COMMIT");
@@ -314,22 +306,21 @@ void History::Commit() {
 absl::StatusOr<std::vector<v1::StepReport>> History::After(const std::string& job, Position position,
                                                            int limit, bool norms) {
   return Look([&](HistoryQueries& queries) {
-    queries.after.Bind(job).Bind(position.attempt).Bind(position.step).Bind(limit);
-    return queries.Reports(job, queries.after, norms);
+    return queries.Reports(job, queries.after.Bind(job, position.attempt, position.step, limit), norms);
   });
 }
 
 absl::StatusOr<int64_t> History::CountAfter(const std::string& job, Position position) {
   return Look([&](HistoryQueries& queries) {
-    return ReadNumber(queries.count_after.Bind(job).Bind(position.attempt).Bind(position.step));
+    return ReadNumber(queries.count_after.Bind(job, position.attempt, position.step));
   });
 }
 
 absl::StatusOr<std::optional<v1::StepReport>> History::Newest(const std::string& job, Position position,
                                                               bool norms) {
   TANDEM_ASSIGN_OR_RETURN(std::vector<v1::StepReport> reports, Look([&](HistoryQueries& queries) {
-                            queries.newest.Bind(job).Bind(position.attempt).Bind(position.step);
-                            return queries.Reports(job, queries.newest, norms);
+                            return queries.Reports(
+                                job, queries.newest.Bind(job, position.attempt, position.step), norms);
                           }));
   return reports.empty() ? std::nullopt : std::optional<v1::StepReport>(std::move(reports.front()));
 }
@@ -337,8 +328,7 @@ absl::StatusOr<std::optional<v1::StepReport>> History::Newest(const std::string&
 absl::StatusOr<std::vector<v1::StepReport>> History::Range(const std::string& job, int64_t first,
                                                            int64_t last, int limit, bool norms) {
   return Look([&](HistoryQueries& queries) {
-    queries.range.Bind(job).Bind(first).Bind(last > 0 ? last : INT64_MAX).Bind(limit);
-    return queries.Reports(job, queries.range, norms);
+    return queries.Reports(job, queries.range.Bind(job, first, last > 0 ? last : INT64_MAX, limit), norms);
   });
 }
 
@@ -355,8 +345,7 @@ absl::StatusOr<std::optional<v1::StepReport>> History::First(const std::string& 
                               }
                               at = *step;
                             }
-                            queries.range.Bind(job).Bind(at).Bind(last).Bind(int64_t{1});
-                            return queries.Reports(job, queries.range, norms);
+                            return queries.Reports(job, queries.range.Bind(job, at, last, 1), norms);
                           }));
   return found.empty() ? std::nullopt : std::optional<v1::StepReport>(std::move(found[0]));
 }
@@ -395,33 +384,26 @@ absl::StatusOr<std::vector<v1::StepReport>> History::Spread(const std::string& j
 
 absl::StatusOr<std::optional<v1::ParameterTable>> History::Table(const std::string& digest) {
   return Look([&](HistoryQueries& queries) {
-    queries.get_table.Bind(digest);
-    return ReadRow<v1::ParameterTable>(queries.get_table, UnreadableReport());
+    return ReadRow<v1::ParameterTable>(queries.get_table.Bind(digest), UnreadableReport());
   });
 }
 
 absl::StatusOr<History::Position> History::Last(const std::string& job) {
   return Look([&](HistoryQueries& queries) -> absl::StatusOr<Position> {
-    Statement& query = queries.last;
-    query.Bind(job);
     Position out;
-    if (query.Next()) {
-      out = {.attempt = static_cast<int>(query.Int(0)), .step = query.Int(1)};
-    }
-    TANDEM_RETURN_IF_ERROR(query.Finish());
+    TANDEM_RETURN_IF_ERROR(TakeFirst(queries.last.Bind(job), [&](const Statement& row) {
+      out = {.attempt = static_cast<int>(row.Int(0)), .step = row.Int(1)};
+    }));
     return out;
   });
 }
 
 absl::StatusOr<StepTotals> History::Totals(const std::string& job) {
   return Look([&](HistoryQueries& queries) -> absl::StatusOr<StepTotals> {
-    Statement& query = queries.get_totals;
-    query.Bind(job);
     StepTotals out;
-    if (query.Next()) {
-      out = {.steps = query.Int(0), .seconds = static_cast<double>(query.Int(1)) * 1e-6};
-    }
-    TANDEM_RETURN_IF_ERROR(query.Finish());
+    TANDEM_RETURN_IF_ERROR(TakeFirst(queries.get_totals.Bind(job), [&](const Statement& row) {
+      out = {.steps = row.Int(0), .seconds = static_cast<double>(row.Int(1)) * 1e-6};
+    }));
     return out;
   });
 }

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <future>
 #include <memory>
 #include <optional>
 #include <string>
@@ -17,7 +18,6 @@
 #include "absl/time/time.h"
 #include "controller/core/time_account.h"
 #include "controller/store/commit_count.h"
-#include "controller/store/database_check.h"
 #include "controller/store/disk_lock.h"
 #include "controller/store/norm_ring.h"
 #include "controller/store/sqlite.h"
@@ -109,7 +109,9 @@ class History {
   absl::StatusOr<int64_t> LastStep(const std::string& job) ABSL_LOCKS_EXCLUDED(mu_);
 
   // Waits until the whole file has been read; false if that takes longer than `patience`.
-  bool AwaitCheck(absl::Duration patience) { return check_->Await(patience); }
+  bool AwaitCheck(absl::Duration patience) const {
+    return check_.wait_for(absl::ToChronoNanoseconds(patience)) == std::future_status::ready;
+  }
 
   int64_t norm_bytes() const ABSL_LOCKS_EXCLUDED(mu_);
 
@@ -124,8 +126,9 @@ class History {
 
   static absl::StatusOr<std::unique_ptr<History>> OpenAt(const std::string& path, const Options& options);
   absl::Status Prepare() ABSL_LOCKS_EXCLUDED(mu_);
-  // Runs on the thread of the check.
-  void Checked(const absl::Status& found) ABSL_LOCKS_EXCLUDED(mu_);
+  // Reads the whole file in search of damage, on a thread of its own: 1 GiB takes a cold disk 20 s.
+  absl::Status StartCheck(const std::string& path);
+  void ReportDamage(const absl::Status& found) ABSL_LOCKS_EXCLUDED(mu_);
   // Drops the open transaction; what is to be called then.
   std::vector<Committed> RollBack() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status Insert(const std::string& job, const v1::StepReport& report)
@@ -167,7 +170,9 @@ class History {
   std::unique_ptr<HistoryQueries> committed_ ABSL_GUARDED_BY(reader_mu_);
   mutable absl::Mutex damage_mu_;
   absl::Status damage_ ABSL_GUARDED_BY(damage_mu_);  // that the check has found
-  std::unique_ptr<DatabaseCheck> check_;
+  std::unique_ptr<Database> checked_;                // of the thread of the check, but for Interrupt
+  std::atomic<bool> closing_ = false;
+  std::future<void> check_;
 };
 
 // Reports bypass the state machine: the row of a running job learns its step only at its next event, a

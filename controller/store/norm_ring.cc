@@ -35,33 +35,30 @@ absl::Status NormRing::Count() {
 }
 
 absl::Status NormRing::Insert(const std::string& job, const v1::StepReport& report) {
-  find_.Bind(job).Bind(report.step());
   int64_t old_id = 0;
   int64_t old_bytes = 0;
   bool newer = false;
-  if (find_.Next()) {
-    old_id = find_.Int(0);
-    newer = find_.Int(1) > report.attempt();
-    old_bytes = find_.Int(2);
-  }
-  if (absl::Status status = find_.Finish(); !status.ok() || newer) {
-    return status;
+  TANDEM_RETURN_IF_ERROR(TakeFirst(find_.Bind(job, report.step()), [&](const Statement& row) {
+    old_id = row.Int(0);
+    newer = row.Int(1) > report.attempt();
+    old_bytes = row.Int(2);
+  }));
+  if (newer) {
+    return absl::OkStatus();
   }
   if (old_id != 0) {
     TANDEM_RETURN_IF_ERROR(Delete(old_id, job, old_bytes));
   }
   const std::string packed = report.norms().SerializeAsString();
   const int64_t bytes = static_cast<int64_t>(packed.size());
-  insert_.Bind(job).Bind(report.step()).Bind(report.attempt()).Bind(bytes).BindBlob(packed);
-  TANDEM_RETURN_IF_ERROR(insert_.Run());
+  TANDEM_RETURN_IF_ERROR(insert_.Run(job, report.step(), report.attempt(), bytes, Blob{packed}));
   bytes_of_job_[job] += bytes;
   bytes_ += bytes;
   return Evict(job);
 }
 
 absl::Status NormRing::Delete(int64_t id, const std::string& job, int64_t bytes) {
-  delete_.Bind(id);
-  TANDEM_RETURN_IF_ERROR(delete_.Run());
+  TANDEM_RETURN_IF_ERROR(delete_.Run(id));
   bytes_of_job_[job] -= bytes;
   bytes_ -= bytes;
   return absl::OkStatus();
@@ -70,21 +67,18 @@ absl::Status NormRing::Delete(int64_t id, const std::string& job, int64_t bytes)
 absl::Status NormRing::Evict(const std::string& job) {
   while (bytes_of_job_[job] > max_bytes_of_a_job_ || bytes_ > max_bytes_) {
     const bool own = bytes_of_job_[job] > max_bytes_of_a_job_;
-    Statement& oldest = own ? oldest_of_job_ : oldest_;
-    if (own) {
-      oldest.Bind(job);
+    std::optional<int64_t> id;
+    std::string owner;
+    int64_t bytes = 0;
+    TANDEM_RETURN_IF_ERROR(TakeFirst(own ? oldest_of_job_.Bind(job) : oldest_, [&](const Statement& row) {
+      id = row.Int(0);
+      owner = row.Bytes(1);
+      bytes = row.Int(2);
+    }));
+    if (!id.has_value()) {
+      return absl::OkStatus();
     }
-    if (!oldest.Next()) {
-      return oldest.Finish();
-    }
-    const int64_t id = oldest.Int(0);
-    const std::string owner = oldest.Bytes(1);
-    const int64_t bytes = oldest.Int(2);
-    absl::Status status = oldest.Finish();
-    if (status.ok()) {
-      status = Delete(id, owner, bytes);
-    }
-    TANDEM_RETURN_IF_ERROR(status);
+    TANDEM_RETURN_IF_ERROR(Delete(*id, owner, bytes));
   }
   return absl::OkStatus();
 }
@@ -96,9 +90,8 @@ NormReader::NormReader(Database& db)
 
 absl::Status NormReader::AddTo(const std::string& job, v1::StepReport& report) {
   using OfAttempt = std::pair<int64_t, v1::Norms>;
-  get_.Bind(job).Bind(report.step());
-  absl::StatusOr<std::optional<OfAttempt>> found =
-      ReadRow<OfAttempt>(get_, UnreadableReport(), [](const Statement& row, OfAttempt& out) {
+  absl::StatusOr<std::optional<OfAttempt>> found = ReadRow<OfAttempt>(
+      get_.Bind(job, report.step()), UnreadableReport(), [](const Statement& row, OfAttempt& out) {
         out.first = row.Int(0);
         return out.second.ParseFromString(row.Bytes(1));
       });
@@ -110,12 +103,9 @@ absl::Status NormReader::AddTo(const std::string& job, v1::StepReport& report) {
 
 absl::StatusOr<std::optional<int64_t>> NormReader::FirstStep(const std::string& job, int64_t first,
                                                              int64_t last) {
-  first_.Bind(job).Bind(first).Bind(last);
   std::optional<int64_t> step;
-  if (first_.Next()) {
-    step = first_.Int(0);
-  }
-  TANDEM_RETURN_IF_ERROR(first_.Finish());
+  TANDEM_RETURN_IF_ERROR(
+      TakeFirst(first_.Bind(job, first, last), [&](const Statement& row) { step = row.Int(0); }));
   return step;
 }
 

@@ -46,10 +46,19 @@ absl::StatusOr<std::optional<Row>> ReadRow(Statement& query, const absl::Status&
   return rows.empty() ? std::nullopt : std::optional<Row>(std::move(rows.front()));
 }
 
+// Calls take(row) with the first row that a bound query finds, if it finds one.
+template <typename Take>
+absl::Status TakeFirst(Statement& query, const Take& take) {
+  if (query.Next()) {
+    take(std::as_const(query));
+  }
+  return query.Finish();
+}
+
 // The number in the first column of the first row that a bound query finds; 0 if it finds none.
 inline absl::StatusOr<int64_t> ReadNumber(Statement& query) {
-  const int64_t number = query.Next() ? query.Int(0) : 0;
-  TANDEM_RETURN_IF_ERROR(query.Finish());
+  int64_t number = 0;
+  TANDEM_RETURN_IF_ERROR(TakeFirst(query, [&](const Statement& row) { number = row.Int(0); }));
   return number;
 }
 

@@ -90,27 +90,19 @@ void Statement::Note(int rc) {
   }
 }
 
-Statement& Statement::Bind(int64_t value) {
+void Statement::BindNext(int64_t value) {
   Note(sqlite3_bind_int64(statement_.get(), next_parameter_++, value));
-  return *this;
 }
 
-Statement& Statement::Bind(std::string_view text) {
+void Statement::BindNext(std::string_view text) {
   Note(sqlite3_bind_text(statement_.get(), next_parameter_++, text.data(), static_cast<int>(text.size()),
                          SQLITE_TRANSIENT));
-  return *this;
 }
 
-Statement& Statement::BindBlob(std::string_view bytes) {
+void Statement::BindNext(Blob blob) {
+  const std::string_view bytes = blob.bytes;
   Note(sqlite3_bind_blob64(statement_.get(), next_parameter_++, bytes.data() == nullptr ? "" : bytes.data(),
                            bytes.size(), SQLITE_TRANSIENT));
-  return *this;
-}
-
-absl::Status Statement::Run() {
-  while (Next()) {
-  }
-  return Finish();
 }
 
 bool Statement::Next() {

@@ -17,22 +17,34 @@ struct sqlite3_stmt;
 
 namespace tandem::controller {
 
+// Bytes that are no text.
+struct Blob {
+  std::string_view bytes;
+};
+
 // One prepared statement, used like
 //   Statement insert = db.Prepare("INSERT INTO t VALUES (?, ?)");
-//   insert.Bind(1).Bind("two");
-//   insert.Run();                        // or: while (query.Next()) query.Int(0) ...
+//   insert.Run(1, "two");                // or: query.Bind(1); while (query.Next()) query.Int(0) ...
 // Run and the end of Next's rows reset it for the next use. Errors stay in status() until Take().
 class Statement {
  public:
   Statement(sqlite3* db, std::string_view sql);
 
-  Statement& Bind(int64_t value);
-  Statement& Bind(int value) { return Bind(static_cast<int64_t>(value)); }
-  Statement& Bind(std::string_view text);
-  Statement& BindBlob(std::string_view bytes);
+  // Binds the parameters, in their order: integers, texts and blobs.
+  template <typename... Values>
+  Statement& Bind(const Values&... values) {
+    (BindNext(values), ...);
+    return *this;
+  }
 
-  // Executes a statement that returns no rows.
-  absl::Status Run();
+  // Executes a statement that returns no rows, with these parameters.
+  template <typename... Values>
+  absl::Status Run(const Values&... values) {
+    Bind(values...);
+    while (Next()) {
+    }
+    return Finish();
+  }
 
   // The next row; false at the end or on an error (see Finish).
   bool Next();
@@ -47,6 +59,10 @@ class Statement {
     void operator()(sqlite3_stmt* statement) const;
   };
   void Note(int rc);
+  void BindNext(int64_t value);
+  void BindNext(int value) { BindNext(static_cast<int64_t>(value)); }
+  void BindNext(std::string_view text);
+  void BindNext(Blob blob);
 
   sqlite3* db_;
   std::unique_ptr<sqlite3_stmt, Deleter> statement_;

@@ -113,16 +113,7 @@ Store::Store(std::unique_ptr<Database> db, const std::string& directory)
       db_(std::move(db)),
       journal_(absl::StrCat(directory, "/controller.journal")) {}
 
-Store::~Store() {
-  {
-    const DiskTurn turn(reader_mu_);
-    queries_.reset();
-    reader_.reset();
-  }
-  const DiskTurn turn(mu_);
-  statements_.reset();
-  db_.reset();
-}
+Store::~Store() = default;
 
 absl::StatusOr<std::unique_ptr<Store>> Store::OpenIn(const std::string& directory, platform::Random& random) {
   TANDEM_RETURN_IF_ERROR(MakeDirectory(directory));
@@ -192,8 +183,7 @@ absl::Status Store::Prepare(platform::Random& random) {
   for (const auto& [key, value] : {std::pair<std::string, std::string>{"schema", absl::StrCat(kStoreSchema)},
                                    {"store_id", store_id_},
                                    {"term", absl::StrCat(term_)}}) {
-    put.Bind(key).Bind(value);
-    TANDEM_RETURN_IF_ERROR(put.Run());
+    TANDEM_RETURN_IF_ERROR(put.Run(key, value));
   }
   TANDEM_RETURN_IF_ERROR(db_->Execute("COMMIT"));
   statements_ = std::make_unique<Statements>(*db_);
@@ -328,18 +318,12 @@ absl::Status Store::CheckRoom() {
 absl::Status Store::Write(const std::vector<v1::Event>& events, const std::vector<const JobEntry*>& rows) {
   for (const v1::Event& event : events) {
     const std::string kind = KindOf(event);
-    statements_->insert_kind.Bind(kind).Bind(event.schema());
-    TANDEM_RETURN_IF_ERROR(statements_->insert_kind.Run());
-    statements_->insert_event.Bind(event.seq())
-        .Bind(event.job_id())
-        .Bind(kind)
-        .BindBlob(event.SerializeAsString());
-    TANDEM_RETURN_IF_ERROR(statements_->insert_event.Run());
+    TANDEM_RETURN_IF_ERROR(statements_->insert_kind.Run(kind, event.schema()));
+    TANDEM_RETURN_IF_ERROR(
+        statements_->insert_event.Run(event.seq(), event.job_id(), kind, Blob{event.SerializeAsString()}));
     if (event.has_submitted() && !event.submitted().request_id().empty()) {
-      statements_->insert_request.Bind(event.submitted().owner())
-          .Bind(event.submitted().request_id())
-          .Bind(event.job_id());
-      TANDEM_RETURN_IF_ERROR(statements_->insert_request.Run());
+      TANDEM_RETURN_IF_ERROR(statements_->insert_request.Run(event.submitted().owner(),
+                                                             event.submitted().request_id(), event.job_id()));
     }
   }
   for (const JobEntry* row : rows) {
@@ -348,18 +332,11 @@ absl::Status Store::Write(const std::vector<v1::Event>& events, const std::vecto
     const int64_t live = IsTerminal(job.state()) ? 0 : 1;
     const std::string job_bytes = job.SerializeAsString();
     const std::string runtime_bytes = row->runtime.SerializeAsString();
-    statements_->upsert_job.Bind(job.id())
-        .Bind(submitted)
-        .Bind(job.name())
-        .Bind(job.state())
-        .Bind(live)
-        .BindBlob(job_bytes)
-        .BindBlob(runtime_bytes);
-    TANDEM_RETURN_IF_ERROR(statements_->upsert_job.Run());
-    statements_->put_sum.Bind(job.id())
-        .Bind(job.revision())
-        .Bind(SumOf(job.id(), submitted, job.name(), job.state(), live, job_bytes, runtime_bytes));
-    TANDEM_RETURN_IF_ERROR(statements_->put_sum.Run());
+    TANDEM_RETURN_IF_ERROR(statements_->upsert_job.Run(job.id(), submitted, job.name(), job.state(), live,
+                                                       Blob{job_bytes}, Blob{runtime_bytes}));
+    TANDEM_RETURN_IF_ERROR(statements_->put_sum.Run(
+        job.id(), job.revision(),
+        SumOf(job.id(), submitted, job.name(), job.state(), live, job_bytes, runtime_bytes)));
   }
   return absl::OkStatus();
 }
@@ -367,13 +344,12 @@ absl::Status Store::Write(const std::vector<v1::Event>& events, const std::vecto
 absl::StatusOr<std::optional<v1::Job>> Store::Find(const std::string& id_or_name) {
   const DiskTurn turn(reader_mu_, DiskLock::kPatience);
   TANDEM_RETURN_IF_ERROR(turn.status());
-  queries_->find_id.Bind(id_or_name);
-  absl::StatusOr<std::optional<v1::Job>> out = ReadRow<v1::Job>(queries_->find_id, DataLoss(path_, "a job"));
+  absl::StatusOr<std::optional<v1::Job>> out =
+      ReadRow<v1::Job>(queries_->find_id.Bind(id_or_name), DataLoss(path_, "a job"));
   if (!out.ok() || out->has_value()) {
     return out;
   }
-  queries_->find_name.Bind(id_or_name);
-  return ReadRow<v1::Job>(queries_->find_name, DataLoss(path_, "a job"));
+  return ReadRow<v1::Job>(queries_->find_name.Bind(id_or_name), DataLoss(path_, "a job"));
 }
 
 absl::StatusOr<v1::Job> Store::Lookup(const std::string& text) {
@@ -386,8 +362,9 @@ absl::StatusOr<v1::Job> Store::Lookup(const std::string& text) {
   if (hexadecimal && text.size() >= kLeastIdPrefix) {
     const DiskTurn turn(reader_mu_, DiskLock::kPatience);
     TANDEM_RETURN_IF_ERROR(turn.status());
-    queries_->find_prefix.Bind(text).Bind(text + "g").Bind(kMostCandidates + 1);
-    TANDEM_ASSIGN_OR_RETURN(candidates, ReadRows<v1::Job>(queries_->find_prefix, DataLoss(path_, "a job")));
+    TANDEM_ASSIGN_OR_RETURN(
+        candidates, ReadRows<v1::Job>(queries_->find_prefix.Bind(text, text + "g", kMostCandidates + 1),
+                                      DataLoss(path_, "a job")));
   }
   if (candidates.empty()) {
     return absl::NotFoundError(absl::StrCat("no job ", text, "; `tandem get jobs` lists them"));
@@ -405,8 +382,7 @@ absl::StatusOr<v1::Job> Store::Lookup(const std::string& text) {
 
 absl::StatusOr<std::optional<JobEntry>> Store::Row(const std::string& id) {
   const DiskTurn turn(mu_);
-  statements_->find_row.Bind(id);
-  return ReadRow<JobEntry>(statements_->find_row, DataLoss(path_, "a job"), ParseEntry);
+  return ReadRow<JobEntry>(statements_->find_row.Bind(id), DataLoss(path_, "a job"), ParseEntry);
 }
 
 absl::Status Store::CheckInPlace() const {
@@ -417,8 +393,7 @@ absl::Status Store::CheckInPlace() const {
 absl::StatusOr<std::optional<v1::Job>> Store::FindRequest(const std::string& owner,
                                                           const std::string& request_id) {
   const DiskTurn turn(mu_);
-  statements_->find_request.Bind(owner).Bind(request_id);
-  return ReadRow<v1::Job>(statements_->find_request, DataLoss(path_, "a job"));
+  return ReadRow<v1::Job>(statements_->find_request.Bind(owner, request_id), DataLoss(path_, "a job"));
 }
 
 absl::StatusOr<std::vector<std::pair<int64_t, v1::Job>>> Store::List(int64_t before, int limit,
@@ -436,7 +411,7 @@ absl::StatusOr<std::vector<std::pair<int64_t, v1::Job>>> Store::List(int64_t bef
   }
   absl::StrAppend(&sql, " ORDER BY submitted DESC LIMIT ?");
   Statement query = reader_->Prepare(sql);
-  query.Bind(before > 0 ? before : INT64_MAX).Bind(limit);
+  query.Bind(before > 0 ? before : INT64_MAX, limit);
   using Listed = std::pair<int64_t, v1::Job>;
   return ReadRows<Listed>(query, DataLoss(path_, "a job"), [](const Statement& row, Listed& out) {
     out.first = row.Int(0);
@@ -447,12 +422,8 @@ absl::StatusOr<std::vector<std::pair<int64_t, v1::Job>>> Store::List(int64_t bef
 absl::StatusOr<std::vector<v1::Event>> Store::Events(const std::string& job_id, int64_t seq, int limit) {
   const DiskTurn turn(reader_mu_, DiskLock::kPatience);
   TANDEM_RETURN_IF_ERROR(turn.status());
-  Statement& query = job_id.empty() ? queries_->events_of_all : queries_->events_of_job;
-  if (!job_id.empty()) {
-    query.Bind(job_id);
-  }
-  query.Bind(seq).Bind(limit);
-  return ReadRows<v1::Event>(query, DataLoss(path_, "an event"));
+  Statement& query = job_id.empty() ? queries_->events_of_all : queries_->events_of_job.Bind(job_id);
+  return ReadRows<v1::Event>(query.Bind(seq, limit), DataLoss(path_, "an event"));
 }
 
 }  // namespace tandem::controller
