@@ -61,8 +61,7 @@ bool FrontDoor::SpeaksTls(const std::string& address) const {
   return options_.tls != nullptr && !absl::StartsWith(address, "unix:");
 }
 
-absl::Status FrontDoor::Start(const std::vector<grpc::Service*>& services,
-                              std::vector<std::unique_ptr<InterceptorFactory>> interceptors) {
+absl::Status FrontDoor::Start(const std::vector<grpc::Service*>& services, const CallRecords& records) {
   grpc::ServerBuilder builder;
   SetArguments(builder, options_.flag, options_.most_bytes);
   for (const std::string& address : addresses_) {
@@ -74,6 +73,8 @@ absl::Status FrontDoor::Start(const std::vector<grpc::Service*>& services,
   for (grpc::Service* service : services) {
     builder.RegisterService(service);
   }
+  std::vector<std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>> interceptors;
+  interceptors.push_back(InterceptCalls(records));
   builder.experimental().SetInterceptorCreators(std::move(interceptors));
   server_ = builder.BuildAndStart();
   return server_ != nullptr ? absl::OkStatus() : absl::InternalError("the gRPC server did not start");

@@ -10,7 +10,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "controller/rpc/interceptors.h"
+#include "controller/rpc/call_interceptor.h"
 #include "controller/rpc/listener.h"
 #include "controller/rpc/open_connections.h"
 #include "controller/rpc/tls_credentials.h"
@@ -37,8 +37,7 @@ class FrontDoor {
   static absl::StatusOr<std::unique_ptr<FrontDoor>> Open(const Options& options, OpenConnections& connections,
                                                          std::shared_ptr<TurnedAway> turned_away);
 
-  absl::Status Start(const std::vector<grpc::Service*>& services,
-                     std::vector<std::unique_ptr<InterceptorFactory>> interceptors);
+  absl::Status Start(const std::vector<grpc::Service*>& services, const CallRecords& records);
   void Accept();
   void StopAccepting() { listeners_.clear(); }
   // Calls that have not ended by `deadline` are cancelled.

@@ -43,18 +43,6 @@ void End(int fd, ino_t socket) {
   close(same);
 }
 
-void Less(std::map<std::string, size_t>& nums, const std::string& key) {
-  const auto it = nums.find(key);
-  if (--it->second == 0) {
-    nums.erase(it);
-  }
-}
-
-size_t NumOf(const std::map<std::string, size_t>& nums, const std::string& key) {
-  const auto it = nums.find(key);
-  return it == nums.end() ? 0 : it->second;
-}
-
 }  // namespace
 
 std::string AddressOfSocket(int fd) {
@@ -87,10 +75,10 @@ size_t OpenConnections::MostOfAWorker(uint64_t descriptors) {
 
 OpenConnections::ByAddress::iterator OpenConnections::Forget(ByAddress::iterator it) {
   if (it->second.caller.has_value()) {
-    Less(nums_, tls::ToText(it->second.caller->identity));
+    nums_.Remove(tls::ToText(it->second.caller->identity));
   } else {
     --strangers_;
-    Less(strangers_of_, it->second.host);
+    strangers_of_.Remove(it->second.host);
   }
   return connections_.erase(it);
 }
@@ -102,8 +90,7 @@ void OpenConnections::ForgetEnded(ByAddress::iterator kept) {
 }
 
 bool OpenConnections::HasRoomFor(const std::string& host) const {
-  return strangers_ < limits_.most_strangers &&
-         NumOf(strangers_of_, host) < limits_.most_strangers_of_address;
+  return strangers_ < limits_.most_strangers && strangers_of_.NumOf(host) < limits_.most_strangers_of_address;
 }
 
 absl::Status OpenConnections::Add(int fd) {
@@ -121,7 +108,7 @@ absl::Status OpenConnections::Add(int fd) {
                            address, ")"));
   }
   ++strangers_;
-  ++strangers_of_[host];
+  strangers_of_.Add(host);
   connections_.emplace(address,
                        Connection{.fd = fd, .socket = SocketOf(fd), .host = host, .since = clock_.Now()});
   return absl::OkStatus();
@@ -145,20 +132,20 @@ absl::Status OpenConnections::Claim(const Caller& caller) {
   const std::string who = tls::ToText(identity);
   const bool is_worker = identity.role == tls::Role::kWorker;
   const size_t most = is_worker ? limits_.most_of_worker : limits_.most_of_one;
-  if (NumOf(nums_, who) >= most) {
+  if (nums_.NumOf(who) >= most) {
     // It may have closed some a moment ago. `found` is open: its client calls.
     ForgetEnded(found);
   }
-  if (NumOf(nums_, who) >= most) {
+  if (nums_.NumOf(who) >= most) {
     found->second.until = std::min(found->second.until, clock_.Now() + kLinger);
     return absl::ResourceExhaustedError(absl::StrCat(
         who, " has ", most, " connections open, the most that one caller may have; ",
         is_worker ? "raise LimitNOFILE of the controller, or give a part of the pool another certificate"
                   : "close some, or share them"));
   }
-  ++nums_[who];
+  nums_.Add(who);
   --strangers_;
-  Less(strangers_of_, found->second.host);
+  strangers_of_.Remove(found->second.host);
   found->second.caller = caller;
   found->second.until = absl::InfiniteFuture();
   return absl::OkStatus();

@@ -15,6 +15,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "controller/rpc/caller.h"
+#include "controller/rpc/open_calls.h"
 #include "platform/clock.h"
 #include "tls/revoked_list.h"
 
@@ -81,8 +82,8 @@ class OpenConnections {
   absl::Mutex mu_;
   ByAddress connections_ ABSL_GUARDED_BY(mu_);
   size_t strangers_ ABSL_GUARDED_BY(mu_) = 0;
-  std::map<std::string, size_t> strangers_of_ ABSL_GUARDED_BY(mu_);  // by host; never 0
-  std::map<std::string, size_t> nums_ ABSL_GUARDED_BY(mu_);          // by tls::ToText of the caller; never 0
+  Tally strangers_of_ ABSL_GUARDED_BY(mu_);  // by host
+  Tally nums_ ABSL_GUARDED_BY(mu_);          // by tls::ToText of the caller
 };
 
 // "10.0.0.3:40112"; "unix" if it has no network address.

@@ -24,7 +24,6 @@
 #include "controller/rpc/audit.h"
 #include "controller/rpc/callers.h"
 #include "controller/rpc/front_door.h"
-#include "controller/rpc/interceptors.h"
 #include "controller/rpc/jobs_service.h"
 #include "controller/rpc/listener.h"
 #include "controller/rpc/open_calls.h"
@@ -363,12 +362,8 @@ absl::Status Server::Parts::StartGrpc() {
   grpc::EnableDefaultHealthCheckService(true);
   grpc::reflection::InitProtoReflectionServerBuilderPlugin();
   for (const std::unique_ptr<FrontDoor>& door : doors) {
-    std::vector<std::unique_ptr<InterceptorFactory>> interceptors;
-    interceptors.push_back(CountOpenCalls(callers, open_calls, connections));
-    interceptors.push_back(RefuseMalformedRequests());  // before what counts its answers
-    interceptors.push_back(CountRpcs(*metrics, clock));
-    interceptors.push_back(AuditCalls(callers, audit));
-    TANDEM_RETURN_IF_ERROR(door->Start({jobs.get(), workers.get()}, std::move(interceptors)));
+    TANDEM_RETURN_IF_ERROR(
+        door->Start({jobs.get(), workers.get()}, {callers, open_calls, connections, *metrics, audit, clock}));
     grpc::HealthCheckServiceInterface* health = door->server().GetHealthCheckService();
     for (const char* service : {"tandem.v1.Jobs", "tandem.v1.Workers", "tandem.v1.Controller"}) {
       health->SetServingStatus(service, true);
