@@ -2,19 +2,10 @@
 #include "controller/http/http_server.h"
 
 #include <microhttpd.h>
-#include <netdb.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <map>
-#include <string_view>
-
-#include "absl/base/thread_annotations.h"
-#include "absl/strings/str_cat.h"
-#include "absl/synchronization/mutex.h"
-#include "absl/time/time.h"
-#include "controller/rpc/listener.h"
-#include "platform/clock.h"
+#include "controller/rpc/open_connections.h"
 #include "platform/net_address.h"
 #include "platform/status_macros.h"
 
@@ -26,21 +17,6 @@ constexpr unsigned kIdleSeconds = 5;  // that a client may read nothing of its a
 constexpr absl::Duration kRequestTime = absl::Seconds(1);
 constexpr size_t kStackBytes = 1 << 20;
 
-// Of a request until it is over: its path and query as they came.
-struct RawRequest {
-  std::string target;
-};
-
-void* KeepTarget(void* /*daemon*/, const char* target, MHD_Connection* /*connection*/) {
-  return new RawRequest{target};
-}
-
-void DropTarget(void* /*daemon*/, MHD_Connection* /*connection*/, void** request,
-                MHD_RequestTerminationCode /*why*/) {
-  delete static_cast<RawRequest*>(*request);
-  *request = nullptr;
-}
-
 std::string HeaderOf(MHD_Connection* connection, const char* name) {
   const char* const value = MHD_lookup_connection_value(connection, MHD_HEADER_KIND, name);
   return value == nullptr ? "" : value;
@@ -50,32 +26,18 @@ int SocketOf(MHD_Connection* connection) {
   return MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
 }
 
-// The address and the port of the other side.
-std::pair<std::string, std::string> PeerOf(int socket) {
-  sockaddr_storage name{};
-  socklen_t length = sizeof(name);
-  char host[NI_MAXHOST] = "";
-  char port[NI_MAXSERV] = "";
-  if (getpeername(socket, reinterpret_cast<sockaddr*>(&name), &length) != 0 ||
-      getnameinfo(reinterpret_cast<const sockaddr*>(&name), length, host, sizeof(host), port, sizeof(port),
-                  NI_NUMERICHOST | NI_NUMERICSERV) != 0) {
-    return {};
-  }
-  return {host, port};
-}
-
-HttpRequest RequestOf(MHD_Connection* connection, const char* path, std::string_view method,
-                      const RawRequest& raw) {
-  const size_t question = raw.target.find('?');
-  const auto [ip, port] = PeerOf(SocketOf(connection));
-  return {.path = path,
-          .query = question == std::string::npos ? "" : raw.target.substr(question + 1),
-          .is_post = method == "POST",
-          .host = HeaderOf(connection, "Host"),
-          .authorization = HeaderOf(connection, "Authorization"),
-          .client_ip = ip,
-          .client = absl::StrCat(ip, ":", port),
-          .from_other_site = HeaderOf(connection, "Sec-Fetch-Site") == "cross-site"};
+QueryFields QueryOf(MHD_Connection* connection) {
+  QueryFields out;
+  MHD_get_connection_values_n(
+      connection, MHD_GET_ARGUMENT_KIND,
+      [](void* fields, MHD_ValueKind /*kind*/, const char* name, size_t name_size, const char* value,
+         size_t value_size) {
+        static_cast<QueryFields*>(fields)->emplace_back(
+            std::string(name, name_size), value == nullptr ? "" : std::string(value, value_size));
+        return MHD_YES;
+      },
+      &out);
+  return out;
 }
 
 MHD_Result Send(MHD_Connection* connection, HttpAnswer answer) {
@@ -104,100 +66,80 @@ MHD_Result Send(MHD_Connection* connection, HttpAnswer answer) {
 
 }  // namespace
 
-class HttpServer::Daemon {
- public:
-  Daemon(Handler handler, std::unique_ptr<Listener> listener)
-      : handler_(std::move(handler)), listener_(std::move(listener)) {}
-
-  ~Daemon() {
-    listener_.reset();  // so that nothing connects any more
-    if (daemon_ != nullptr) {
-      MHD_stop_daemon(daemon_);
-    }
-  }
-
-  absl::Status Start() {
-    daemon_ = MHD_start_daemon(MHD_USE_THREAD_PER_CONNECTION | MHD_USE_INTERNAL_POLLING_THREAD |
-                                   MHD_USE_POLL | MHD_USE_NO_LISTEN_SOCKET | MHD_USE_ITC,
-                               0, nullptr, nullptr, &Answer, this, MHD_OPTION_CONNECTION_LIMIT,
-                               kMostConnections, MHD_OPTION_CONNECTION_TIMEOUT, kIdleSeconds,
-                               MHD_OPTION_THREAD_STACK_SIZE, kStackBytes, MHD_OPTION_URI_LOG_CALLBACK,
-                               &KeepTarget, this, MHD_OPTION_NOTIFY_COMPLETED, &DropTarget, this,
-                               MHD_OPTION_NOTIFY_CONNECTION, &Notify, this, MHD_OPTION_END);
-    if (daemon_ == nullptr) {
-      return absl::UnavailableError("no thread can be started for metrics and the page");
-    }
-    listener_->Start([this](int fd) { Add(fd); });
-    return absl::OkStatus();
-  }
-
-  const std::string& address() const { return listener_->address(); }
-
- private:
-  static MHD_Result Answer(void* self, MHD_Connection* connection, const char* path, const char* method_text,
-                           const char* /*version*/, const char* /*body*/, size_t* /*body_size*/,
-                           void** request) {
-    auto& daemon = *static_cast<Daemon*>(self);
-    daemon.Forget(SocketOf(connection));
-    const std::string_view method = method_text;
-    const std::string length = HeaderOf(connection, "Content-Length");
-    if (method != "GET" && method != "HEAD" && method != "POST") {
-      return Send(connection, {.status = 405,
-                               .body = "only GET and POST are answered here\n",
-                               .headers = {{"Allow", "GET, HEAD, POST"}}});
-    }
-    if (length.find_first_not_of('0') != std::string::npos ||
-        !HeaderOf(connection, "Transfer-Encoding").empty()) {
-      return Send(connection, {.status = 413, .body = "a request has no body here\n"});
-    }
-    return Send(connection, daemon.handler_(RequestOf(connection, path, method,
-                                                      *static_cast<const RawRequest*>(*request))));
-  }
-
-  static void Notify(void* self, MHD_Connection* connection, void** /*of_connection*/,
-                     MHD_ConnectionNotificationCode code) {
+absl::Status HttpServer::Serve() {
+  const MHD_AccessHandlerCallback answer =
+      [](void* self, MHD_Connection* connection, const char* path, const char* method,
+         const char* /*version*/, const char* /*body*/, size_t* /*body_size*/, void** /*of_request*/) {
+        auto& server = *static_cast<HttpServer*>(self);
+        server.Forget(SocketOf(connection));
+        return Send(connection, server.Answer(connection, path, method));
+      };
+  const MHD_NotifyConnectionCallback notify = [](void* self, MHD_Connection* connection, void** /*of_it*/,
+                                                 MHD_ConnectionNotificationCode code) {
     if (code == MHD_CONNECTION_NOTIFY_CLOSED) {
-      static_cast<Daemon*>(self)->Forget(SocketOf(connection));
+      static_cast<HttpServer*>(self)->Forget(SocketOf(connection));
     }
+  };
+  daemon_ = MHD_start_daemon(MHD_USE_THREAD_PER_CONNECTION | MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_POLL |
+                                 MHD_USE_NO_LISTEN_SOCKET | MHD_USE_ITC,
+                             0, nullptr, nullptr, answer, this, MHD_OPTION_CONNECTION_LIMIT, kMostConnections,
+                             MHD_OPTION_CONNECTION_TIMEOUT, kIdleSeconds, MHD_OPTION_THREAD_STACK_SIZE,
+                             kStackBytes, MHD_OPTION_NOTIFY_CONNECTION, notify, this, MHD_OPTION_END);
+  if (daemon_ == nullptr) {
+    return absl::UnavailableError("no thread can be started for metrics and the page");
   }
+  listener_->Start([this](int fd) { Add(fd); });
+  return absl::OkStatus();
+}
 
-  // Takes a connection, and ends those that have had their time to send a request.
-  void Add(int fd) ABSL_LOCKS_EXCLUDED(mu_) {
-    sockaddr_storage name{};
-    socklen_t length = sizeof(name);
-    if (getpeername(fd, reinterpret_cast<sockaddr*>(&name), &length) != 0) {
-      close(fd);  // it has left again
-      return;
-    }
-    const absl::Time now = clock_.Now();
-    {
-      const absl::MutexLock lock(&mu_);
-      for (const auto& [waiting, since] : without_request_) {
-        if (now - since > kRequestTime) {
-          shutdown(waiting, SHUT_RDWR);  // its thread sees the end, and closes it
-        }
-      }
-      without_request_[fd] = now;
-    }
-    // Closes it where there are too many.
-    if (MHD_add_connection(daemon_, fd, reinterpret_cast<const sockaddr*>(&name), length) != MHD_YES) {
-      Forget(fd);
-    }
+HttpAnswer HttpServer::Answer(MHD_Connection* connection, const char* path, std::string_view method) {
+  if (method != "GET" && method != "HEAD" && method != "POST") {
+    return {.status = 405,
+            .body = "only GET and POST are answered here\n",
+            .headers = {{"Allow", "GET, HEAD, POST"}}};
   }
+  if (HeaderOf(connection, "Content-Length").find_first_not_of('0') != std::string::npos ||
+      !HeaderOf(connection, "Transfer-Encoding").empty()) {
+    return {.status = 413, .body = "a request has no body here\n"};
+  }
+  const std::string client = AddressOfSocket(SocketOf(connection));
+  return handler_({.path = path,
+                   .query = QueryOf(connection),
+                   .is_post = method == "POST",
+                   .host = HeaderOf(connection, "Host"),
+                   .authorization = HeaderOf(connection, "Authorization"),
+                   .client_ip = platform::HostOf(client),
+                   .client = client,
+                   .from_other_site = HeaderOf(connection, "Sec-Fetch-Site") == "cross-site"});
+}
 
-  void Forget(int fd) ABSL_LOCKS_EXCLUDED(mu_) {
+void HttpServer::Add(int fd) {
+  sockaddr_storage name{};
+  socklen_t length = sizeof(name);
+  if (getpeername(fd, reinterpret_cast<sockaddr*>(&name), &length) != 0) {
+    close(fd);  // it has left again
+    return;
+  }
+  const absl::Time now = clock_.Now();
+  {
     const absl::MutexLock lock(&mu_);
-    without_request_.erase(fd);
+    for (const auto& [waiting, since] : without_request_) {
+      if (now - since > kRequestTime) {
+        shutdown(waiting, SHUT_RDWR);  // its thread sees the end, and closes it
+      }
+    }
+    without_request_[fd] = now;
   }
+  // Closes it where there are too many.
+  if (MHD_add_connection(daemon_, fd, reinterpret_cast<const sockaddr*>(&name), length) != MHD_YES) {
+    Forget(fd);
+  }
+}
 
-  const Handler handler_;
-  const platform::Clock& clock_ = platform::SteadyClock();
-  std::unique_ptr<Listener> listener_;
-  MHD_Daemon* daemon_ = nullptr;
-  absl::Mutex mu_;
-  // The connections that have not sent a request, and since when they are there.
-  std::map<int, absl::Time> without_request_ ABSL_GUARDED_BY(mu_);
-};
+void HttpServer::Forget(int fd) {
+  const absl::MutexLock lock(&mu_);
+  without_request_.erase(fd);
+}
 
 absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Start(const std::string& address, Handler handler) {
   if (const std::string why = platform::WhyNotAddress(address, {.every_host = true, .least_port = 0});
@@ -205,15 +147,16 @@ absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Start(const std::string&
     return absl::InvalidArgumentError(why);
   }
   TANDEM_ASSIGN_OR_RETURN(std::unique_ptr<Listener> listener, Listener::Open(address, "--metrics-listen"));
-  auto daemon = std::make_unique<Daemon>(std::move(handler), std::move(listener));
-  TANDEM_RETURN_IF_ERROR(daemon->Start());
-  return std::unique_ptr<HttpServer>(new HttpServer(std::move(daemon)));
+  std::unique_ptr<HttpServer> server(new HttpServer(std::move(handler), std::move(listener)));
+  TANDEM_RETURN_IF_ERROR(server->Serve());
+  return server;
 }
 
-HttpServer::HttpServer(std::unique_ptr<Daemon> daemon) : daemon_(std::move(daemon)) {}
-
-HttpServer::~HttpServer() = default;
-
-const std::string& HttpServer::address() const { return daemon_->address(); }
+HttpServer::~HttpServer() {
+  listener_.reset();  // so that nothing connects any more
+  if (daemon_ != nullptr) {
+    MHD_stop_daemon(daemon_);
+  }
+}
 
 }  // namespace tandem::controller

@@ -2,19 +2,32 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "controller/rpc/listener.h"
+#include "platform/clock.h"
+
+struct MHD_Connection;
+struct MHD_Daemon;
 
 namespace tandem::controller {
 
+// The fields that the query of a URL names, decoded, in its order: "page_size=10&job=a%20b".
+using QueryFields = std::vector<std::pair<std::string, std::string>>;
+
 struct HttpRequest {
-  std::string path;              // decoded: "/metrics"
-  std::string query;             // as it came, without '?': "page_size=10&job=a%20b"
+  std::string path;  // decoded: "/metrics"
+  QueryFields query = {};
   bool is_post = false;          // else GET or HEAD
   std::string host;              // the Host header; empty: none
   std::string authorization;     // the Authorization header; empty: none
@@ -48,13 +61,24 @@ class HttpServer {
   ~HttpServer();
 
   // The address, with the real port if 0 was asked for.
-  const std::string& address() const;
+  const std::string& address() const { return listener_->address(); }
 
  private:
-  class Daemon;  // keeps its library out of this header
-  explicit HttpServer(std::unique_ptr<Daemon> daemon);
+  HttpServer(Handler handler, std::unique_ptr<Listener> listener)
+      : handler_(std::move(handler)), listener_(std::move(listener)) {}
+  absl::Status Serve();
+  HttpAnswer Answer(MHD_Connection* connection, const char* path, std::string_view method);
+  // Takes a connection, and ends those that have had their time to send a request.
+  void Add(int fd) ABSL_LOCKS_EXCLUDED(mu_);
+  void Forget(int fd) ABSL_LOCKS_EXCLUDED(mu_);
 
-  const std::unique_ptr<Daemon> daemon_;
+  const Handler handler_;
+  const platform::Clock& clock_ = platform::SteadyClock();
+  std::unique_ptr<Listener> listener_;
+  MHD_Daemon* daemon_ = nullptr;
+  absl::Mutex mu_;
+  // The connections that have not sent a request, and since when they are there.
+  std::map<int, absl::Time> without_request_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace tandem::controller

@@ -4,8 +4,12 @@
 #include <google/protobuf/util/json_util.h>
 #include <google/protobuf/wrappers.pb.h>
 
+#include <algorithm>
+#include <memory>
 #include <utility>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 
 namespace tandem::controller {
@@ -52,11 +56,45 @@ std::string JsonText(const std::string& text) {
   return is_text && !quoted.empty() ? quoted : "\"\"";
 }
 
+absl::Status FillFromQuery(const QueryFields& query, google::protobuf::Message& message) {
+  using google::protobuf::FieldDescriptor;
+  for (const auto& [name, value] : query) {
+    const FieldDescriptor* const field = message.GetDescriptor()->FindFieldByName(name);
+    if (field == nullptr) {
+      return absl::InvalidArgumentError(absl::StrCat("\"", absl::CHexEscape(name), "\" is not a field of ",
+                                                     message.GetDescriptor()->name()));
+    }
+    const std::string text = JsonText(value);
+    const std::unique_ptr<google::protobuf::Message> part(message.New());
+    const bool fits =
+        field->cpp_type() != FieldDescriptor::CPPTYPE_MESSAGE &&
+        std::none_of(value.begin(), value.end(), absl::ascii_iscntrl) &&
+        google::protobuf::util::JsonStringToMessage(
+            absl::StrCat("{\"", name, "\":", field->is_repeated() ? absl::StrCat("[", text, "]") : text, "}"),
+            part.get())
+            .ok();
+    if (!fits) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(name, ": \"", absl::CHexEscape(value), "\" is not of type ", field->type_name()));
+    }
+    message.MergeFrom(*part);
+  }
+  return absl::OkStatus();
+}
+
 HttpAnswer JsonAnswer(int status, std::string body) {
   return {.status = status,
           .type = "application/json; charset=utf-8",
           .body = std::move(body),
           .headers = {{"Cache-Control", "no-store"}}};
+}
+
+HttpAnswer WrongMethod(bool must_be_post) {
+  HttpAnswer answer = JsonError(
+      absl::InvalidArgumentError(absl::StrCat("this must be called by ", must_be_post ? "POST" : "GET")));
+  answer.status = 405;
+  answer.headers.emplace_back("Allow", must_be_post ? "POST" : "GET, HEAD");
+  return answer;
 }
 
 HttpAnswer JsonError(const absl::Status& status) {

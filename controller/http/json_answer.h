@@ -7,11 +7,20 @@
 
 #include "absl/status/status.h"
 #include "controller/http/http_server.h"
+#include "google/protobuf/message.h"
 
 namespace tandem::controller {
 
+// Sets the fields of a message that a query names. InvalidArgument for a name that is not a field, a value
+// that does not fit (protobuf's JSON decides, but a text has no control characters), or a field that is a
+// message.
+absl::Status FillFromQuery(const QueryFields& query, google::protobuf::Message& message);
+
 // An answer of the page's API, which no cache may keep.
 HttpAnswer JsonAnswer(int status, std::string body);
+
+// The answer to a call by GET that must be a POST, or the other way round.
+HttpAnswer WrongMethod(bool must_be_post);
 
 // {"code": "NOT_FOUND", "message": "..."} with the HTTP status that fits.
 HttpAnswer JsonError(const absl::Status& status);

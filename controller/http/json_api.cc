@@ -14,7 +14,6 @@
 #include "absl/strings/str_join.h"
 #include "controller/http/json_answer.h"
 #include "controller/http/profile_trace.h"
-#include "controller/http/query.h"
 #include "platform/clock.h"
 #include "tandem/v1/jobs.grpc.pb.h"
 
@@ -62,7 +61,7 @@ void Shorten(v1::ListReportsResponse& response) {
 
 template <typename Request, typename Response>
 HttpAnswer Call(Stub& stub, grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&, Response*),
-                const MarkCall& mark, const std::string& query) {
+                const MarkCall& mark, const QueryFields& query) {
   Request request;
   if (const absl::Status status = FillFromQuery(query, request); !status.ok()) {
     return JsonError(status);
@@ -84,11 +83,11 @@ HttpAnswer Call(Stub& stub, grpc::Status (Stub::*method)(grpc::ClientContext*, c
 }
 
 template <auto method>
-HttpAnswer Of(Stub& stub, const MarkCall& mark, const std::string& query) {
+HttpAnswer Of(Stub& stub, const MarkCall& mark, const QueryFields& query) {
   return Call(stub, method, mark, query);
 }
 
-using MethodCall = HttpAnswer (*)(Stub&, const MarkCall&, const std::string&);
+using MethodCall = HttpAnswer (*)(Stub&, const MarkCall&, const QueryFields&);
 struct Method {
   MethodCall call;
   bool changes = false;       // something, or makes ranks work: only with a session
@@ -128,11 +127,7 @@ HttpAnswer JsonApi::Answer(const std::string& method, const HttpRequest& request
   }
   const Method& called = it->second;
   if (called.changes != request.is_post) {
-    HttpAnswer answer = JsonError(absl::InvalidArgumentError(
-        absl::StrCat(method, " must be called by ", called.changes ? "POST" : "GET")));
-    answer.status = 405;
-    answer.headers.emplace_back("Allow", called.changes ? "POST" : "GET, HEAD");
-    return answer;
+    return WrongMethod(/*must_be_post=*/called.changes);
   }
   if (called.changes && session.empty()) {
     return JsonError(absl::UnauthenticatedError(

@@ -13,7 +13,6 @@
 #include "absl/strings/str_cat.h"
 #include "controller/core/state.h"
 #include "controller/http/json_answer.h"
-#include "controller/http/query.h"
 #include "plan/job_plan.h"
 #include "plan/recorded_steps.h"
 
@@ -36,7 +35,7 @@ absl::Status TooLarge(const std::string& job) {
 }  // namespace
 
 HttpAnswer ProfileTrace(v1::Jobs::Stub& stub, const std::function<void(grpc::ClientContext&)>& mark,
-                        const std::string& query) {
+                        const QueryFields& query) {
   v1::ProfileRequest request;
   if (const absl::Status status = FillFromQuery(query, request); !status.ok()) {
     return JsonError(status);

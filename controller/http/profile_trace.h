@@ -4,7 +4,6 @@
 #include <grpcpp/client_context.h>
 
 #include <functional>
-#include <string>
 
 #include "controller/http/http_server.h"
 #include "tandem/v1/jobs.grpc.pb.h"
@@ -15,6 +14,6 @@ namespace tandem::controller {
 // trace event format once all ranks have sent theirs; after five minutes an error instead.
 // `mark`: JsonApi::Mark, of the request.
 HttpAnswer ProfileTrace(v1::Jobs::Stub& stub, const std::function<void(grpc::ClientContext&)>& mark,
-                        const std::string& query);
+                        const QueryFields& query);
 
 }  // namespace tandem::controller

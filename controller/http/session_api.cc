@@ -24,13 +24,6 @@ std::optional<std::string> Bearer(const HttpRequest& request) {
   return std::string(secret);
 }
 
-HttpAnswer OnlyPost() {
-  HttpAnswer answer = JsonError(absl::InvalidArgumentError("this must be called by POST"));
-  answer.status = 405;
-  answer.headers.emplace_back("Allow", "POST");
-  return answer;
-}
-
 }  // namespace
 
 absl::StatusOr<std::string> SessionApi::SecretOf(const HttpRequest& request) {
@@ -71,9 +64,6 @@ void SessionApi::Write(const std::optional<Caller>& caller, const HttpRequest& r
 }
 
 HttpAnswer SessionApi::SignIn(const HttpRequest& request) {
-  if (!request.is_post) {
-    return OnlyPost();
-  }
   const absl::StatusOr<std::string> code = SecretOf(request);
   std::optional<SignIns::Session> session;
   if (code.ok()) {
@@ -95,9 +85,6 @@ HttpAnswer SessionApi::SignIn(const HttpRequest& request) {
 }
 
 HttpAnswer SessionApi::SignOut(const HttpRequest& request) {
-  if (!request.is_post) {
-    return OnlyPost();
-  }
   const absl::StatusOr<std::string> session = SecretOf(request);
   std::optional<Caller> caller;
   if (session.ok()) {

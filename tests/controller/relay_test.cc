@@ -143,8 +143,8 @@ TEST_F(ProfileTest, AnOversizedTraceIsRefusedBeforeRecording) {
   v1::Job job;
   ASSERT_TRUE(client_->Submit(spec, "", job).ok());
   JobClient::Until([&] { return client_->Get("wide", job).ok() && job.state() == v1::JOB_STATE_RUNNING; });
-  const HttpAnswer answer = ProfileTrace(
-      client_->stub(), [](grpc::ClientContext&) {}, "job=wide&steps=16");
+  const HttpAnswer answer =
+      ProfileTrace(client_->stub(), [](grpc::ClientContext&) {}, {{"job", "wide"}, {"steps", "16"}});
   EXPECT_EQ(answer.status, 409);
   EXPECT_THAT(answer.body, HasSubstr("more than 100000 instructions"));
   EXPECT_THAT(answer.body, HasSubstr("tandem profile wide --trace FILE"));
