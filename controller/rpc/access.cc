@@ -31,7 +31,6 @@ absl::string_view Short(std::string_view method) {
 const MethodRule* RuleOf(std::string_view method) {
   constexpr MethodRule kUsers{.user = true};
   constexpr MethodRule kChanges{.user = true, .audited = true};
-  constexpr MethodRule kOwners{.user = true, .owners_job = true, .audited = true};
   constexpr MethodRule kWorkers{.worker = true};
   static const auto& rules = *new std::map<std::string_view, MethodRule>{
       {"tandem.v1.Jobs.Submit", kChanges},
@@ -40,12 +39,12 @@ const MethodRule* RuleOf(std::string_view method) {
       {"tandem.v1.Jobs.ListJobs", kUsers},
       {"tandem.v1.Jobs.ListWorkers", kUsers},
       {"tandem.v1.Jobs.ListEvents", kUsers},
-      {"tandem.v1.Jobs.Cancel", kOwners},
-      {"tandem.v1.Jobs.Checkpoint", kOwners},
+      {"tandem.v1.Jobs.Cancel", kChanges},
+      {"tandem.v1.Jobs.Checkpoint", kChanges},
       {"tandem.v1.Jobs.Watch", kUsers},
       {"tandem.v1.Jobs.ListReports", kUsers},
-      {"tandem.v1.Jobs.Profile", kOwners},
-      {"tandem.v1.Jobs.ReadLog", kOwners},
+      {"tandem.v1.Jobs.Profile", kChanges},
+      {"tandem.v1.Jobs.ReadLog", kChanges},
       {"tandem.v1.Jobs.GetServerInfo", {.user = true, .worker = true}},
       {"tandem.v1.Jobs.SignIn", kChanges},
       {"tandem.v1.Workers.Session", kWorkers},

@@ -21,7 +21,6 @@ namespace tandem::controller {
 struct MethodRule {
   bool user = false;  // and admins, always
   bool worker = false;
-  bool owners_job = false;  // of users only the owner of the job that the request names
   bool audited = false;  // every call is a line of the audit log; of others only those that were refused are
 };
 
@@ -55,7 +54,7 @@ class Access {
   // The owner that a caller's jobs have. It includes the role, so that an admin of a user's name, or a user
   // of the name "local", owns no job of the other.
   static std::string OwnerOf(const tls::Identity& identity);
-  // For methods with `owners_job`: PermissionDenied if the job has another owner.
+  // PermissionDenied if only the job's owner, and admins, may do this to it, and the caller is another user.
   static absl::Status CheckOwner(const Caller& caller, std::string_view method, const v1::Job& job);
 
  private:

@@ -9,9 +9,9 @@
 #include "controller/core/assignments.h"
 #include "controller/core/time_account.h"
 #include "controller/rpc/list_pages.h"
-#include "controller/rpc/owned_stream.h"
 #include "controller/rpc/request_limits.h"
 #include "controller/rpc/rpc_errors.h"
+#include "controller/rpc/streams.h"
 #include "controller/rpc/upload_stream.h"
 #include "jobspec/jobspec.h"
 #include "plan/prefetch_choice.h"
@@ -284,8 +284,10 @@ UnaryCall* JobsService::Checkpoint(CallContext* context, const v1::CheckpointReq
 grpc::ServerWriteReactor<v1::WatchResponse>* JobsService::Watch(CallContext* context,
                                                                 const v1::WatchRequest* request) {
   const absl::StatusOr<Caller> caller = parts_.access.Admit(*context, "tandem.v1.Jobs.Watch", request);
-  return caller.ok() ? parts_.watches.Open(*request)
-                     : RefuseCall<grpc::ServerWriteReactor<v1::WatchResponse>>(caller.status());
+  if (!caller.ok()) {
+    return RefuseCall{caller.status()};
+  }
+  return parts_.watches.Open(*request);
 }
 
 UnaryCall* JobsService::ListReports(CallContext* context, const v1::ListReportsRequest* request,
@@ -298,18 +300,20 @@ UnaryCall* JobsService::ListReports(CallContext* context, const v1::ListReportsR
 grpc::ServerWriteReactor<v1::LogChunk>* JobsService::ReadLog(CallContext* context,
                                                              const v1::LogRequest* request) {
   const absl::StatusOr<OwnJob> own = AdmitOwner(*context, "tandem.v1.Jobs.ReadLog", *request, request->job());
-  return own.ok() ? OpenLog(parts_.uploads, own->caller, WantedLogs(own->job, *request))
-                  : OpenLog(parts_.uploads, "", own.status());
+  if (!own.ok()) {
+    return RefuseCall{own.status()};
+  }
+  return OpenReader<v1::LogChunk>(parts_.uploads, own->caller, WantedLogs(own->job, *request));
 }
 
 grpc::ServerWriteReactor<v1::ProfileChunk>* JobsService::Profile(CallContext* context,
                                                                  const v1::ProfileRequest* request) {
   const absl::StatusOr<OwnJob> own = AdmitOwner(*context, "tandem.v1.Jobs.Profile", *request, request->job());
   if (!own.ok()) {
-    return OpenProfile(parts_.uploads, "", own.status());
+    return RefuseCall{own.status()};
   }
   const uint64_t id = (parts_.random.Next64() >> 18) | 1;
-  return OpenProfile(parts_.uploads, own->caller, WantedProfiles(own->job, *request, id));
+  return OpenReader<v1::ProfileChunk>(parts_.uploads, own->caller, WantedProfiles(own->job, *request, id));
 }
 
 UnaryCall* JobsService::GetServerInfo(CallContext* context, const v1::GetServerInfoRequest* request,

@@ -9,7 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "controller/rpc/request_limits.h"
-#include "controller/rpc/writing_stream.h"
+#include "controller/rpc/streams.h"
 #include "platform/log.h"
 #include "platform/shown_text.h"
 #include "platform/status_macros.h"

@@ -14,7 +14,7 @@
 #include "controller/engine.h"
 #include "controller/rpc/callers.h"
 #include "controller/rpc/sessions.h"
-#include "controller/rpc/writing_stream.h"
+#include "controller/rpc/streams.h"
 #include "proto/attempt_key.h"
 
 namespace tandem::controller {

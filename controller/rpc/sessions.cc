@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "controller/rpc/owned_stream.h"
 #include "controller/rpc/session.h"
+#include "controller/rpc/streams.h"
 #include "proto/reasons.h"
 
 namespace tandem::controller {

@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <functional>
+#include <iterator>
 #include <memory>
 #include <optional>
 #include <set>
@@ -10,8 +11,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "controller/core/state.h"
-#include "controller/rpc/owned_stream.h"
 #include "controller/rpc/request_limits.h"
+#include "controller/rpc/streams.h"
 #include "platform/counted_text.h"
 #include "proto/names.h"
 
@@ -34,9 +35,12 @@ void Take(v1::UploadChunk& from, v1::LogChunk& to) { to = std::move(*from.mutabl
 void Take(v1::UploadChunk& from, v1::ProfileChunk& to) { to = std::move(*from.mutable_profile()); }
 
 template <typename Chunk>
-class ReaderStream : public OwnedStream<grpc::ServerWriteReactor<Chunk>, ReaderStream<Chunk>> {
-  using OwnedStream<grpc::ServerWriteReactor<Chunk>, ReaderStream<Chunk>>::mu_;
-  using OwnedStream<grpc::ServerWriteReactor<Chunk>, ReaderStream<Chunk>>::finished_;
+class ReaderStream : public WritingStream<grpc::ServerWriteReactor<Chunk>, Chunk, ReaderStream<Chunk>> {
+  using Base = WritingStream<grpc::ServerWriteReactor<Chunk>, Chunk, ReaderStream<Chunk>>;
+  using Base::end_;
+  using Base::finished_;
+  using Base::mu_;
+  using Base::writing_;
 
  public:
   explicit ReaderStream(UploadRelay& relay) : relay_(relay) {}
@@ -48,38 +52,25 @@ class ReaderStream : public OwnedStream<grpc::ServerWriteReactor<Chunk>, ReaderS
         stream->Pump();
       }
     });
+    if (!reader.ok()) {
+      this->End(ToRpc(reader.status()));
+      return;
+    }
     {
       const absl::MutexLock lock(&mu_);
-      if (!reader.ok()) {
-        finished_ = true;
-        this->Finish(ToRpc(reader.status()));
-        return;
-      }
       reader_ = *reader;
     }
     Pump();
   }
 
   void OnWriteDone(bool ok) override {
-    {
-      const absl::MutexLock lock(&mu_);
-      writing_ = false;
-      cancelled_ = cancelled_ || !ok;
-    }
-    Pump();
+    Base::OnWriteDone(ok);
+    Resume();
   }
-
-  void OnCancel() override {
-    {
-      const absl::MutexLock lock(&mu_);
-      cancelled_ = true;
-    }
-    Pump();
-  }
-
+  void OnCancel() override { this->End(grpc::Status::CANCELLED); }
   void OnDone() override {
     const std::shared_ptr<ReaderStream> self = this->shared_from_this();
-    OwnedStream<grpc::ServerWriteReactor<Chunk>, ReaderStream>::OnDone();
+    Base::OnDone();
     std::optional<uint64_t> reader;
     {
       const absl::MutexLock lock(&mu_);
@@ -92,38 +83,47 @@ class ReaderStream : public OwnedStream<grpc::ServerWriteReactor<Chunk>, ReaderS
 
  private:
   void Pump() {
-    for (const std::function<void()>& resume : WriteNext()) {
+    {
+      const absl::MutexLock lock(&mu_);
+      WriteNext();
+    }
+    Resume();
+  }
+
+  void WriteNext() override ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    if (writing_ || finished_) {
+      return;
+    }
+    if (!end_.has_value() && reader_.has_value()) {
+      UploadRelay::Next next = relay_.Read(*reader_);
+      std::move(next.resumes.begin(), next.resumes.end(), std::back_inserter(resumes_));
+      if (next.chunk.has_value()) {
+        Take(*next.chunk, this->outgoing_);
+        this->WriteOutgoing();
+      } else if (next.end) {
+        end_ = ToRpc(next.status);
+      }
+    }
+    if (end_.has_value()) {
+      this->FinishWithEnd();
+    }
+  }
+
+  // Lets uploads go on, with no lock held.
+  void Resume() {
+    std::vector<std::function<void()>> resumes;
+    {
+      const absl::MutexLock lock(&mu_);
+      resumes.swap(resumes_);
+    }
+    for (const std::function<void()>& resume : resumes) {
       resume();
     }
   }
 
-  std::vector<std::function<void()>> WriteNext() {
-    const absl::MutexLock lock(&mu_);
-    if (writing_ || finished_ || !reader_.has_value()) {
-      return {};
-    }
-    if (cancelled_) {
-      finished_ = true;
-      this->Finish(grpc::Status::CANCELLED);
-      return {};
-    }
-    UploadRelay::Next next = relay_.Read(*reader_);
-    if (next.chunk.has_value()) {
-      Take(*next.chunk, outgoing_);
-      writing_ = true;
-      this->StartWrite(&outgoing_);
-    } else if (next.end) {
-      finished_ = true;
-      this->Finish(ToRpc(next.status));
-    }
-    return std::move(next.resumes);
-  }
-
   UploadRelay& relay_;
-  Chunk outgoing_;
   std::optional<uint64_t> reader_ ABSL_GUARDED_BY(mu_);
-  bool writing_ ABSL_GUARDED_BY(mu_) = false;
-  bool cancelled_ ABSL_GUARDED_BY(mu_) = false;
+  std::vector<std::function<void()>> resumes_ ABSL_GUARDED_BY(mu_);
 };
 
 class UploadStream : public OwnedStream<grpc::ServerReadReactor<v1::UploadChunk>, UploadStream> {
@@ -215,30 +215,23 @@ class UploadStream : public OwnedStream<grpc::ServerReadReactor<v1::UploadChunk>
   std::atomic<bool> cut_ = false;  // the connection has broken, or the worker gave up
 };
 
+}  // namespace
+
 template <typename Chunk>
 grpc::ServerWriteReactor<Chunk>* OpenReader(UploadRelay& relay, const std::string& caller,
                                             const absl::StatusOr<std::vector<UploadRelay::Wanted>>& wanted) {
   if (!wanted.ok()) {
-    return RefuseCall<grpc::ServerWriteReactor<Chunk>>(wanted.status());
+    return RefuseCall{wanted.status()};
   }
   const auto stream = std::make_shared<ReaderStream<Chunk>>(relay);
   stream->Start(caller, *wanted);
   return stream.get();
 }
 
-}  // namespace
-
-grpc::ServerWriteReactor<v1::LogChunk>* OpenLog(
-    UploadRelay& relay, const std::string& caller,
-    const absl::StatusOr<std::vector<UploadRelay::Wanted>>& wanted) {
-  return OpenReader<v1::LogChunk>(relay, caller, wanted);
-}
-
-grpc::ServerWriteReactor<v1::ProfileChunk>* OpenProfile(
-    UploadRelay& relay, const std::string& caller,
-    const absl::StatusOr<std::vector<UploadRelay::Wanted>>& wanted) {
-  return OpenReader<v1::ProfileChunk>(relay, caller, wanted);
-}
+template grpc::ServerWriteReactor<v1::LogChunk>* OpenReader(
+    UploadRelay&, const std::string&, const absl::StatusOr<std::vector<UploadRelay::Wanted>>&);
+template grpc::ServerWriteReactor<v1::ProfileChunk>* OpenReader(
+    UploadRelay&, const std::string&, const absl::StatusOr<std::vector<UploadRelay::Wanted>>&);
 
 grpc::ServerReadReactor<v1::UploadChunk>* OpenUpload(UploadRelay& relay, const tls::Identity& identity) {
   const auto stream = std::make_shared<UploadStream>(relay, identity);

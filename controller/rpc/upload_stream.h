@@ -17,15 +17,11 @@ namespace tandem::controller {
 // The two ends of a log, or of timelines, on the way from a worker to a reader. The streams belong to gRPC
 // until they are done.
 
-// Jobs.ReadLog of these ranks for `caller` ("user/alice"), or its refusal.
-grpc::ServerWriteReactor<v1::LogChunk>* OpenLog(
-    UploadRelay& relay, const std::string& caller,
-    const absl::StatusOr<std::vector<UploadRelay::Wanted>>& wanted);
-
-// Jobs.Profile, likewise.
-grpc::ServerWriteReactor<v1::ProfileChunk>* OpenProfile(
-    UploadRelay& relay, const std::string& caller,
-    const absl::StatusOr<std::vector<UploadRelay::Wanted>>& wanted);
+// Jobs.ReadLog (of v1::LogChunk) or Jobs.Profile (of v1::ProfileChunk) of these ranks for `caller`
+// ("user/alice"), or its refusal.
+template <typename Chunk>
+grpc::ServerWriteReactor<Chunk>* OpenReader(UploadRelay& relay, const std::string& caller,
+                                            const absl::StatusOr<std::vector<UploadRelay::Wanted>>& wanted);
 
 // Workers.Upload, by the worker of `identity`: what was asked of another worker is not taken.
 grpc::ServerReadReactor<v1::UploadChunk>* OpenUpload(UploadRelay& relay, const tls::Identity& identity);

@@ -3,8 +3,7 @@
 
 #include <optional>
 
-#include "controller/rpc/owned_stream.h"
-#include "controller/rpc/writing_stream.h"
+#include "controller/rpc/streams.h"
 
 namespace tandem::controller {
 
@@ -28,13 +27,6 @@ class WatchStream
   absl::Time due() {
     const absl::MutexLock lock(&mu_);
     return writing_ || finished_ || reader_ == nullptr ? absl::InfiniteFuture() : reader_->due();
-  }
-
-  void OnWriteDone(bool ok) override {
-    if (!ok) {
-      End(grpc::Status::CANCELLED);
-    }
-    WritingStream::OnWriteDone(ok);
   }
 
   void OnCancel() override { End(grpc::Status::CANCELLED); }
@@ -87,14 +79,13 @@ grpc::ServerWriteReactor<v1::WatchResponse>* Watches::Open(const v1::WatchReques
   absl::StatusOr<std::unique_ptr<WatchReader>> reader =
       WatchReader::Open(store_, history_, progress_, request, clock_.Now());
   if (!reader.ok()) {
-    return RefuseCall<grpc::ServerWriteReactor<v1::WatchResponse>>(reader.status());
+    return RefuseCall{reader.status()};
   }
   const auto stream = std::make_shared<WatchStream>(*this, *std::move(reader), clock_);
   {
     const absl::MutexLock lock(&mu_);
     if (closed_) {
-      return RefuseCall<grpc::ServerWriteReactor<v1::WatchResponse>>(
-          absl::UnavailableError("the controller is shutting down"));
+      return RefuseCall{absl::UnavailableError("the controller is shutting down")};
     }
     streams_[stream.get()] = stream;
     changed_.NotifyAll();
