@@ -82,11 +82,13 @@ void Engine::Post(Input input, std::function<void(Reply)> done) {
 }
 
 void Engine::Set(std::string worker, v1::KvSet set, std::function<void(const absl::Status&)> done) {
-  Enqueue(KeySet{std::move(worker), std::move(set), std::move(done)});
+  Enqueue(KeyCall{[this, worker = std::move(worker), set = std::move(set)] { return SetKey(worker, set); },
+                  std::move(done)});
 }
 
 void Engine::Get(std::string worker, v1::KvGet get, std::function<void(const absl::Status&)> done) {
-  Enqueue(KeyGet{std::move(worker), std::move(get), std::move(done)});
+  Enqueue(KeyCall{[this, worker = std::move(worker), get = std::move(get)] { return GetKey(worker, get); },
+                  std::move(done)});
 }
 
 void Engine::Fail(absl::Status status) { Enqueue(Failed{std::move(status)}); }
@@ -222,12 +224,8 @@ void Engine::Take(Decided decided, BatchResult& out) {
 void Engine::Take(Item item, BatchResult& out) {
   if (auto* decided = std::get_if<Decided>(&item)) {
     Take(std::move(*decided), out);
-  } else if (auto* set = std::get_if<KeySet>(&item)) {
-    out.acknowledgements.push_back(
-        [done = std::move(set->done), status = SetKey(set->worker, set->set)] { done(status); });
-  } else if (auto* get = std::get_if<KeyGet>(&item)) {
-    out.acknowledgements.push_back(
-        [done = std::move(get->done), status = GetKey(get->worker, get->get)] { done(status); });
+  } else if (auto* call = std::get_if<KeyCall>(&item)) {
+    out.acknowledgements.push_back([done = std::move(call->done), status = call->act()] { done(status); });
   } else if (auto* queried = std::get_if<Queried>(&item)) {
     out.queries.push_back(std::move(*queried));
   } else if (auto* failed = std::get_if<Failed>(&item)) {
@@ -425,13 +423,7 @@ void Engine::Process(std::vector<Item> batch) {
 void Engine::Publish(BatchResult result) {
   std::vector<Answer>& answers = result.answers;
   for (const auto& [index, worker] : result.hellos) {
-    v1::Assignments wanted = AssignmentsFor(state_, worker);
-    MarkForgotten(wanted, worker, state_);
-    v1::Assignments remembered = wanted;
-    remembered.clear_forget();
-    pushed_[worker] = remembered.SerializeAsString();
-    wanted.set_revision(++revision_);
-    answers[index].reply.assignments = std::move(wanted);
+    answers[index].reply.assignments = *NextAssignments(worker, /*only_news=*/false);
     dirty_.erase(worker);
   }
   for (Answer& answer : answers) {
@@ -463,19 +455,25 @@ void Engine::PushAssignments() {
     if (it == state_.workers.end() || !it->second.connected) {
       continue;
     }
-    v1::Assignments wanted = AssignmentsFor(state_, worker);
-    v1::Assignments remembered = wanted;
-    remembered.clear_forget();
-    std::string bytes = remembered.SerializeAsString();
-    if (wanted.forget().empty() && pushed_[worker] == bytes) {
-      continue;
+    if (const std::optional<v1::Assignments> wanted = NextAssignments(worker, /*only_news=*/true)) {
+      outbox_.assignments(worker, it->second.session, *wanted);
     }
-    pushed_[worker] = std::move(bytes);
-    MarkForgotten(wanted, worker, state_);
-    wanted.set_revision(++revision_);
-    outbox_.assignments(worker, it->second.session, wanted);
   }
   dirty_.clear();
+}
+
+std::optional<v1::Assignments> Engine::NextAssignments(const std::string& worker, bool only_news) {
+  v1::Assignments wanted = AssignmentsFor(state_, worker);
+  v1::Assignments remembered = wanted;
+  remembered.clear_forget();
+  std::string bytes = remembered.SerializeAsString();
+  if (only_news && wanted.forget().empty() && pushed_[worker] == bytes) {
+    return std::nullopt;
+  }
+  pushed_[worker] = std::move(bytes);
+  MarkForgotten(wanted, worker, state_);
+  wanted.set_revision(++revision_);
+  return wanted;
 }
 
 }  // namespace tandem::controller

@@ -4,6 +4,7 @@
 #include <deque>
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
@@ -95,14 +96,8 @@ class Engine {
     std::function<void(Reply)> done;
     absl::Time posted = absl::InfinitePast();  // set when it enters the queue
   };
-  struct KeySet {
-    std::string worker;
-    v1::KvSet set;
-    std::function<void(const absl::Status&)> done;
-  };
-  struct KeyGet {
-    std::string worker;
-    v1::KvGet get;
+  struct KeyCall {
+    std::function<absl::Status()> act;
     std::function<void(const absl::Status&)> done;
   };
   struct Queried {
@@ -112,7 +107,7 @@ class Engine {
     absl::Status status;
   };
   using NoticeKey = std::pair<uint64_t, AttemptKey>;  // its number, which rises
-  using Item = std::variant<Decided, KeySet, KeyGet, Queried, Failed>;
+  using Item = std::variant<Decided, KeyCall, Queried, Failed>;
   struct Answer {
     Decided decided;
     Reply reply;
@@ -148,6 +143,9 @@ class Engine {
   void Publish(BatchResult result);
   void Halt(const absl::Status& status, BatchResult result);
   void PushAssignments();
+  // What is wanted of a worker, as the next revision; nullopt if `only_news` and that is what it was sent
+  // last.
+  std::optional<v1::Assignments> NextAssignments(const std::string& worker, bool only_news);
 
   Store& store_;
   const platform::Clock& clock_;

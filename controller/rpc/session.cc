@@ -22,14 +22,6 @@ constexpr size_t kMostSlotBytes = size_t{512} << 10;
 // Notices may wait for room in the store for hours, and their worker is heard meanwhile.
 static_assert(kMostUncommittedMessages / 2 > Engine::kMostHeld);
 
-v1::Refused Refusal(std::string reason, std::string message, bool final) {
-  v1::Refused out;
-  out.set_reason(std::move(reason));
-  out.set_message(std::move(message));
-  out.set_final(final);
-  return out;
-}
-
 // Whether it is acknowledged when it is stored, and not at once.
 bool IsStored(const v1::WorkerMessage& message) {
   return message.has_hello() || message.has_status() || message.has_checkpoint() || message.has_set() ||
@@ -37,6 +29,14 @@ bool IsStored(const v1::WorkerMessage& message) {
 }
 
 }  // namespace
+
+v1::Refused Refusal(std::string reason, std::string message, bool final) {
+  v1::Refused out;
+  out.set_reason(std::move(reason));
+  out.set_message(std::move(message));
+  out.set_final(final);
+  return out;
+}
 
 Session::Session(Sessions& sessions, Engine& engine, std::string id, Caller caller)
     : sessions_(sessions),

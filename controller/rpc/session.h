@@ -19,6 +19,9 @@
 
 namespace tandem::controller {
 
+// The answer to a worker that is not let in, for good if `final`.
+v1::Refused Refusal(std::string reason, std::string message, bool final);
+
 // One stream of Workers.Session. What it owes the worker is state, so the newest replaces what was not sent
 // yet, and a slow worker costs no memory. Thread-safe.
 class Session : public WritingStream<grpc::ServerBidiReactor<v1::WorkerMessage, v1::ControllerMessage>,

@@ -62,14 +62,11 @@ std::optional<v1::Refused> Sessions::Admit(const v1::Hello& hello, const std::sh
       const bool stays = contender != holder.contenders.end() &&
                          now - std::max(contender->second, awake_since) > patience &&
                          now - current->last_seen() <= 2 * options_.heartbeat_interval;
-      v1::Refused refused;
-      refused.set_reason(proto::reason::kWorkerIdInUse);
-      refused.set_message(
-          absl::StrCat("worker_id ", hello.worker_id(),
-                       " is connected from another process; give each worker its own --id, or "
-                       "stop the other one"));
-      refused.set_final(stays && !current->draining());
-      return refused;
+      return Refusal(proto::reason::kWorkerIdInUse,
+                     absl::StrCat("worker_id ", hello.worker_id(),
+                                  " is connected from another process; give each worker its own --id, or "
+                                  "stop the other one"),
+                     /*final=*/stays && !current->draining());
     }
     former = std::exchange(current, session);
   }

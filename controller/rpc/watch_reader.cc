@@ -90,28 +90,22 @@ std::string WatchReader::Cursor() const {
 
 absl::StatusOr<std::optional<v1::WatchResponse>> WatchReader::Next(absl::Time now) {
   due_ = absl::InfiniteFuture();
+  if (page_.empty() && phase_ == Phase::kSnapshot) {
+    TANDEM_RETURN_IF_ERROR(ReadSnapshot(now));
+  }
+  if (page_.empty() && phase_ == Phase::kSynced) {
+    phase_ = Phase::kChanges;
+    AddWithCursor("").set_synced(true);
+  }
+  // Reports first: a client that leaves at the end of the job has then seen those that were there.
+  if (page_.empty() && request_.reports()) {
+    TANDEM_RETURN_IF_ERROR(ReadReports(now));
+  }
   if (page_.empty()) {
-    absl::Status status;
-    if (phase_ == Phase::kSnapshot) {
-      status = ReadSnapshot(now);
-    }
-    if (phase_ == Phase::kSynced && page_.empty()) {
-      page_.emplace_back().set_synced(true);
-      page_.back().set_cursor(Cursor());
-      phase_ = Phase::kChanges;
-    } else if (phase_ == Phase::kChanges) {
-      // Reports first: a client that leaves at the end of the job has then seen those that were there.
-      if (status.ok() && request_.reports()) {
-        status = ReadReports(now);
-      }
-      if (status.ok() && page_.empty()) {
-        status = ReadEvents(now);
-      }
-      if (status.ok() && page_.empty()) {
-        LookAtProgress(now);
-      }
-    }
-    TANDEM_RETURN_IF_ERROR(status);
+    TANDEM_RETURN_IF_ERROR(ReadEvents(now));
+  }
+  if (page_.empty()) {
+    LookAtProgress(now);
   }
   if (page_.empty()) {
     return std::nullopt;
@@ -131,24 +125,33 @@ void WatchReader::LookAtProgress(absl::Time now) {
     std::optional<v1::Progress> progress = progress_.Find(job_id_);
     const bool quiet = progress && proto::FromProto(progress->age()) >= kQuiet;
     if (progress && (quiet || quiet_)) {
-      v1::WatchResponse& response = page_.emplace_back();
-      response.set_job_id(job_id_);
-      *response.mutable_progress() = *std::move(progress);
+      *Add(job_id_).mutable_progress() = *std::move(progress);
     }
     quiet_ = quiet;
   }
   due_ = std::min(due_, next_look_);
 }
 
-absl::Status WatchReader::Follow(const v1::Job& job, absl::Time now) {
+v1::WatchResponse& WatchReader::Add(const std::string& job_id) {
+  v1::WatchResponse& response = page_.emplace_back();
+  response.set_job_id(job_id);
+  return response;
+}
+
+v1::WatchResponse& WatchReader::AddWithCursor(const std::string& job_id) {
+  v1::WatchResponse& response = Add(job_id);
+  response.set_cursor(Cursor());
+  return response;
+}
+
+void WatchReader::Follow(const v1::Job& job, absl::Time now) {
   if (!request_.reports()) {
-    return absl::OkStatus();
+    return;
   }
   const auto [it, added] = reports_.try_emplace(job.id());
   if (IsTerminal(job.state()) && it->second.ended == absl::InfiniteFuture()) {
     it->second.ended = now;
   }
-  return absl::OkStatus();
 }
 
 absl::Status WatchReader::ReadSnapshot(absl::Time now) {
@@ -169,14 +172,13 @@ absl::Status WatchReader::ReadSnapshot(absl::Time now) {
   }
   for (v1::Job& job : jobs) {
     // A snapshot has no cursor: who loses the stream now begins again.
-    v1::WatchResponse& response = page_.emplace_back();
-    response.set_job_id(job.id());
+    v1::WatchResponse& response = Add(job.id());
     // The reports that come begin where the snapshot's last_step ends.
     TANDEM_ASSIGN_OR_RETURN(History::Position last,
                             request_.reports() ? history_.Last(job.id()) : History::Position{});
     TANDEM_RETURN_IF_ERROR(FillLastStep(history_, job));
     if (!job_id_.empty() || !IsTerminal(job.state())) {
-      TANDEM_RETURN_IF_ERROR(Follow(job, now));
+      Follow(job, now);
       const auto it = reports_.find(job.id());
       if (it != reports_.end()) {
         it->second.position = last;
@@ -187,14 +189,13 @@ absl::Status WatchReader::ReadSnapshot(absl::Time now) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<v1::WatchResponse> WatchReader::Changed(const std::string& job_id, absl::Time now) {
-  v1::WatchResponse out;
-  out.set_job_id(job_id);
+absl::Status WatchReader::AddChanged(const std::string& job_id, absl::Time now) {
   TANDEM_ASSIGN_OR_RETURN(std::optional<v1::Job> job, store_.Find(job_id));
-  *out.mutable_changed() = *std::move(job);
-  TANDEM_RETURN_IF_ERROR(FillLastStep(history_, *out.mutable_changed()));
-  TANDEM_RETURN_IF_ERROR(Follow(out.changed(), now));
-  return out;
+  TANDEM_RETURN_IF_ERROR(FillLastStep(history_, *job));
+  Follow(*job, now);
+  changed_due_ = false;
+  *AddWithCursor(job_id).mutable_changed() = *std::move(job);
+  return absl::OkStatus();
 }
 
 absl::Status WatchReader::ReadEvents(absl::Time now) {
@@ -202,9 +203,7 @@ absl::Status WatchReader::ReadEvents(absl::Time now) {
     TANDEM_ASSIGN_OR_RETURN(const std::vector<v1::Event> last, store_.Events("", seq_ - 1, 1));
     changed_due_ = false;
     if (!last.empty() && !last.front().job_id().empty()) {
-      TANDEM_ASSIGN_OR_RETURN(v1::WatchResponse changed, Changed(last.front().job_id(), now));
-      changed.set_cursor(Cursor());
-      page_.push_back(std::move(changed));
+      TANDEM_RETURN_IF_ERROR(AddChanged(last.front().job_id(), now));
     }
   }
   TANDEM_ASSIGN_OR_RETURN(std::vector<v1::Event> events, store_.Events(job_id_, seq_, kPage));
@@ -216,15 +215,9 @@ absl::Status WatchReader::ReadEvents(absl::Time now) {
                                    [&](const v1::Event& later) { return later.job_id() == job_id; });
     seq_ = event.seq();
     changed_due_ = last && !job_id.empty();
-    v1::WatchResponse& response = page_.emplace_back();
-    response.set_job_id(job_id);
-    response.set_cursor(Cursor());
-    *response.mutable_event() = std::move(event);
+    *AddWithCursor(job_id).mutable_event() = std::move(event);
     if (changed_due_) {
-      changed_due_ = false;
-      TANDEM_ASSIGN_OR_RETURN(v1::WatchResponse changed, Changed(job_id, now));
-      changed.set_cursor(Cursor());
-      page_.push_back(std::move(changed));
+      TANDEM_RETURN_IF_ERROR(AddChanged(job_id, now));
     }
   }
   return absl::OkStatus();
@@ -274,17 +267,12 @@ absl::Status WatchReader::ReadReports(absl::Time now) {
       if (report.has_norms() && digest != reports.table) {
         TANDEM_ASSIGN_OR_RETURN(std::optional<v1::ParameterTable> table, history_.Table(digest));
         if (table.has_value()) {
-          v1::WatchResponse& response = page_.emplace_back();
-          response.set_job_id(job_id);
-          response.set_cursor(Cursor());
-          *response.mutable_table() = *std::move(table);
+          *AddWithCursor(job_id).mutable_table() = *std::move(table);
           reports.table = digest;
         }
       }
       reports.position = {.attempt = report.attempt(), .step = report.step()};
-      v1::WatchResponse& response = page_.emplace_back();
-      response.set_job_id(job_id);
-      response.set_cursor(Cursor());
+      v1::WatchResponse& response = AddWithCursor(job_id);
       response.set_skipped(std::exchange(skipped, 0));
       *response.mutable_report() = std::move(report);
     }

@@ -47,12 +47,15 @@ class WatchReader {
 
   absl::Status Begin(absl::Time now);
   absl::Status Resume(absl::Time now);
+  // Add a response about a job to the page, with the cursor as it is now.
+  v1::WatchResponse& Add(const std::string& job_id);
+  v1::WatchResponse& AddWithCursor(const std::string& job_id);
   absl::Status ReadSnapshot(absl::Time now);
   absl::Status ReadEvents(absl::Time now);
   absl::Status ReadReports(absl::Time now);
   void LookAtProgress(absl::Time now);
-  absl::Status Follow(const v1::Job& job, absl::Time now);
-  absl::StatusOr<v1::WatchResponse> Changed(const std::string& job_id, absl::Time now);
+  void Follow(const v1::Job& job, absl::Time now);
+  absl::Status AddChanged(const std::string& job_id, absl::Time now);
   std::string Cursor() const;
 
   Store& store_;
