@@ -34,12 +34,6 @@ struct JobNeeds {
 inline constexpr char kMetricsType[] = "text/plain; version=0.0.4; charset=utf-8";
 std::string MetricsText(const prometheus::Collectable& metrics);
 
-// What Prometheus' own client libraries report of the process that is scraped, under the names that they use:
-// process_cpu_seconds_total, process_resident_memory_bytes, process_virtual_memory_bytes, process_open_fds,
-// process_max_fds, process_threads, process_start_time_seconds. Read from /proc at every call; what cannot be
-// read is left out.
-void AppendProcessMetrics(std::vector<prometheus::MetricFamily>& out);
-
 // Everything that a scrape of the controller shows. Series of a job are labelled job_name. They leave five
 // minutes after its end, or earlier if 50 jobs have ended since. Thread-safe.
 //

@@ -1,9 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // What Metrics has recorded, as families of Prometheus.
 #include <prometheus/text_serializer.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <optional>
+#include <system_error>
 #include <utility>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
 #include "controller/metrics/metrics.h"
 #include "platform/build_info.h"
@@ -54,6 +62,73 @@ Labels MethodLabels(const std::string& method) {
   const std::vector<std::string> parts = absl::StrSplit(method, '/');
   return {{"grpc_service", parts.size() > 2 ? parts[1] : ""},
           {"grpc_method", parts.size() > 2 ? parts[2] : method}};
+}
+
+std::string ReadAll(const char* path) {
+  std::ifstream file(path);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+std::optional<double> Number(const std::vector<std::string>& words, size_t index) {
+  double value = 0;
+  return index < words.size() && absl::SimpleAtod(words[index], &value) ? std::optional(value) : std::nullopt;
+}
+
+// Seconds since 1970 at which the machine was started.
+std::optional<double> BootTime() {
+  for (const auto line : absl::StrSplit(ReadAll("/proc/stat"), '\n')) {
+    const std::vector<std::string> words = absl::StrSplit(line, ' ');
+    if (words[0] == "btime") {
+      return Number(words, 1);
+    }
+  }
+  return std::nullopt;
+}
+
+std::optional<double> CountDescriptors() {
+  std::error_code error;
+  const std::filesystem::directory_iterator begin("/proc/self/fd", error);
+  return error ? std::nullopt
+               : std::optional<double>(std::distance(begin, std::filesystem::directory_iterator()));
+}
+
+// What Prometheus' own client libraries report of the process that is scraped, under the names that they use.
+// Read from /proc at every call; what cannot be read is left out.
+void AppendProcessMetrics(std::vector<MetricFamily>& out) {
+  const auto add = [&out](prometheus::MetricType type, const char* name, const char* help,
+                          std::optional<double> value) {
+    if (value.has_value()) {
+      Add(AddFamily(type, name, help, out), *value);
+    }
+  };
+  // proc(5): the name in parentheses may hold anything; what follows it begins with field 3.
+  const std::string stat = ReadAll("/proc/self/stat");
+  const size_t name_end = stat.rfind(") ");
+  const std::vector<std::string> words =
+      absl::StrSplit(name_end == std::string::npos ? "" : stat.substr(name_end + 2), ' ');
+  const auto field = [&](size_t number) { return Number(words, number - 3); };
+  const auto scaled = [](std::optional<double> value, double unit) {
+    return value.has_value() ? std::optional(*value * unit) : std::nullopt;
+  };
+  const double tick = 1.0 / static_cast<double>(sysconf(_SC_CLK_TCK));
+  const std::optional<double> user = field(14);
+  const std::optional<double> system = field(15);
+  const std::optional<double> started = scaled(field(22), tick);
+  const std::optional<double> boot = BootTime();
+  rlimit limit{};
+  const bool limited = getrlimit(RLIMIT_NOFILE, &limit) == 0;
+
+  add(kCounter, "process_cpu_seconds_total", "Processor time, user and system.",
+      user && system ? std::optional((*user + *system) * tick) : std::nullopt);
+  add(kGauge, "process_resident_memory_bytes", "Memory in use.",
+      scaled(field(24), static_cast<double>(sysconf(_SC_PAGESIZE))));
+  add(kGauge, "process_virtual_memory_bytes", "Address space in use.", field(23));
+  add(kGauge, "process_open_fds", "Open file descriptors.", CountDescriptors());
+  add(kGauge, "process_max_fds", "Limit of open file descriptors.",
+      limited ? std::optional(static_cast<double>(limit.rlim_cur)) : std::nullopt);
+  add(kGauge, "process_threads", "Threads.", field(20));
+  add(kGauge, "process_start_time_seconds", "Start of the process, in seconds since 1970.",
+      started && boot ? std::optional(*started + *boot) : std::nullopt);
 }
 
 }  // namespace
