@@ -132,17 +132,12 @@ def slow_link(storm):
 def half_open_clients(storm):
     """Hundreds that connect and say nothing, or begin and fall silent, or never read."""
     preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00"
-    sockets = []
-    try:
+    with contextlib.ExitStack() as stack:
         for _ in range(300):
-            client = socket.socket(socket.AF_UNIX)
+            client = stack.enter_context(socket.socket(socket.AF_UNIX))
             client.connect(storm.cluster.address.removeprefix("unix:"))
             client.sendall(storm.rng.choice([b"", b"P", preface[:10], preface, preface + b"\x00\x40\x00\x00\x00"]))
-            sockets.append(client)
         return storm.trains_on()
-    finally:
-        for client in sockets:
-            client.close()
 
 
 # Processes.

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The wall clock of every machine is set back while a cluster waits, as after a wrong time server was put right."""
+import contextlib
 import os
 import signal
 import subprocess
@@ -16,8 +17,7 @@ LONGER_THAN_A_TIMER = 6.0
 
 
 def test_workers_return_at_once_to_a_controller_that_starts_again_after_the_clock_was_set_back(bin_dir, tmp_path):
-    cluster = HostileCluster(bin_dir, tmp_path, compile_into(tmp_path))
-    try:
+    with contextlib.closing(HostileCluster(bin_dir, tmp_path, compile_into(tmp_path))) as cluster:
         for faults in cluster.faults.values():
             faults.set(clock=AHEAD)
         time.sleep(LONGER_THAN_A_TIMER)  # what waits now waits for a time that is a month away
@@ -31,8 +31,6 @@ def test_workers_return_at_once_to_a_controller_that_starts_again_after_the_cloc
         cluster.wait_workers()
         took = time.monotonic() - begin
         assert took < 45, f"the last worker was back after {took:.1f} s"
-    finally:
-        cluster.close()
 
 
 class Commands:

@@ -53,6 +53,9 @@ class FrontDoor(Cluster):
         return subprocess.run([self.bin / "tandem", "--addr", f"127.0.0.1:{self.users}", *self.tls("user-alice"), "get",
                                "jobs"], capture_output=True, text=True, timeout=60)
 
+    def stranger(self):
+        return socket.create_connection(("127.0.0.1", self.users), 10, (STRANGERS_HOST, 0))
+
     def client(self, name=None):
         """A TLS client's context."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -118,13 +121,13 @@ def wait_closed(sockets, count):
 def test_strangers_cost_little_and_keep_nobody_out(cluster, kind):
     says = {"idle": b"", "half a hello": client_hello(cluster.client())[:100], "a hello": client_hello(cluster.client()),
             "empty HEADERS": EMPTY_HEADERS}[kind]
-    before, strangers = cluster.memory(), []
-    try:
-        for _ in range(STRANGERS):
-            strangers.append(socket.create_connection(("127.0.0.1", cluster.users), 10, (STRANGERS_HOST, 0)))
-            strangers[-1].setblocking(False)
+    before = cluster.memory()
+    with contextlib.ExitStack() as stack:
+        strangers = [stack.enter_context(cluster.stranger()) for _ in range(STRANGERS)]
+        for each in strangers:
+            each.setblocking(False)
             with contextlib.suppress(OSError):
-                strangers[-1].send(says)
+                each.send(says)
         answer = cluster.alice()
         assert answer.returncode == 0, answer.stderr
         grown = cluster.memory("VmHWM") - before
@@ -132,38 +135,33 @@ def test_strangers_cost_little_and_keep_nobody_out(cluster, kind):
         assert grown < 200
         cluster.check_trains_on()
         wait_closed(strangers, STRANGERS)
-    finally:
-        for each in strangers:
-            each.close()
 
 
 def test_headers_before_a_certificate_reach_nobody(cluster):
-    before, strangers = cluster.memory(), []
-    try:
+    before = cluster.memory()
+    with contextlib.ExitStack() as stack:
         for _ in range(200):
-            plain = socket.create_connection(("127.0.0.1", cluster.users), 10, (STRANGERS_HOST, 0))
+            plain = cluster.stranger()
             with contextlib.suppress(OSError):  # its client does not wait for the server's verdict
                 plain = cluster.client().wrap_socket(plain)
                 plain.setblocking(False)
                 plain.send(EMPTY_HEADERS)
-            strangers.append(plain)
+            stack.enter_context(plain)
         assert cluster.alice().returncode == 0
         grown = cluster.memory("VmHWM") - before
         print(f"\n200 strangers with empty HEADERS within TLS: {grown} MB more", flush=True)
         assert grown < 50
         cluster.check_trains_on()
-    finally:
-        for each in strangers:
-            each.close()
 
 
 @pytest.mark.parametrize("at_once", [1, pytest.param(8, marks=pytest.mark.full)])
 def test_a_users_huge_messages_are_bounded_and_end_no_session(cluster, at_once):
     before, clients = cluster.memory(), []
-    try:
+    with contextlib.ExitStack() as stack:
         for _ in range(at_once):
             plain = socket.create_connection(("127.0.0.1", cluster.users), 10)
-            clients.append(HalfSent(cluster.client("user-eve").wrap_socket(plain), calls=1, length=512 << 20))
+            socket_of_eve = stack.enter_context(cluster.client("user-eve").wrap_socket(plain))
+            clients.append(HalfSent(socket_of_eve, calls=1, length=512 << 20))
         closed_too = send(clients, seconds=200)
         grown = cluster.memory("VmHWM") - before
         print(f"\n{at_once} messages of 512 MB: {grown} MB more", flush=True)
@@ -171,22 +169,13 @@ def test_a_users_huge_messages_are_bounded_and_end_no_session(cluster, at_once):
         assert closed_too + sum(client.ended for client in clients) >= at_once, "gRPC has ended the calls"
         cluster.check_trains_on()
         assert cluster.alice().returncode == 0
-    finally:
-        for client in clients:
-            client.close()
 
 
 def test_without_descriptors_strangers_are_closed_and_users_return(cluster):
     resource.prlimit(cluster.controller.pid, resource.RLIMIT_NOFILE, (120, 120))
-    strangers = []
-    try:
-        for _ in range(300):
-            strangers.append(socket.create_connection(("127.0.0.1", cluster.users), 10, (STRANGERS_HOST, 0)))
-        wait_closed(strangers, 200)
+    with contextlib.ExitStack() as stack:
+        wait_closed([stack.enter_context(cluster.stranger()) for _ in range(300)], 200)
         assert "connections are turned away" in (cluster.folder / "controller.log").read_text()
-    finally:
-        for each in strangers:
-            each.close()
     wait_for("users are served again", lambda: cluster.alice().returncode == 0)
     cluster.check_trains_on()
 

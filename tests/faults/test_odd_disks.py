@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """File systems as people have them: some refuse to fsync a folder, some are small and a rank prints much."""
+import contextlib
 import errno
 import os
 import pathlib
@@ -8,23 +9,10 @@ import subprocess
 import pytest
 
 from cluster import Cluster, tiny_job, wait_for
+from faulty_libc import Faults, compile_into
 
-PRELOADS = {
-    # Some FUSE, SMB and CSI mounts refuse it of folders.
-    "folders": r"""
-#define _GNU_SOURCE
-#include <dlfcn.h>
-#include <errno.h>
-#include <stdlib.h>
-#include <sys/stat.h>
-int fsync(int fd) {
-  struct stat status;
-  if (fstat(fd, &status) == 0 && S_ISDIR(status.st_mode)) return errno = atoi(getenv("FOLDER_ERRNO")), -1;
-  return ((int (*)(int))dlsym(RTLD_NEXT, "fsync"))(fd);
-}
-""",
-    # A library that prints 5 MB a second in every rank.
-    "prints": r"""
+# A library that prints 5 MB a second in every rank.
+PRINTS = r"""
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -45,15 +33,7 @@ __attribute__((constructor)) static void Start(void) {
   if (readlink("/proc/self/exe", name, sizeof(name) - 1) > 0 && strstr(name, "/tandem-trainer") != NULL)
     pthread_create(&thread, NULL, Print, NULL);
 }
-""",
-}
-
-
-def preload(folder, name):
-    source, library = folder / f"{name}.c", folder / f"{name}.so"
-    source.write_text(PRELOADS[name])
-    subprocess.run(["cc", "-shared", "-fPIC", "-O1", "-Wall", "-Wextra", "-o", library, source, "-ldl", "-lpthread"], check=True)
-    return str(library)
+"""
 
 
 def start_worker(cluster, environment, *more):
@@ -65,10 +45,10 @@ def start_worker(cluster, environment, *more):
 
 @pytest.mark.parametrize("error", ["EINVAL", *(pytest.param(error, marks=pytest.mark.full) for error in ("ENOTSUP", "ENOSYS"))])
 def test_a_job_saves_where_folders_cannot_be_synced_and_says_so_once(bin_dir, tmp_path, error):
-    cluster = Cluster(bin_dir, tmp_path, workers=0)
-    try:
-        start_worker(cluster, {"LD_PRELOAD": preload(tmp_path, "folders"), "FOLDER_ERRNO": str(getattr(errno, error))},
-                     "--state", tmp_path / "w0")
+    with contextlib.closing(Cluster(bin_dir, tmp_path, workers=0)) as cluster:
+        faults = Faults(compile_into(tmp_path), tmp_path / "faults")
+        faults.set(folder=getattr(errno, error))  # as some FUSE, SMB and CSI mounts do
+        start_worker(cluster, faults.environment, "--state", tmp_path / "w0")
         spec = tiny_job("job", ranks=2, steps=9, directory=tmp_path / "job", every_steps=3)
         spec["checkpoint"]["resume"] = "none"
         cluster.submit(spec)
@@ -81,8 +61,6 @@ def test_a_job_saves_where_folders_cannot_be_synced_and_says_so_once(bin_dir, tm
         cluster.submit(spec)
         cluster.wait_state("again", "SUCCEEDED")
         assert (tmp_path / "job" / "step-12").exists()
-    finally:
-        cluster.close()
 
 
 @pytest.fixture
@@ -96,9 +74,11 @@ def small_disk(tmp_path):
 
 
 def test_a_rank_that_prints_much_fills_no_disk_and_its_reader_goes_on(bin_dir, tmp_path, small_disk):
-    cluster = Cluster(bin_dir, tmp_path, workers=0)
-    try:
-        start_worker(cluster, {"LD_PRELOAD": preload(tmp_path, "prints")}, "--state", small_disk / "worker")
+    with contextlib.closing(Cluster(bin_dir, tmp_path, workers=0)) as cluster:
+        library = tmp_path / "prints.so"
+        subprocess.run(["cc", "-shared", "-fPIC", "-O1", "-Wall", "-Wextra", "-o", library, "-x", "c", "-", "-lpthread"],
+                       input=PRINTS, text=True, check=True)
+        start_worker(cluster, {"LD_PRELOAD": str(library)}, "--state", small_disk / "worker")
         cluster.submit(tiny_job("chatty", ranks=1, steps=10_000_000))
         wait_for("it trains", lambda: cluster.step("chatty") > 2)
         with open(tmp_path / "followed", "wb") as out:
@@ -121,5 +101,3 @@ def test_a_rank_that_prints_much_fills_no_disk_and_its_reader_goes_on(bin_dir, t
         finally:
             follower.kill()
             follower.wait(timeout=60)
-    finally:
-        cluster.close()

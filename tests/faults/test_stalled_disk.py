@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The controller's disk stands still for longer than a worker may be away. Nothing else is wrong."""
+import contextlib
 import time
 
 from cluster import tiny_job, wait_for
@@ -24,8 +25,7 @@ def commit_that_stands_still(cluster):
 
 
 def test_readers_do_not_wait_for_a_disk_that_stands_still(bin_dir, tmp_path):
-    cluster = HostileCluster(bin_dir, tmp_path, compile_into(tmp_path))
-    try:
+    with contextlib.closing(HostileCluster(bin_dir, tmp_path, compile_into(tmp_path))) as cluster:
         cluster.submit(tiny_job("runs", ranks=1, steps=1_000_000))
         cluster.wait_state("runs", "RUNNING")
         wait_for("steps are reported", lambda: cluster.step("runs") > 0)
@@ -40,13 +40,10 @@ def test_readers_do_not_wait_for_a_disk_that_stands_still(bin_dir, tmp_path):
             rounds += 1
         assert rounds > 0, "no question was asked while the disk stood still"
         assert later.wait(timeout=120) in (0, 7)
-    finally:
-        cluster.close()
 
 
 def test_running_jobs_outlive_a_disk_that_stands_still(bin_dir, tmp_path):
-    cluster = HostileCluster(bin_dir, tmp_path, compile_into(tmp_path))
-    try:
+    with contextlib.closing(HostileCluster(bin_dir, tmp_path, compile_into(tmp_path))) as cluster:
         spec = tiny_job("runs", ranks=2, steps=1_000_000)
         spec["resources"] = {"ranks_per_worker": 1}
         cluster.submit(spec)
@@ -62,5 +59,3 @@ def test_running_jobs_outlive_a_disk_that_stands_still(bin_dir, tmp_path):
         cluster.wait_state("later", "SUCCEEDED")
         log = (tmp_path / "controller.log").read_text()
         assert log.count("worker connected") == len(cluster.workers), "no worker lost its connection"
-    finally:
-        cluster.close()
