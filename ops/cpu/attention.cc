@@ -10,6 +10,8 @@
 // of its first row's document, and what lies before a later row's own has weight 0: finite, it is not seen.
 //
 // D: head_dim, S: length; Dp: D padded to whole cache lines; ld: row stride of a block's scores.
+#include "ops/attention.h"
+
 #include "ops/attention_work.h"
 #include "ops/cpu/attention_blocks.h"
 #include "ops/cpu/instruction_sets.h"
@@ -269,23 +271,16 @@ class Backward {
 }  // namespace
 
 template <typename E>
-void Attention(const AttentionArgs<E>& args) {
+void Run(const AttentionArgs<E>& args) {
   Forward<E>(args).Run();
 }
 
 template <typename E>
-void AttentionBackward(const AttentionBackwardArgs<E>& args) {
+void Run(const AttentionBackwardArgs<E>& args) {
   Backward<E>(args).Run();
 }
 
-template <typename E>
-void SetAttentionKernels(Kernels<E>& kernels) {
-  kernels.attention = Attention<E>;
-  kernels.attention_backward = AttentionBackward<E>;
-}
-
-template void SetAttentionKernels(Kernels<float>& kernels);
-template void SetAttentionKernels(Kernels<double>& kernels);
-template void SetAttentionKernels(Kernels<Bf16>& kernels);
+TANDEM_CPU_KERNEL(AttentionArgs)
+TANDEM_CPU_KERNEL(AttentionBackwardArgs)
 
 }  // namespace tandem::ops::cpu::TANDEM_ISA

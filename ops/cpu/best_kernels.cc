@@ -1,60 +1,58 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "ops/cpu/best_instruction_set.h"
+#include "ops/array_checks.h"
 #include "ops/cpu/instruction_sets.h"
-#include "ops/cpu/kernels.h"
+#include "ops/device_kernels.h"
 
 namespace tandem::ops::cpu {
+namespace {
 
-template <typename E>
-Kernels<E> KernelsOf(InstructionSet set) {
-  Kernels<E> kernels;
-  switch (set) {
-#if defined(__x86_64__)
-    case InstructionSet::kAvx512:
-      avx512::SetRowKernels(kernels);
-      avx512::SetAttentionKernels(kernels);
-      avx512::SetMixerKernels(kernels);
-      avx512::SetDeltaKernels(kernels);
-      avx512::SetGateKernels(kernels);
-      return kernels;
-    case InstructionSet::kAvx2:
-      avx2::SetRowKernels(kernels);
-      avx2::SetAttentionKernels(kernels);
-      avx2::SetMixerKernels(kernels);
-      avx2::SetDeltaKernels(kernels);
-      avx2::SetGateKernels(kernels);
-      return kernels;
-#endif
-    default:
-      baseline::SetRowKernels(kernels);
-      baseline::SetAttentionKernels(kernels);
-      baseline::SetMixerKernels(kernels);
-      baseline::SetDeltaKernels(kernels);
-      baseline::SetGateKernels(kernels);
-      return kernels;
+// Runs the kernel of the processor's widest instruction set.
+template <typename Args>
+void Run(const Args& args) {
+  static const auto run = KernelOf<Args>(BestInstructionSet());
+  if constexpr (requires { args.rows_there; }) {
+    if (args.rows_there != nullptr) {
+      Check(*args.rows_there >= 0 && *args.rows_there <= args.rows, "there are ", args.rows, " rows, not ",
+            *args.rows_there);
+      Args there = args;
+      there.rows = *args.rows_there;
+      run(there);
+      return;
+    }
   }
+  run(args);
 }
 
-template Kernels<float> KernelsOf(InstructionSet set);
-template Kernels<double> KernelsOf(InstructionSet set);
-template Kernels<Bf16> KernelsOf(InstructionSet set);
+}  // namespace
 
-template <>
-const Kernels<float>& BestKernels<float>() {
-  static const Kernels<float> kernels = KernelsOf<float>(BestInstructionSet());
-  return kernels;
-}
-
-template <>
-const Kernels<double>& BestKernels<double>() {
-  static const Kernels<double> kernels = KernelsOf<double>(BestInstructionSet());
-  return kernels;
-}
-
-template <>
-const Kernels<Bf16>& BestKernels<Bf16>() {
-  static const Kernels<Bf16> kernels = KernelsOf<Bf16>(BestInstructionSet());
-  return kernels;
-}
+TANDEM_CPU_KERNEL(AccumulateArgs)
+TANDEM_CPU_KERNEL(AddArgs)
+TANDEM_CPU_KERNEL(AttentionArgs)
+TANDEM_CPU_KERNEL(AttentionBackwardArgs)
+TANDEM_CPU_KERNEL(CausalConvArgs)
+TANDEM_CPU_KERNEL(CausalConvBackwardArgs)
+TANDEM_CPU_KERNEL(GatedDeltaArgs)
+TANDEM_CPU_KERNEL(GatedDeltaBackwardArgs)
+TANDEM_CPU_KERNEL(GatedNormArgs)
+TANDEM_CPU_KERNEL(GatedNormBackwardArgs)
+TANDEM_CPU_KERNEL(LogSumExpArgs)
+TANDEM_CPU_KERNEL(NarrowArgs)
+TANDEM_CPU_KERNEL(NormGateArgs)
+TANDEM_CPU_KERNEL(NormGateBackwardArgs)
+TANDEM_CPU_KERNEL(OutputGateArgs)
+TANDEM_CPU_KERNEL(OutputGateBackwardArgs)
+TANDEM_CPU_KERNEL(RmsNormArgs)
+TANDEM_CPU_KERNEL(RmsNormBackwardArgs)
+TANDEM_CPU_KERNEL(RopeArgs)
+TANDEM_CPU_KERNEL(SoftmaxArgs)
+TANDEM_CPU_KERNEL(SquaredReluArgs)
+TANDEM_CPU_KERNEL(SquaredReluBackwardArgs)
+TANDEM_CPU_KERNEL(StateScanArgs)
+TANDEM_CPU_KERNEL(StateScanBackwardArgs)
+TANDEM_CPU_KERNEL(SwiGluArgs)
+TANDEM_CPU_KERNEL(SwiGluBackwardArgs)
+TANDEM_CPU_KERNEL(TokenGateArgs)
+TANDEM_CPU_KERNEL(TokenGateBackwardArgs)
+TANDEM_CPU_KERNEL(WidenArgs)
 
 }  // namespace tandem::ops::cpu

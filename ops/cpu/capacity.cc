@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "ops/array_checks.h"
-#include "ops/cpu/run.h"
+#include "ops/cpu/kernels.h"
 
 namespace tandem::ops::cpu {
 namespace {

@@ -7,7 +7,6 @@
 
 #include "ops/cpu/each_token.h"
 #include "ops/cpu/kernels.h"
-#include "ops/cpu/run.h"
 
 namespace tandem::ops::cpu {
 namespace {
@@ -15,7 +14,7 @@ namespace {
 template <typename E>
 Arithmetic<E> LogitAt(const E* logits, int64_t at) {
   Arithmetic<E> logit = 0;
-  BestKernels<E>().widen(logits + at, 1, &logit);
+  RunKernel(WidenArgs<E>{logits + at, 1, &logit});
   return logit;
 }
 
@@ -38,14 +37,13 @@ void ForEachRow(const CrossEntropyArgs<E>& chunk, const Visit& visit) {
 template <typename E>
 void Run(const CrossEntropyArgs<E>& args) {
   using T = Arithmetic<E>;
-  const Kernels<E>& kernels = BestKernels<E>();
   const int64_t columns = args.columns;
   const int64_t tokens = args.targets.sequences * args.targets.length;
   if (args.rows == 0 && tokens > 0) {
     return;
   }
   T* const lse = args.lse + args.first;
-  kernels.log_sum_exp(args.logits, args.rows, columns, lse);
+  RunKernel(LogSumExpArgs<E>{args.logits, args.rows, columns, lse});
   double total = args.first == 0 ? 0 : *args.loss;
   ForEachRow(args, [&](int64_t row, int64_t id) {
     if (id == kNotCounted) {
@@ -64,14 +62,14 @@ void Run(const CrossEntropyArgs<E>& args) {
     }
     // The probability of the target is not rounded before the subtraction.
     T target = LogitAt(in, id);
-    kernels.softmax(in, lse + row, scale, 1, columns, out);
+    RunKernel(SoftmaxArgs<E>{in, lse + row, scale, 1, columns, out});
     if constexpr (std::is_same_v<E, T>) {
       target = out[id];
     } else {
       target = std::exp(target - lse[row]) * static_cast<T>(scale);
     }
     target -= static_cast<T>(scale);
-    kernels.narrow(&target, 1, out + id);
+    RunKernel(NarrowArgs<E>{&target, 1, out + id});
   });
 }
 TANDEM_CPU_KERNEL(CrossEntropyArgs)

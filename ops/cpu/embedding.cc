@@ -6,7 +6,7 @@
 
 #include "ops/cpu/each_token.h"
 #include "ops/cpu/kernels.h"
-#include "ops/cpu/run.h"
+#include "ops/moves.h"
 
 namespace tandem::ops::cpu {
 namespace {
@@ -19,7 +19,7 @@ void ForEachScaledPart(const E* row, int64_t columns, Arithmetic<E> factor, cons
   Arithmetic<E> scaled[kColumnsAtOnce];
   for (int64_t begin = 0; begin < columns; begin += kColumnsAtOnce) {
     const int64_t count = std::min(kColumnsAtOnce, columns - begin);
-    BestKernels<E>().widen(row + begin, count, scaled);
+    RunKernel(WidenArgs<E>{row + begin, count, scaled});
     for (int64_t i = 0; i < count; ++i) {
       scaled[i] *= factor;
     }
@@ -31,11 +31,11 @@ void ForEachScaledPart(const E* row, int64_t columns, Arithmetic<E> factor, cons
 template <typename E>
 void AddScaled(const E* row, int64_t columns, Arithmetic<E> factor, Arithmetic<E>* sum) {
   if (factor == 1) {
-    BestKernels<E>().accumulate(row, columns, sum);
+    RunKernel(AccumulateArgs<E>{row, columns, sum});
     return;
   }
   ForEachScaledPart(row, columns, factor, [&](int64_t begin, int64_t count, const Arithmetic<E>* scaled) {
-    BestKernels<Arithmetic<E>>().add(scaled, count, sum + begin);
+    RunKernel(AddArgs<Arithmetic<E>>{scaled, count, sum + begin});
   });
 }
 
@@ -55,7 +55,6 @@ int64_t FirstRowOf(const Tokens& tokens, int64_t id) {
 // looked for, which takes tokens² comparisons, because a sum of every row would take a table of floats.
 template <typename E>
 void SumAndRound(const EmbeddingBackwardArgs<E>& args) {
-  const Kernels<E>& kernels = BestKernels<E>();
   Arithmetic<E> sum[kColumnsAtOnce];
   ForEachToken(args.tokens, args.vocabulary, [&](int64_t first, int64_t id) {
     if (FirstRowOf(args.tokens, id) != first) {
@@ -65,7 +64,7 @@ void SumAndRound(const EmbeddingBackwardArgs<E>& args) {
       const int64_t count = std::min(kColumnsAtOnce, args.columns - begin);
       E* const out = args.rounded + id * args.columns + begin;
       if (args.add) {
-        kernels.widen(out, count, sum);
+        RunKernel(WidenArgs<E>{out, count, sum});
       } else {
         std::fill_n(sum, count, Arithmetic<E>{0});
       }
@@ -74,7 +73,7 @@ void SumAndRound(const EmbeddingBackwardArgs<E>& args) {
           AddScaled(args.grad_output + row * args.columns + begin, count, args.factor, sum);
         }
       });
-      kernels.narrow(sum, count, out);
+      RunKernel(NarrowArgs<E>{sum, count, out});
     }
   });
 }
@@ -92,7 +91,7 @@ void Run(const EmbeddingArgs<E>& args) {
     }
     ForEachScaledPart(from, args.columns, args.factor,
                       [&](int64_t begin, int64_t count, const Arithmetic<E>* scaled) {
-                        BestKernels<E>().narrow(scaled, count, to + begin);
+                        RunKernel(NarrowArgs<E>{scaled, count, to + begin});
                       });
   });
 }

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // The recurrence of gated delta nets, over the numbers of a value channel's state, and the norm before a
 // gate. Compiled once per instruction set (CMakeLists.txt).
+#include "ops/gated_delta.h"
+
 #include "ops/cpu/instruction_sets.h"
 #include "ops/cpu/simd.h"
 #include "ops/cpu/time_step.h"
+#include "ops/norm_gate.h"
 
 namespace tandem::ops::cpu::TANDEM_ISA {
 namespace {
@@ -63,7 +66,7 @@ struct DeltaGates {
 };
 
 template <typename E>
-void GatedDelta(const GatedDeltaArgs<E>& args) {
+void Run(const GatedDeltaArgs<E>& args) {
   using T = Arithmetic<E>;
   const DeltaShape& s = args.shape;
   const int64_t numbers = s.value_dim * s.key_dim;
@@ -273,7 +276,7 @@ void DeltaChunkBackward(const GatedDeltaBackwardArgs<E>& args, const DeltaChunk&
 
 // Sequence by sequence, from the last chunk to the first.
 template <typename E>
-void GatedDeltaBackward(const GatedDeltaBackwardArgs<E>& args) {
+void Run(const GatedDeltaBackwardArgs<E>& args) {
   using T = Arithmetic<E>;
   const DeltaShape& s = args.shape;
   const DeltaMemory<T> m(s, args.work.begin);
@@ -300,7 +303,7 @@ inline T ReciprocalRmsOf(const E* y, double epsilon, int64_t columns) {
 }
 
 template <typename E>
-void NormGate(const NormGateArgs<E>& args) {
+void Run(const NormGateArgs<E>& args) {
   using T = Arithmetic<E>;
   for (int64_t row = 0; row < args.rows; ++row) {
     const E* const y = args.y + row * args.columns;
@@ -317,7 +320,7 @@ void NormGate(const NormGateArgs<E>& args) {
 
 // As the backward of RmsNorm (rows.cc), whose gradient is what comes through the gate.
 template <typename E>
-void NormGateBackward(const NormGateBackwardArgs<E>& args) {
+void Run(const NormGateBackwardArgs<E>& args) {
   using T = Arithmetic<E>;
   const NormGateArgs<E>& in = args.forward;
   const int64_t columns = in.columns;
@@ -356,16 +359,9 @@ void NormGateBackward(const NormGateBackwardArgs<E>& args) {
 
 }  // namespace
 
-template <typename E>
-void SetDeltaKernels(Kernels<E>& kernels) {
-  kernels.gated_delta = GatedDelta<E>;
-  kernels.gated_delta_backward = GatedDeltaBackward<E>;
-  kernels.norm_gate = NormGate<E>;
-  kernels.norm_gate_backward = NormGateBackward<E>;
-}
-
-template void SetDeltaKernels(Kernels<float>& kernels);
-template void SetDeltaKernels(Kernels<double>& kernels);
-template void SetDeltaKernels(Kernels<Bf16>& kernels);
+TANDEM_CPU_KERNEL(GatedDeltaArgs)
+TANDEM_CPU_KERNEL(GatedDeltaBackwardArgs)
+TANDEM_CPU_KERNEL(NormGateArgs)
+TANDEM_CPU_KERNEL(NormGateBackwardArgs)
 
 }  // namespace tandem::ops::cpu::TANDEM_ISA

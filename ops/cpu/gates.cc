@@ -2,12 +2,14 @@
 // Gates of attentions and of tokens. Compiled once per instruction set (CMakeLists.txt).
 #include "ops/cpu/instruction_sets.h"
 #include "ops/cpu/simd.h"
+#include "ops/output_gate.h"
+#include "ops/token_gate.h"
 
 namespace tandem::ops::cpu::TANDEM_ISA {
 namespace {
 
 template <typename E>
-void OutputGate(const OutputGateArgs<E>& args) {
+void Run(const OutputGateArgs<E>& args) {
   using T = Arithmetic<E>;
   const E* context = args.context;
   E* gated = args.gated;
@@ -23,7 +25,7 @@ void OutputGate(const OutputGateArgs<E>& args) {
 }
 
 template <typename E>
-void OutputGateBackward(const OutputGateBackwardArgs<E>& args) {
+void Run(const OutputGateBackwardArgs<E>& args) {
   using T = Arithmetic<E>;
   const OutputGateArgs<E>& in = args.forward;
   const int64_t head_dim = in.head_dim;
@@ -44,7 +46,7 @@ void OutputGateBackward(const OutputGateBackwardArgs<E>& args) {
 }
 
 template <typename E>
-void TokenGate(const TokenGateArgs<E>& args) {
+void Run(const TokenGateArgs<E>& args) {
   using T = Arithmetic<E>;
   for (int64_t row = 0; row < args.rows; ++row) {
     const E* const x = args.x + row * args.columns;
@@ -57,7 +59,7 @@ void TokenGate(const TokenGateArgs<E>& args) {
 }
 
 template <typename E>
-void TokenGateBackward(const TokenGateBackwardArgs<E>& args) {
+void Run(const TokenGateBackwardArgs<E>& args) {
   using T = Arithmetic<E>;
   const TokenGateArgs<E>& in = args.forward;
   const int64_t columns = in.columns;
@@ -83,16 +85,9 @@ void TokenGateBackward(const TokenGateBackwardArgs<E>& args) {
 
 }  // namespace
 
-template <typename E>
-void SetGateKernels(Kernels<E>& kernels) {
-  kernels.output_gate = OutputGate<E>;
-  kernels.output_gate_backward = OutputGateBackward<E>;
-  kernels.token_gate = TokenGate<E>;
-  kernels.token_gate_backward = TokenGateBackward<E>;
-}
-
-template void SetGateKernels(Kernels<float>& kernels);
-template void SetGateKernels(Kernels<double>& kernels);
-template void SetGateKernels(Kernels<Bf16>& kernels);
+TANDEM_CPU_KERNEL(OutputGateArgs)
+TANDEM_CPU_KERNEL(OutputGateBackwardArgs)
+TANDEM_CPU_KERNEL(TokenGateArgs)
+TANDEM_CPU_KERNEL(TokenGateBackwardArgs)
 
 }  // namespace tandem::ops::cpu::TANDEM_ISA

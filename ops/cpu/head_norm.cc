@@ -5,22 +5,21 @@
 #include <cstring>
 
 #include "ops/cpu/kernels.h"
-#include "ops/cpu/run.h"
+#include "ops/rms_norm.h"
 
 namespace tandem::ops::cpu {
 
 template <typename E>
 void Run(const HeadNormArgs<E>& args) {
-  const Kernels<E>& kernels = BestKernels<E>();
   const int64_t head_dim = args.head_dim;
   const E* x = args.qkv;
   E* y = args.normed;
   for (int64_t token = 0; token < args.tokens; ++token) {
     for (int64_t head = 0; head < args.heads; ++head, x += args.query_columns, y += head_dim) {
-      kernels.rms_norm({x, args.query_weight, args.norm, 1, head_dim, y});
+      RunKernel(RmsNormArgs<E>{x, args.query_weight, args.norm, 1, head_dim, y});
     }
     const int64_t keys = args.kv_heads * head_dim;
-    kernels.rms_norm({x, args.key_weight, args.norm, args.kv_heads, head_dim, y});
+    RunKernel(RmsNormArgs<E>{x, args.key_weight, args.norm, args.kv_heads, head_dim, y});
     std::memcpy(y + keys, x + keys, sizeof(E) * static_cast<size_t>(keys));
     x += 2 * keys;
     y += 2 * keys;
@@ -37,18 +36,18 @@ void Run(const HeadNormBackwardArgs<E>& args) {
   }
   const auto norm = [&](const E* grad, int64_t begin, const E* weight, int64_t heads,
                         Arithmetic<E>* grad_weight) {
-    BestKernels<E>().rms_norm_backward({.grad_y = grad,
-                                        .x = in.qkv + begin,
-                                        .weight = weight,
-                                        .norm = in.norm,
-                                        .rows = heads,
-                                        .columns = in.head_dim,
-                                        .residual = nullptr,
-                                        .add_x = false,
-                                        .grad_x = args.grad_qkv + begin,
-                                        .add_weight = true,
-                                        .grad_weight = grad_weight,
-                                        .work = {}});
+    RunKernel(RmsNormBackwardArgs<E>{.grad_y = grad,
+                                     .x = in.qkv + begin,
+                                     .weight = weight,
+                                     .norm = in.norm,
+                                     .rows = heads,
+                                     .columns = in.head_dim,
+                                     .residual = nullptr,
+                                     .add_x = false,
+                                     .grad_x = args.grad_qkv + begin,
+                                     .add_weight = true,
+                                     .grad_weight = grad_weight,
+                                     .work = {}});
   };
   for (int64_t token = 0; token < in.tokens; ++token) {
     const E* grad = args.grad + token * in.normed_columns();

@@ -4,51 +4,38 @@
 #include "ops/cpu/best_instruction_set.h"
 #include "ops/cpu/kernels.h"
 
-// The functions that rows.cc, attention.cc, mixer.cc, gated_delta.cc and gates.cc provide in their build for
-// each instruction set.
+// The kernels that rows.cc, attention.cc, mixer.cc, gated_delta.cc and gates.cc have in their build for each
+// instruction set.
 namespace tandem::ops::cpu {
 
 namespace baseline {
-template <typename T>
-void SetRowKernels(Kernels<T>& kernels);
-template <typename T>
-void SetAttentionKernels(Kernels<T>& kernels);
-template <typename T>
-void SetMixerKernels(Kernels<T>& kernels);
-template <typename T>
-void SetDeltaKernels(Kernels<T>& kernels);
-template <typename T>
-void SetGateKernels(Kernels<T>& kernels);
+template <typename Args>
+void RunKernel(const Args& args);
 }  // namespace baseline
 
 namespace avx2 {
-template <typename T>
-void SetRowKernels(Kernels<T>& kernels);
-template <typename T>
-void SetAttentionKernels(Kernels<T>& kernels);
-template <typename T>
-void SetMixerKernels(Kernels<T>& kernels);
-template <typename T>
-void SetDeltaKernels(Kernels<T>& kernels);
-template <typename T>
-void SetGateKernels(Kernels<T>& kernels);
+template <typename Args>
+void RunKernel(const Args& args);
 }  // namespace avx2
 
 namespace avx512 {
-template <typename T>
-void SetRowKernels(Kernels<T>& kernels);
-template <typename T>
-void SetAttentionKernels(Kernels<T>& kernels);
-template <typename T>
-void SetMixerKernels(Kernels<T>& kernels);
-template <typename T>
-void SetDeltaKernels(Kernels<T>& kernels);
-template <typename T>
-void SetGateKernels(Kernels<T>& kernels);
+template <typename Args>
+void RunKernel(const Args& args);
 }  // namespace avx512
 
-// The kernels of one build. The processor must have its instructions.
-template <typename E>
-Kernels<E> KernelsOf(InstructionSet set);
+// The kernel of one build. The processor must have its instructions.
+template <typename Args>
+auto KernelOf(InstructionSet set) -> void (*)(const Args& args) {
+  switch (set) {
+#if defined(__x86_64__)
+    case InstructionSet::kAvx512:
+      return avx512::RunKernel<Args>;
+    case InstructionSet::kAvx2:
+      return avx2::RunKernel<Args>;
+#endif
+    default:
+      return baseline::RunKernel<Args>;
+  }
+}
 
 }  // namespace tandem::ops::cpu

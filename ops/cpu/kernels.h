@@ -4,91 +4,81 @@
 #include <cstdint>
 
 #include "device/bf16.h"
-#include "ops/attention.h"
-#include "ops/causal_conv.h"
-#include "ops/gated_delta.h"
-#include "ops/gated_norm.h"
-#include "ops/norm_gate.h"
-#include "ops/output_gate.h"
-#include "ops/rms_norm.h"
-#include "ops/rope.h"
-#include "ops/squared_relu.h"
-#include "ops/state_scan.h"
-#include "ops/swiglu.h"
-#include "ops/token_gate.h"
 
 namespace tandem::ops::cpu {
 
 using device::Arithmetic;
 using device::Bf16;
 
-// The hand-written loops behind the operations, on raw pointers. Each exists once per instruction set
-// (baseline, and on x86-64 AVX2 and AVX-512); the processor decides once which one runs.
+// Runs the CPU's kernel for the struct of an operation's arguments, which says what it computes. E is float,
+// double or, except for routers and their probabilities, Bf16. Matrices are row-major and contiguous.
+// Single-threaded, deterministic for given sizes, without state. An index outside its range throws
+// std::out_of_range.
 //
-// All are single-threaded, deterministic for given sizes, and keep no state. Matrices are row-major and
-// contiguous.
+// A kernel is a function Run(const Args<E>&) in the file of its operation, with TANDEM_CPU_KERNEL(Args)
+// behind it. Those that are compiled once for each instruction set (instruction_sets.h) stand in
+// best_kernels.cc too.
+template <typename Args>
+void RunKernel(const Args& args);
 
-// E is the type of elements in memory, and T that of sums, statistics and tables.
+#define TANDEM_CPU_STATISTICS_KERNEL(Args)   \
+  template <>                                \
+  void RunKernel(const Args<float>& args) {  \
+    Run(args);                               \
+  }                                          \
+  template <>                                \
+  void RunKernel(const Args<double>& args) { \
+    Run(args);                               \
+  }
+#define TANDEM_CPU_KERNEL(Args)                    \
+  TANDEM_CPU_STATISTICS_KERNEL(Args)               \
+  template <>                                      \
+  void RunKernel(const Args<device::Bf16>& args) { \
+    Run(args);                                     \
+  }
+
+// Loops over rows that the kernels of several operations use.
+
+// lse[t] = log(sum(exp(logits[t, :]))).
 template <typename E>
-struct Kernels {
-  using T = Arithmetic<E>;
-
-  void (*rms_norm)(const RmsNormArgs<E>& args);
-  void (*rms_norm_backward)(const RmsNormBackwardArgs<E>& args);
-  void (*rope)(const RopeArgs<E>& args);
-
-  // For all `rows`.
-  void (*swiglu)(const SwiGluArgs<E>& args);
-  void (*swiglu_backward)(const SwiGluBackwardArgs<E>& args);
-
-  void (*squared_relu)(const SquaredReluArgs<E>& args);
-  void (*squared_relu_backward)(const SquaredReluBackwardArgs<E>& args);
-
-  void (*causal_conv)(const CausalConvArgs<E>& args);
-  void (*causal_conv_backward)(const CausalConvBackwardArgs<E>& args);
-  void (*state_scan)(const StateScanArgs<E>& args);
-  void (*state_scan_backward)(const StateScanBackwardArgs<E>& args);
-  void (*gated_norm)(const GatedNormArgs<E>& args);
-  void (*gated_norm_backward)(const GatedNormBackwardArgs<E>& args);
-
-  void (*gated_delta)(const GatedDeltaArgs<E>& args);
-  void (*gated_delta_backward)(const GatedDeltaBackwardArgs<E>& args);
-  void (*norm_gate)(const NormGateArgs<E>& args);
-  void (*norm_gate_backward)(const NormGateBackwardArgs<E>& args);
-
-  void (*output_gate)(const OutputGateArgs<E>& args);
-  void (*output_gate_backward)(const OutputGateBackwardArgs<E>& args);
-  void (*token_gate)(const TokenGateArgs<E>& args);
-  void (*token_gate_backward)(const TokenGateBackwardArgs<E>& args);
-
-  // lse[t] = log(sum(exp(logits[t, :]))).
-  void (*log_sum_exp)(const E* logits, int64_t rows, int64_t columns, T* lse);
-
-  // out = exp(logits - lse[t]) * scale; may be in place.
-  void (*softmax)(const E* logits, const T* lse, double scale, int64_t rows, int64_t columns, E* out);
-
-  // y += x.
-  void (*add)(const E* x, int64_t elements, E* y);
-
-  // sum += x.
-  void (*accumulate)(const E* x, int64_t elements, T* sum);
-
-  // Convert elements to the arithmetic type and back.
-  void (*widen)(const E* x, int64_t elements, T* to);
-  void (*narrow)(const T* x, int64_t elements, E* to);
-
-  void (*attention)(const AttentionArgs<E>& args);
-  void (*attention_backward)(const AttentionBackwardArgs<E>& args);
+struct LogSumExpArgs {
+  const E* logits;
+  int64_t rows;
+  int64_t columns;
+  Arithmetic<E>* lse;
 };
 
-// The kernels of the processor's widest instruction set. E is float, double or Bf16.
+// out = exp(logits - lse[t]) * scale; may be in place.
 template <typename E>
-const Kernels<E>& BestKernels();
-template <>
-const Kernels<float>& BestKernels();
-template <>
-const Kernels<double>& BestKernels();
-template <>
-const Kernels<Bf16>& BestKernels();
+struct SoftmaxArgs {
+  const E* logits;
+  const Arithmetic<E>* lse;
+  double scale;
+  int64_t rows;
+  int64_t columns;
+  E* out;
+};
+
+// sum += x.
+template <typename E>
+struct AccumulateArgs {
+  const E* x;
+  int64_t elements;
+  Arithmetic<E>* sum;
+};
+
+// Convert elements to the arithmetic type and back.
+template <typename E>
+struct WidenArgs {
+  const E* x;
+  int64_t elements;
+  Arithmetic<E>* to;
+};
+template <typename E>
+struct NarrowArgs {
+  const Arithmetic<E>* x;
+  int64_t elements;
+  E* to;
+};
 
 }  // namespace tandem::ops::cpu

@@ -5,7 +5,6 @@
 #include <array>
 
 #include "ops/cpu/kernels.h"
-#include "ops/cpu/run.h"
 
 namespace tandem::ops::cpu {
 namespace {
@@ -70,7 +69,6 @@ void Run(const UnpackLatentHeadsArgs<E>& args) {
   const int64_t d = h.head_dim();
   const int64_t half = d / 2;
   const int64_t turned = h.rotary / 2;
-  const Kernels<E>& kernels = BestKernels<E>();
   const E* in = args.grad_qkv;
   E* q = args.grad_query;
   E* kv = args.grad_key_value;
@@ -85,11 +83,11 @@ void Run(const UnpackLatentHeadsArgs<E>& args) {
       Interleave(h, of_query, of_query + half, q + h.content);
       const E* const of_key = in + (h.heads + head) * d;
       UnpackContent(h, of_key, kv);
-      kernels.accumulate(of_key, turned, sums.data());
-      kernels.accumulate(of_key + half, turned, sums.data() + turned);
+      RunKernel(AccumulateArgs<E>{of_key, turned, sums.data()});
+      RunKernel(AccumulateArgs<E>{of_key + half, turned, sums.data() + turned});
       std::copy_n(in + (2 * h.heads + head) * d, h.value, kv + h.content);
     }
-    kernels.narrow(sums.data(), h.rotary, rounded.data());
+    RunKernel(NarrowArgs<E>{sums.data(), h.rotary, rounded.data()});
     Interleave(h, rounded.data(), rounded.data() + turned, shared);
   }
 }

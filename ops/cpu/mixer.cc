@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // The loops of Mamba-2 mixers, over channels or over the numbers of a state. Compiled once per instruction
 // set (CMakeLists.txt).
+#include "ops/causal_conv.h"
 #include "ops/cpu/instruction_sets.h"
 #include "ops/cpu/simd.h"
 #include "ops/cpu/time_step.h"
+#include "ops/gated_norm.h"
+#include "ops/state_scan.h"
 
 namespace tandem::ops::cpu::TANDEM_ISA {
 namespace {
@@ -41,7 +44,7 @@ struct Taps {
 };
 
 template <typename E>
-void CausalConv(const CausalConvArgs<E>& args) {
+void Run(const CausalConvArgs<E>& args) {
   using T = Arithmetic<E>;
   for (int64_t channel = 0; channel < args.channels; channel += kStep<T>) {
     const Taps<E> taps(args, channel);
@@ -60,7 +63,7 @@ void CausalConv(const CausalConvArgs<E>& args) {
 
 // From the last token to the first: a token's gradient comes from the `width` sums that read it.
 template <typename E>
-void CausalConvBackward(const CausalConvBackwardArgs<E>& args) {
+void Run(const CausalConvBackwardArgs<E>& args) {
   using T = Arithmetic<E>;
   const int64_t width = args.width;
   for (int64_t channel = 0; channel < args.channels; channel += kStep<T>) {
@@ -127,7 +130,7 @@ struct TimeStep {
 };
 
 template <typename E>
-void StateScan(const StateScanArgs<E>& args) {
+void Run(const StateScanArgs<E>& args) {
   using T = Arithmetic<E>;
   const ScanShape& s = args.shape;
   const int64_t channels = s.channels();
@@ -287,7 +290,7 @@ void ScanHeadBackward(const StateScanBackwardArgs<E>& args, const ScanChunk& chu
 
 // Sequence by sequence, from the last chunk to the first.
 template <typename E>
-void StateScanBackward(const StateScanBackwardArgs<E>& args) {
+void Run(const StateScanBackwardArgs<E>& args) {
   using T = Arithmetic<E>;
   const ScanShape& s = args.shape;
   const ScanMemory<T> memory(s, args.work.begin);
@@ -342,7 +345,7 @@ inline T ReciprocalRmsOfGated(const E* y, const E* gate, double epsilon, int64_t
 }
 
 template <typename E>
-void GatedNorm(const GatedNormArgs<E>& args) {
+void Run(const GatedNormArgs<E>& args) {
   using T = Arithmetic<E>;
   const int64_t columns = args.columns / args.groups;
   for (int64_t row = 0; row < args.rows; ++row) {
@@ -361,7 +364,7 @@ void GatedNorm(const GatedNormArgs<E>& args) {
 
 // As the backward of RmsNorm (rows.cc) of v = y silu(gate), and then of these two.
 template <typename E>
-void GatedNormBackward(const GatedNormBackwardArgs<E>& args) {
+void Run(const GatedNormBackwardArgs<E>& args) {
   using T = Arithmetic<E>;
   const int64_t columns = args.columns / args.groups;
   for (int64_t i = 0; i < args.columns; ++i) {
@@ -399,18 +402,11 @@ void GatedNormBackward(const GatedNormBackwardArgs<E>& args) {
 
 }  // namespace
 
-template <typename E>
-void SetMixerKernels(Kernels<E>& kernels) {
-  kernels.causal_conv = CausalConv<E>;
-  kernels.causal_conv_backward = CausalConvBackward<E>;
-  kernels.state_scan = StateScan<E>;
-  kernels.state_scan_backward = StateScanBackward<E>;
-  kernels.gated_norm = GatedNorm<E>;
-  kernels.gated_norm_backward = GatedNormBackward<E>;
-}
-
-template void SetMixerKernels(Kernels<float>& kernels);
-template void SetMixerKernels(Kernels<double>& kernels);
-template void SetMixerKernels(Kernels<Bf16>& kernels);
+TANDEM_CPU_KERNEL(CausalConvArgs)
+TANDEM_CPU_KERNEL(CausalConvBackwardArgs)
+TANDEM_CPU_KERNEL(StateScanArgs)
+TANDEM_CPU_KERNEL(StateScanBackwardArgs)
+TANDEM_CPU_KERNEL(GatedNormArgs)
+TANDEM_CPU_KERNEL(GatedNormBackwardArgs)
 
 }  // namespace tandem::ops::cpu::TANDEM_ISA

@@ -6,7 +6,7 @@
 
 #include "ops/array_checks.h"
 #include "ops/cpu/kernels.h"
-#include "ops/cpu/run.h"
+#include "ops/window_starts.h"
 
 namespace tandem::ops::cpu {
 namespace {
@@ -14,9 +14,9 @@ namespace {
 template <typename From, typename To>
 void ConvertRow(const From* from, int64_t columns, To* to) {
   if constexpr (std::is_same_v<From, Bf16> && std::is_same_v<To, float>) {
-    BestKernels<Bf16>().widen(from, columns, to);
+    RunKernel(WidenArgs<Bf16>{from, columns, to});
   } else if constexpr (std::is_same_v<From, float> && std::is_same_v<To, Bf16>) {
-    BestKernels<Bf16>().narrow(from, columns, to);
+    RunKernel(NarrowArgs<Bf16>{from, columns, to});
   } else if constexpr (std::is_floating_point_v<From> && std::is_floating_point_v<To>) {
     for (int64_t i = 0; i < columns; ++i) {
       to[i] = static_cast<To>(from[i]);
@@ -32,7 +32,8 @@ void ConvertRow(const From* from, int64_t columns, To* to) {
 
 }  // namespace
 
-void Run(const CopyArgs& args) {
+template <>
+void RunKernel(const CopyArgs& args) {
   if (args.from_type == args.to_type) {
     const int64_t bytes = BytesOf(args.to_type);
     const bool whole = args.from_stride == args.columns && args.to_stride == args.columns;
@@ -57,13 +58,8 @@ void Run(const CopyArgs& args) {
   });
 }
 
-template <typename E>
-void Run(const AddArgs<E>& args) {
-  BestKernels<E>().add(args.x, args.elements, args.y);
-}
-TANDEM_CPU_KERNEL(AddArgs)
-
-void Run(const WindowStartsArgs& args) {
+template <>
+void RunKernel(const WindowStartsArgs& args) {
   for (int64_t sequence = 0; sequence < args.sequences; ++sequence) {
     for (int64_t row = 0; row < args.length; ++row) {
       args.starts[sequence * args.length + row] = WindowStart(args, sequence, row);
@@ -71,7 +67,8 @@ void Run(const WindowStartsArgs& args) {
   }
 }
 
-void Run(const FillArgs& args) {
+template <>
+void RunKernel(const FillArgs& args) {
   if (args.bytes > 0) {
     std::memset(args.to, args.byte, static_cast<size_t>(args.bytes));
   }

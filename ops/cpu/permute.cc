@@ -8,7 +8,6 @@
 
 #include "ops/array_checks.h"
 #include "ops/cpu/kernels.h"
-#include "ops/cpu/run.h"
 
 namespace tandem::ops::cpu {
 namespace {
@@ -18,7 +17,8 @@ constexpr int64_t kSums = 512;
 
 }  // namespace
 
-void Run(const PlanRowsArgs& args) {
+template <>
+void RunKernel(const PlanRowsArgs& args) {
   std::fill_n(args.counts, args.experts, 0);
   for (int64_t slot = 0; slot < args.slots; ++slot) {
     const int64_t expert = args.chosen[slot];
@@ -47,7 +47,8 @@ void Run(const PlanRowsArgs& args) {
   args.counts[args.experts - 1] = begin - args.counts[args.experts - 1];
 }
 
-void Run(const PlanWindowArgs& args) {
+template <>
+void RunKernel(const PlanWindowArgs& args) {
   int64_t begin = 0;
   for (int64_t expert = 0; expert <= args.experts; ++expert) {
     args.begins[expert] = std::clamp<int64_t>(begin - args.first, 0, args.rows);
@@ -55,7 +56,8 @@ void Run(const PlanWindowArgs& args) {
   }
 }
 
-void Run(const PermuteArgs& args) {
+template <>
+void RunKernel(const PermuteArgs& args) {
   const int64_t bytes = args.element_bytes * args.columns;
   const auto* const from = static_cast<const char*>(args.tokens);
   auto* const to = static_cast<char*>(args.out);
@@ -70,7 +72,6 @@ void Run(const PermuteArgs& args) {
 template <typename E>
 void Run(const UnpermuteArgs<E>& args) {
   using T = Arithmetic<E>;
-  const Kernels<E>& kernels = BestKernels<E>();
   const int64_t slots = args.slots_of_a_token;
   std::array<T, kSums> sums;
   for (int64_t token = 0; token < args.count; ++token) {
@@ -79,7 +80,7 @@ void Run(const UnpermuteArgs<E>& args) {
       E* const out = args.tokens + token * args.columns + begin;
       bool empty = !args.add;
       if (args.add) {
-        kernels.widen(out, elements, sums.data());
+        RunKernel(WidenArgs<E>{out, elements, sums.data()});
       }
       for (int64_t slot = token * slots; slot < (token + 1) * slots; ++slot) {
         const int64_t at = args.row_of[slot] - args.first;
@@ -88,16 +89,16 @@ void Run(const UnpermuteArgs<E>& args) {
         }
         const E* const term = args.rows + at * args.columns + begin;
         if (empty) {
-          kernels.widen(term, elements, sums.data());
+          RunKernel(WidenArgs<E>{term, elements, sums.data()});
           empty = false;
         } else {
-          kernels.accumulate(term, elements, sums.data());
+          RunKernel(AccumulateArgs<E>{term, elements, sums.data()});
         }
       }
       if (empty) {
         std::fill_n(sums.data(), elements, T{0});
       }
-      kernels.narrow(sums.data(), elements, out);
+      RunKernel(NarrowArgs<E>{sums.data(), elements, out});
     }
   }
 }

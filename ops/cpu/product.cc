@@ -8,6 +8,7 @@
 #include "ops/array_checks.h"
 #include "ops/cpu/kernels.h"
 #include "ops/cpu/tiled_product.h"
+#include "ops/moves.h"
 #include "ops/tensors.h"
 
 namespace tandem::ops::cpu {
@@ -53,11 +54,11 @@ Call BindProduct(const ProductArgs& product) {
   CheckElements("the addend", addend, elements, DeviceKind::kCpu);
   CheckElements("the output", output, elements, DeviceKind::kCpu);
   return WithElementType(output, [&]<typename E>(E) -> Call {
-    return
-        [factors = std::move(factors), from = ElementsOf<E>(addend), elements, to = ElementsOf<E>(output)] {
-          factors();
-          BestKernels<E>().add(from, elements, to);
-        };
+    return [factors = std::move(factors),
+            add = AddArgs<E>{ElementsOf<E>(addend), elements, ElementsOf<E>(output)}] {
+      factors();
+      RunKernel(add);
+    };
   });
 }
 

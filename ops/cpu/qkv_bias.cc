@@ -4,26 +4,24 @@
 #include <algorithm>
 
 #include "ops/cpu/kernels.h"
-#include "ops/cpu/run.h"
+#include "ops/moves.h"
 
 namespace tandem::ops::cpu {
 
 template <typename E>
 void Run(const QkvBiasArgs<E>& args) {
-  const Kernels<E>& kernels = BestKernels<E>();
   const int64_t columns = args.query + 2 * args.key;
   for (int64_t token = 0; token < args.tokens; ++token) {
     E* const row = args.qkv + token * columns;
-    kernels.add(args.query_bias, args.query, row);
-    kernels.add(args.key_bias, args.key, row + args.query);
-    kernels.add(args.value_bias, args.key, row + args.query + args.key);
+    RunKernel(AddArgs<E>{args.query_bias, args.query, row});
+    RunKernel(AddArgs<E>{args.key_bias, args.key, row + args.query});
+    RunKernel(AddArgs<E>{args.value_bias, args.key, row + args.query + args.key});
   }
 }
 TANDEM_CPU_KERNEL(QkvBiasArgs)
 
 template <typename E>
 void Run(const QkvBiasBackwardArgs<E>& args) {
-  const Kernels<E>& kernels = BestKernels<E>();
   if (!args.add) {  // zeros also where there are no tokens
     std::fill_n(args.grad_query_bias, args.query, 0);
     std::fill_n(args.grad_key_bias, args.key, 0);
@@ -32,9 +30,9 @@ void Run(const QkvBiasBackwardArgs<E>& args) {
   const int64_t columns = args.query + 2 * args.key;
   for (int64_t token = 0; token < args.tokens; ++token) {
     const E* const row = args.grad + token * columns;
-    kernels.accumulate(row, args.query, args.grad_query_bias);
-    kernels.accumulate(row + args.query, args.key, args.grad_key_bias);
-    kernels.accumulate(row + args.query + args.key, args.key, args.grad_value_bias);
+    RunKernel(AccumulateArgs<E>{row, args.query, args.grad_query_bias});
+    RunKernel(AccumulateArgs<E>{row + args.query, args.key, args.grad_key_bias});
+    RunKernel(AccumulateArgs<E>{row + args.query + args.key, args.key, args.grad_value_bias});
   }
 }
 TANDEM_CPU_KERNEL(QkvBiasBackwardArgs)

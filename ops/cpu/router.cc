@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "ops/array_checks.h"
+#include "ops/cpu/kernels.h"
 #include "ops/cpu/router_scores.h"
-#include "ops/cpu/run.h"
 
 namespace tandem::ops::cpu {
 namespace {
@@ -191,7 +191,8 @@ void Run(const RouteBackwardArgs<T>& args) {
 }
 TANDEM_CPU_STATISTICS_KERNEL(RouteBackwardArgs)
 
-void Run(const CountTokensArgs& args) {
+template <>
+void RunKernel(const CountTokensArgs& args) {
   std::fill_n(args.tokens, args.experts, 0.0);
   int64_t none = 0;
   for (int64_t slot = 0; slot < args.slots; ++slot) {

@@ -5,8 +5,8 @@
 #include <numeric>
 #include <vector>
 
+#include "ops/cpu/kernels.h"
 #include "ops/cpu/router_scores.h"
-#include "ops/cpu/run.h"
 
 namespace tandem::ops::cpu {
 namespace {
@@ -168,7 +168,8 @@ void Run(const CountLargestArgs<T>& args) {
 }
 TANDEM_CPU_STATISTICS_KERNEL(CountLargestArgs)
 
-void Run(const MeanCountsArgs& args) {
+template <>
+void RunKernel(const MeanCountsArgs& args) {
   double sum = 0;
   for (int64_t e = 0; e < args.experts; ++e) {
     double seen = args.continues ? args.seen[e] : 0;

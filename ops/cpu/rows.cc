@@ -2,6 +2,11 @@
 // Everything but attention: loops over rows. Compiled once per instruction set (CMakeLists.txt).
 #include "ops/cpu/instruction_sets.h"
 #include "ops/cpu/simd.h"
+#include "ops/moves.h"
+#include "ops/rms_norm.h"
+#include "ops/rope.h"
+#include "ops/squared_relu.h"
+#include "ops/swiglu.h"
 
 namespace tandem::ops::cpu::TANDEM_ISA {
 namespace {
@@ -35,7 +40,7 @@ inline T ReciprocalRms(const E* x, double epsilon, int64_t columns) {
 }  // namespace
 
 template <typename E>
-void RmsNorm(const RmsNormArgs<E>& args) {
+void Run(const RmsNormArgs<E>& args) {
   using T = Arithmetic<E>;
   const auto [x, weight, norm, rows, columns, y] = args;
   const T added = static_cast<T>(norm.added);
@@ -51,7 +56,7 @@ void RmsNorm(const RmsNormArgs<E>& args) {
 
 // With r = 1 / rms(x) and g = grad_y * (weight + added): grad_x = r * (g - x * r^2 * mean(g * x)).
 template <typename E>
-void RmsNormBackward(const RmsNormBackwardArgs<E>& args) {
+void Run(const RmsNormBackwardArgs<E>& args) {
   using T = Arithmetic<E>;
   const int64_t columns = args.columns;
   const E* const weight = args.weight;
@@ -87,7 +92,7 @@ void RmsNormBackward(const RmsNormBackwardArgs<E>& args) {
 }
 
 template <typename E>
-void Rope(const RopeArgs<E>& args) {
+void Run(const RopeArgs<E>& args) {
   using T = Arithmetic<E>;
   const int64_t half = args.pairs;
   const T sign = args.sign;
@@ -110,7 +115,7 @@ void Rope(const RopeArgs<E>& args) {
 }
 
 template <typename E>
-void SwiGlu(const SwiGluArgs<E>& args) {
+void Run(const SwiGluArgs<E>& args) {
   using T = Arithmetic<E>;
   const int64_t inner = args.inner;
   for (int64_t row = 0; row < args.rows; ++row) {
@@ -126,7 +131,7 @@ void SwiGlu(const SwiGluArgs<E>& args) {
 }
 
 template <typename E>
-void SwiGluBackward(const SwiGluBackwardArgs<E>& args) {
+void Run(const SwiGluBackwardArgs<E>& args) {
   using T = Arithmetic<E>;
   const int64_t inner = args.inner;
   for (int64_t row = 0; row < args.rows; ++row) {
@@ -159,7 +164,7 @@ void SwiGluBackward(const SwiGluBackwardArgs<E>& args) {
 }
 
 template <typename E>
-void SquaredRelu(const SquaredReluArgs<E>& args) {
+void Run(const SquaredReluArgs<E>& args) {
   using T = Arithmetic<E>;
   for (int64_t i = 0; i < args.elements; i += kLanes<T>) {
     const Vector<T> x = LoadOfRow(args.up, i, args.elements);
@@ -169,7 +174,7 @@ void SquaredRelu(const SquaredReluArgs<E>& args) {
 }
 
 template <typename E>
-void SquaredReluBackward(const SquaredReluBackwardArgs<E>& args) {
+void Run(const SquaredReluBackwardArgs<E>& args) {
   using T = Arithmetic<E>;
   for (int64_t i = 0; i < args.elements; i += kLanes<T>) {
     const Vector<T> x = LoadOfRow(args.up, i, args.elements);
@@ -180,9 +185,12 @@ void SquaredReluBackward(const SquaredReluBackwardArgs<E>& args) {
   }
 }
 
-template <typename E, typename T = Arithmetic<E>>
-void LogSumExp(const E* logits, int64_t rows, int64_t columns, T* lse) {
-  for (int64_t row = 0; row < rows; ++row, logits += columns) {
+template <typename E>
+void Run(const LogSumExpArgs<E>& args) {
+  using T = Arithmetic<E>;
+  const int64_t columns = args.columns;
+  const E* logits = args.logits;
+  for (int64_t row = 0; row < args.rows; ++row, logits += columns) {
     T largest = Widen(logits[0]);
     int64_t i = 0;
     if (columns >= kLanes<T>) {
@@ -210,12 +218,14 @@ void LogSumExp(const E* logits, int64_t rows, int64_t columns, T* lse) {
         total += lanes[j];
       }
     }
-    lse[row] = base + Logarithm(total);
+    args.lse[row] = base + Logarithm(total);
   }
 }
 
-template <typename E, typename T = Arithmetic<E>>
-void Softmax(const E* logits, const T* lse, double scale, int64_t rows, int64_t columns, E* out) {
+template <typename E>
+void Run(const SoftmaxArgs<E>& args) {
+  using T = Arithmetic<E>;
+  auto [logits, lse, scale, rows, columns, out] = args;
   const T factor = static_cast<T>(scale);
   for (int64_t row = 0; row < rows; ++row, logits += columns, out += columns) {
     for (int64_t i = 0; i < columns; i += kLanes<T>) {
@@ -237,36 +247,38 @@ inline void ForEachPair(const X* x, int64_t elements, Y* y, const Function& func
   }
 }
 
-template <typename X, typename Y>
-void Add(const X* x, int64_t elements, Y* y) {
-  ForEachPair(x, elements, y, [](auto sum, auto term) { return sum + term; });
-}
-
-template <typename X, typename Y>
-void Convert(const X* x, int64_t elements, Y* y) {
-  ForEachPair(x, elements, y, [](auto, auto value) { return value; });
+template <typename E>
+void Run(const AddArgs<E>& args) {
+  ForEachPair(args.x, args.elements, args.y, [](auto sum, auto term) { return sum + term; });
 }
 
 template <typename E>
-void SetRowKernels(Kernels<E>& kernels) {
-  using T = Arithmetic<E>;
-  kernels.rms_norm = RmsNorm<E>;
-  kernels.rms_norm_backward = RmsNormBackward<E>;
-  kernels.rope = Rope<E>;
-  kernels.squared_relu = SquaredRelu<E>;
-  kernels.squared_relu_backward = SquaredReluBackward<E>;
-  kernels.swiglu = SwiGlu<E>;
-  kernels.swiglu_backward = SwiGluBackward<E>;
-  kernels.log_sum_exp = LogSumExp<E>;
-  kernels.softmax = Softmax<E>;
-  kernels.add = Add<E, E>;
-  kernels.accumulate = Add<E, T>;
-  kernels.widen = Convert<E, T>;
-  kernels.narrow = Convert<T, E>;
+void Run(const AccumulateArgs<E>& args) {
+  ForEachPair(args.x, args.elements, args.sum, [](auto sum, auto term) { return sum + term; });
 }
 
-template void SetRowKernels(Kernels<float>& kernels);
-template void SetRowKernels(Kernels<double>& kernels);
-template void SetRowKernels(Kernels<Bf16>& kernels);
+template <typename E>
+void Run(const WidenArgs<E>& args) {
+  ForEachPair(args.x, args.elements, args.to, [](auto, auto value) { return value; });
+}
+
+template <typename E>
+void Run(const NarrowArgs<E>& args) {
+  ForEachPair(args.x, args.elements, args.to, [](auto, auto value) { return value; });
+}
+
+TANDEM_CPU_KERNEL(RmsNormArgs)
+TANDEM_CPU_KERNEL(RmsNormBackwardArgs)
+TANDEM_CPU_KERNEL(RopeArgs)
+TANDEM_CPU_KERNEL(SwiGluArgs)
+TANDEM_CPU_KERNEL(SwiGluBackwardArgs)
+TANDEM_CPU_KERNEL(SquaredReluArgs)
+TANDEM_CPU_KERNEL(SquaredReluBackwardArgs)
+TANDEM_CPU_KERNEL(LogSumExpArgs)
+TANDEM_CPU_KERNEL(SoftmaxArgs)
+TANDEM_CPU_KERNEL(AddArgs)
+TANDEM_CPU_KERNEL(AccumulateArgs)
+TANDEM_CPU_KERNEL(WidenArgs)
+TANDEM_CPU_KERNEL(NarrowArgs)
 
 }  // namespace tandem::ops::cpu::TANDEM_ISA

@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "ops/array_checks.h"
-#include "ops/cpu/run.h"
+#include "ops/cpu/kernels.h"
 
 namespace tandem::ops::cpu {
 namespace {
@@ -30,7 +30,8 @@ void ForEachSlot(const Args& args, const Visit& visit) {
 
 }  // namespace
 
-void Run(const PlanSendsArgs& args) {
+template <>
+void RunKernel(const PlanSendsArgs& args) {
   const int64_t experts = args.ranks * args.experts_of_a_rank;
   for (int64_t i = 0; i < args.tokens * args.top_k; ++i) {
     CheckIndex(args.chosen[i] >= -1 && args.chosen[i] < experts, "a token has expert ", args.chosen[i],

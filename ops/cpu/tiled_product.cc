@@ -12,6 +12,7 @@
 #include "ops/array_checks.h"
 #include "ops/cpu/kernels.h"
 #include "ops/linear_work.h"
+#include "ops/moves.h"
 
 namespace tandem::ops::cpu {
 namespace {
@@ -24,8 +25,7 @@ class Operand {
       : transposed_(matrix.column_stride != 1),
         runs_apart_(transposed_ ? matrix.column_stride : matrix.row_stride),
         elements_(ElementsOf<Bf16>(matrix)),
-        memory_(memory),
-        kernels_(BestKernels<Bf16>()) {}
+        memory_(memory) {}
 
   // [rows, columns] from there on, in float.
   at::Tensor Tile(int64_t row, int64_t rows, int64_t column, int64_t columns) const {
@@ -33,7 +33,7 @@ class Operand {
     const int64_t length = transposed_ ? rows : columns;
     const Bf16* from = elements_ + (transposed_ ? column * runs_apart_ + row : row * runs_apart_ + column);
     for (int64_t run = 0; run < runs; ++run) {
-      kernels_.widen(from + run * runs_apart_, length, memory_ + run * length);
+      RunKernel(WidenArgs<Bf16>{from + run * runs_apart_, length, memory_ + run * length});
     }
     const at::Tensor tile = at::from_blob(memory_, {runs, length}, at::kFloat);
     return transposed_ ? tile.t() : tile;
@@ -44,22 +44,21 @@ class Operand {
   const int64_t runs_apart_;
   const Bf16* const elements_;
   float* const memory_;
-  const Kernels<Bf16>& kernels_;
 };
 
 // A row of a tile of sums to the output.
-void WriteRow(const Kernels<float>& kernels, const float* sums, int64_t elements, bool add, float* out) {
+void WriteRow(const float* sums, int64_t elements, bool add, float* out) {
   if (add) {
-    kernels.add(sums, elements, out);
+    RunKernel(AddArgs<float>{sums, elements, out});
   } else {
     std::memcpy(out, sums, elements * sizeof(float));
   }
 }
-void WriteRow(const Kernels<Bf16>& kernels, float* sums, int64_t elements, bool add, Bf16* out) {
+void WriteRow(float* sums, int64_t elements, bool add, Bf16* out) {
   if (add) {
-    kernels.accumulate(out, elements, sums);
+    RunKernel(AccumulateArgs<Bf16>{out, elements, sums});
   }
-  kernels.narrow(sums, elements, out);
+  RunKernel(NarrowArgs<Bf16>{sums, elements, out});
 }
 
 }  // namespace
@@ -119,10 +118,8 @@ void MultiplyInTiles(const ProductArgs& product, bool add) {
                        [factor = static_cast<float>(product.factor)](float sum) { return sum * factor; });
       }
       const auto write = [&]<typename E>(E* out) {
-        const Kernels<E>& kernels = BestKernels<E>();
         for (int64_t i = 0; i < tile_rows; ++i) {
-          WriteRow(kernels, sums + i * tile_columns, tile_columns, add,
-                   out + (row + i) * output.row_stride + column);
+          WriteRow(sums + i * tile_columns, tile_columns, add, out + (row + i) * output.row_stride + column);
         }
       };
       if (output.type == ElementKind::kFloat) {

@@ -12,26 +12,37 @@
 #include <iostream>
 #include <limits>
 #include <random>
-#include <string>
 #include <type_traits>
-#include <utility>
 #include <vector>
 
+#include "ops/attention.h"
 #include "ops/attention_work.h"
 #include "ops/cpu/best_instruction_set.h"
 #include "ops/cpu/kernels.h"
+#include "ops/moves.h"
+#include "ops/rms_norm.h"
+#include "ops/rope.h"
+#include "ops/swiglu.h"
 
 namespace tandem::ops::cpu {
 namespace {
 
-// Those that this processor runs, by their names.
-template <typename E>
-std::vector<std::pair<std::string, Kernels<E>>> Builds() {
-  std::vector<std::pair<std::string, Kernels<E>>> builds;
+// A build of the kernels.
+struct Build {
+  template <typename Args>
+  void Run(const Args& args) const {
+    KernelOf<Args>(set)(args);
+  }
+  InstructionSet set;
+};
+
+// Those that this processor runs, the baseline first.
+std::vector<Build> Builds() {
+  std::vector<Build> builds;
   for (const InstructionSet set :
        {InstructionSet::kBaseline, InstructionSet::kAvx2, InstructionSet::kAvx512}) {
     if (set <= BestInstructionSet()) {
-      builds.emplace_back(ToText(set), KernelsOf<E>(set));
+      builds.push_back({set});
     }
   }
   return builds;
@@ -79,17 +90,18 @@ class InstructionSetsTest : public testing::Test {
   template <typename Run>
   void ExpectAgreement(const Run& run) {
     const double tolerance = kRounds ? 0x1p-7 : sizeof(T) == 4 ? 1e-5 : 1e-13;
-    const std::vector<std::pair<std::string, Kernels<E>>> builds = Builds<E>();
-    const std::vector<double> expected = run(builds[0].second);
+    const std::vector<Build> builds = Builds();
+    const std::vector<double> expected = run(builds[0]);
     double scale = 0;
     for (const double number : expected) {
       ASSERT_TRUE(std::isfinite(number));
       scale = std::max(scale, std::abs(number));
     }
-    for (const auto& [name, kernels] : builds) {
-      const std::vector<double> actual = run(kernels);
+    for (const Build& build : builds) {
+      const std::vector<double> actual = run(build);
       for (size_t i = 0; i < expected.size(); ++i) {
-        ASSERT_LE(std::abs(actual[i] - expected[i]), tolerance * scale) << name << ", element " << i;
+        ASSERT_LE(std::abs(actual[i] - expected[i]), tolerance * scale)
+            << ToText(build.set) << ", element " << i;
       }
     }
   }
@@ -114,17 +126,18 @@ TYPED_TEST(InstructionSetsTest, AttentionAgrees) {
     for (const DocumentStarts& documents : {DocumentStarts{}, DocumentStarts{starts.data(), length}}) {
       AttentionShape form = shape;
       form.documents = documents.starts != nullptr;
-      this->ExpectAgreement([&](const Kernels<E>& kernels) {
+      this->ExpectAgreement([&](const Build& build) {
         std::vector<E> context(grad.size());
         std::vector<T> lse(shape.tokens() * 4);
         std::vector<E> grad_qkv(qkv.size());
         std::vector<T> memory(AttentionWorkElements(length, 20, sizeof(T)));
         std::vector<T> more(AttentionBackwardWorkElements(length, 20, sizeof(T)));
-        kernels.attention({form, qkv.data(), documents, context.data(), lse.data(),
-                           Workspace{memory.data(), static_cast<int64_t>(memory.size() * sizeof(T))}});
-        kernels.attention_backward({form, qkv.data(), documents, context.data(), lse.data(), grad.data(),
-                                    grad_qkv.data(),
-                                    Workspace{more.data(), static_cast<int64_t>(more.size() * sizeof(T))}});
+        build.Run(
+            AttentionArgs<E>{form, qkv.data(), documents, context.data(), lse.data(),
+                             Workspace{memory.data(), static_cast<int64_t>(memory.size() * sizeof(T))}});
+        build.Run(AttentionBackwardArgs<E>{
+            form, qkv.data(), documents, context.data(), lse.data(), grad.data(), grad_qkv.data(),
+            Workspace{more.data(), static_cast<int64_t>(more.size() * sizeof(T))}});
         std::vector<double> results;
         this->Append(grad_qkv, results);
         this->Append(context, results);
@@ -146,42 +159,42 @@ TYPED_TEST(InstructionSetsTest, RowKernelsAgree) {
     const std::vector<E> wide = this->Numbers(rows * 2 * columns);
     const std::vector<T> factors = this->Statistics(rows);
     const std::vector<T> sums = this->Statistics(rows * columns);
-    this->ExpectAgreement([&](const Kernels<E>& kernels) {
+    this->ExpectAgreement([&](const Build& build) {
       std::vector<E> y(rows * columns);
-      kernels.rms_norm({x.data(), weight.data(), {1e-5}, rows, columns, y.data()});
-      kernels.add(grad.data(), rows * columns, y.data());
+      build.Run(RmsNormArgs<E>{x.data(), weight.data(), {1e-5}, rows, columns, y.data()});
+      build.Run(AddArgs<E>{grad.data(), rows * columns, y.data()});
       std::vector<double> results;
       this->Append(y, results);
       return results;
     });
-    this->ExpectAgreement([&](const Kernels<E>& kernels) {
+    this->ExpectAgreement([&](const Build& build) {
       std::vector<E> grad_x = x;
       std::vector<T> grad_weight(columns);
-      kernels.rms_norm_backward({grad.data(),
-                                 x.data(),
-                                 weight.data(),
-                                 {1e-5},
-                                 rows,
-                                 columns,
-                                 grad.data(),
-                                 true,
-                                 grad_x.data(),
-                                 false,
-                                 grad_weight.data(),
-                                 Workspace()});
+      build.Run(RmsNormBackwardArgs<E>{grad.data(),
+                                       x.data(),
+                                       weight.data(),
+                                       {1e-5},
+                                       rows,
+                                       columns,
+                                       grad.data(),
+                                       true,
+                                       grad_x.data(),
+                                       false,
+                                       grad_weight.data(),
+                                       Workspace()});
       std::vector<double> results;
       this->Append(grad_x, results);
       this->Append(grad_weight, results);
       return results;
     });
-    this->ExpectAgreement([&](const Kernels<E>& kernels) {
+    this->ExpectAgreement([&](const Build& build) {
       std::vector<E> activated(rows * columns);
       std::vector<E> grad_gate_up(rows * 2 * columns);
       std::vector<E> again(rows * columns);
       std::vector<T> grad_factors(rows);
-      kernels.swiglu({wide.data(), factors.data(), nullptr, rows, columns, activated.data()});
-      kernels.swiglu_backward({wide.data(), factors.data(), nullptr, grad.data(), rows, columns,
-                               grad_gate_up.data(), again.data(), grad_factors.data()});
+      build.Run(SwiGluArgs<E>{wide.data(), factors.data(), nullptr, rows, columns, activated.data()});
+      build.Run(SwiGluBackwardArgs<E>{wide.data(), factors.data(), nullptr, grad.data(), rows, columns,
+                                      grad_gate_up.data(), again.data(), grad_factors.data()});
       std::vector<double> results;
       this->Append(activated, results);
       this->Append(grad_gate_up, results);
@@ -189,23 +202,23 @@ TYPED_TEST(InstructionSetsTest, RowKernelsAgree) {
       this->Append(grad_factors, results);
       return results;
     });
-    this->ExpectAgreement([&](const Kernels<E>& kernels) {
+    this->ExpectAgreement([&](const Build& build) {
       std::vector<E> probabilities(rows * columns);
       std::vector<T> lse(rows);
-      kernels.log_sum_exp(x.data(), rows, columns, lse.data());
-      kernels.softmax(x.data(), lse.data(), 0.25, rows, columns, probabilities.data());
+      build.Run(LogSumExpArgs<E>{x.data(), rows, columns, lse.data()});
+      build.Run(SoftmaxArgs<E>{x.data(), lse.data(), 0.25, rows, columns, probabilities.data()});
       std::vector<double> results;
       this->Append(probabilities, results);
       this->Append(lse, results);
       return results;
     });
-    this->ExpectAgreement([&](const Kernels<E>& kernels) {
+    this->ExpectAgreement([&](const Build& build) {
       std::vector<T> accumulated = sums;
-      kernels.accumulate(x.data(), rows * columns, accumulated.data());
+      build.Run(AccumulateArgs<E>{x.data(), rows * columns, accumulated.data()});
       std::vector<T> wider(rows * columns);
-      kernels.widen(x.data(), rows * columns, wider.data());
+      build.Run(WidenArgs<E>{x.data(), rows * columns, wider.data()});
       std::vector<E> narrower(rows * columns);
-      kernels.narrow(sums.data(), rows * columns, narrower.data());
+      build.Run(NarrowArgs<E>{sums.data(), rows * columns, narrower.data()});
       std::vector<double> results;
       this->Append(accumulated, results);
       this->Append(wider, results);
@@ -220,9 +233,10 @@ TYPED_TEST(InstructionSetsTest, RopeAgrees) {
   using T = Arithmetic<E>;
   const std::vector<E> x = this->Numbers(10 * 3 * 44);
   const std::vector<T> tables = this->Statistics(2 * 5 * 22);
-  this->ExpectAgreement([&](const Kernels<E>& kernels) {
+  this->ExpectAgreement([&](const Build& build) {
     std::vector<E> turned = x;
-    kernels.rope({tables.data(), tables.data() + 5 * 22, T{-1}, 10, 5, 2, 44, 22, 3 * 44, turned.data()});
+    build.Run(
+        RopeArgs<E>{tables.data(), tables.data() + 5 * 22, T{-1}, 10, 5, 2, 44, 22, 3 * 44, turned.data()});
     std::vector<double> results;
     this->Append(turned, results);
     return results;
@@ -244,26 +258,26 @@ TYPED_TEST(InstructionSetsTest, NarrowingAgreesToTheBitOnWhatIsSpecial) {
                             std::numeric_limits<T>::infinity(),
                             -std::numeric_limits<T>::infinity(),
                             std::numeric_limits<T>::quiet_NaN()};
-  const auto bits = [&](const Kernels<E>& kernels, size_t repeats) {
+  const auto bits = [&](const Build& build, size_t repeats) {
     std::vector<T> numbers;
     for (size_t i = 0; i < repeats; ++i) {
       numbers.insert(numbers.end(), special.begin(), special.end());
     }
     std::vector<E> narrower(numbers.size());
-    kernels.narrow(numbers.data(), static_cast<int64_t>(numbers.size()), narrower.data());
+    build.Run(NarrowArgs<E>{numbers.data(), static_cast<int64_t>(numbers.size()), narrower.data()});
     std::vector<unsigned char> bytes(narrower.size() * sizeof(E));
     std::memcpy(bytes.data(), narrower.data(), bytes.size());
     return bytes;
   };
-  const auto builds = Builds<E>();
+  const std::vector<Build> builds = Builds();
   for (const size_t repeats : {1, 16}) {  // an end of a row, and whole vectors
-    for (const auto& [name, kernels] : builds) {
-      EXPECT_EQ(bits(kernels, repeats), bits(builds[0].second, repeats)) << name;
+    for (const Build& build : builds) {
+      EXPECT_EQ(bits(build, repeats), bits(builds[0], repeats)) << ToText(build.set);
     }
   }
   if constexpr (std::is_same_v<E, Bf16>) {
     std::vector<E> narrower(special.size());
-    builds[0].second.narrow(special.data(), static_cast<int64_t>(special.size()), narrower.data());
+    builds[0].Run(NarrowArgs<E>{special.data(), static_cast<int64_t>(special.size()), narrower.data()});
     std::vector<uint16_t> found;
     for (const Bf16 number : narrower) {
       found.push_back(number.bits);

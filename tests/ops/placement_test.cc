@@ -10,6 +10,9 @@
 #include <vector>
 
 #include "ops/cpu/kernels.h"
+#include "ops/rms_norm.h"
+#include "ops/rope.h"
+#include "ops/swiglu.h"
 
 namespace tandem::ops {
 namespace {
@@ -76,8 +79,8 @@ TEST_P(PlacementTest, RmsNormBackwardGivesTheSameBitsAnywhere) {
   for (const bool add : {false, true}) {
     ExpectSameBitsAnywhere(
         {matrix, matrix, columns, matrix, matrix, columns}, [&](const std::vector<float*>& in) {
-          cpu::BestKernels<float>().rms_norm_backward(
-              {in[0], in[1], in[2], {1e-5}, kRows, columns, in[3], add, in[4], add, in[5], Workspace()});
+          cpu::RunKernel(RmsNormBackwardArgs<float>{
+              in[0], in[1], in[2], {1e-5}, kRows, columns, in[3], add, in[4], add, in[5], Workspace()});
         });
   }
 }
@@ -86,7 +89,7 @@ TEST_P(PlacementTest, RmsNormGivesTheSameBitsAnywhere) {
   constexpr int64_t kRows = 8;
   const int64_t columns = GetParam();
   ExpectSameBitsAnywhere({kRows * columns, columns, kRows * columns}, [&](const std::vector<float*>& in) {
-    cpu::BestKernels<float>().rms_norm({in[0], in[1], {1e-5}, kRows, columns, in[2]});
+    cpu::RunKernel(RmsNormArgs<float>{in[0], in[1], {1e-5}, kRows, columns, in[2]});
   });
 }
 
@@ -94,11 +97,11 @@ TEST_P(PlacementTest, RopeGivesTheSameBitsAnywhere) {
   constexpr int64_t kRows = 6;
   constexpr int64_t kHeads = 3;
   const int64_t dim = GetParam();
-  ExpectSameBitsAnywhere({kRows * dim / 2, kRows * dim / 2, kRows * kHeads * dim},
-                         [&](const std::vector<float*>& in) {
-                           cpu::BestKernels<float>().rope(
-                               {in[0], in[1], 1.0F, kRows, kRows, kHeads, dim, dim / 2, kHeads * dim, in[2]});
-                         });
+  ExpectSameBitsAnywhere(
+      {kRows * dim / 2, kRows * dim / 2, kRows * kHeads * dim}, [&](const std::vector<float*>& in) {
+        cpu::RunKernel(
+            RopeArgs<float>{in[0], in[1], 1.0F, kRows, kRows, kHeads, dim, dim / 2, kHeads * dim, in[2]});
+      });
 }
 
 TEST_P(PlacementTest, SwiGluAndItsBackwardGiveTheSameBitsAnywhere) {
@@ -106,21 +109,21 @@ TEST_P(PlacementTest, SwiGluAndItsBackwardGiveTheSameBitsAnywhere) {
   const int64_t inner = GetParam();
   const int64_t matrix = kRows * inner;
   ExpectSameBitsAnywhere({2 * matrix, kRows, matrix}, [&](const std::vector<float*>& in) {
-    cpu::BestKernels<float>().swiglu({in[0], in[1], nullptr, kRows, inner, in[2]});
+    cpu::RunKernel(SwiGluArgs<float>{in[0], in[1], nullptr, kRows, inner, in[2]});
   });
-  ExpectSameBitsAnywhere({2 * matrix, kRows, matrix, 2 * matrix, matrix, kRows},
-                         [&](const std::vector<float*>& in) {
-                           cpu::BestKernels<float>().swiglu_backward(
-                               {in[0], in[1], nullptr, in[2], kRows, inner, in[3], in[4], in[5]});
-                         });
+  ExpectSameBitsAnywhere(
+      {2 * matrix, kRows, matrix, 2 * matrix, matrix, kRows}, [&](const std::vector<float*>& in) {
+        cpu::RunKernel(
+            SwiGluBackwardArgs<float>{in[0], in[1], nullptr, in[2], kRows, inner, in[3], in[4], in[5]});
+      });
 }
 
 TEST_P(PlacementTest, LogSumExpAndSoftmaxGiveTheSameBitsAnywhere) {
   constexpr int64_t kRows = 6;
   const int64_t columns = GetParam();
   ExpectSameBitsAnywhere({kRows * columns, kRows, kRows * columns}, [&](const std::vector<float*>& in) {
-    cpu::BestKernels<float>().log_sum_exp(in[0], kRows, columns, in[1]);
-    cpu::BestKernels<float>().softmax(in[0], in[1], 0.25, kRows, columns, in[2]);
+    cpu::RunKernel(cpu::LogSumExpArgs<float>{in[0], kRows, columns, in[1]});
+    cpu::RunKernel(cpu::SoftmaxArgs<float>{in[0], in[1], 0.25, kRows, columns, in[2]});
   });
 }
 
