@@ -12,7 +12,6 @@
 #include <vector>
 
 #include "ops/attention_work.h"
-#include "ops/cuda/kernels.h"
 
 namespace tandem::ops::cuda {
 namespace {

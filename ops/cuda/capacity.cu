@@ -3,8 +3,10 @@
 // probabilities that equal that of the last with room in the order of the slots (capacity.h).
 #include <cuda_runtime.h>
 
+#include "ops/capacity.h"
 #include "ops/cuda/block.cuh"
-#include "ops/cuda/sparse_kernels.h"
+#include "ops/cuda/kernels.h"
+#include "ops/permute.h"
 
 namespace tandem::ops::cuda {
 namespace {
@@ -99,9 +101,10 @@ int Launch(const DropOverflowArgs<T>& args, Stream stream) {
   int64_t* const counts = row_of + 2 * slots + experts;
   int64_t* const begins = counts + experts;
   const Workspace sort{.begin = begins + experts + 1, .bytes = args.work.bytes};
-  int error = Launch(PlanRowsArgs{args.ranked, slots, experts, /*chunk=*/0, counts, row_of, sort}, stream);
+  int error =
+      LaunchKernel(PlanRowsArgs{args.ranked, slots, experts, /*chunk=*/0, counts, row_of, sort}, stream);
   if (error == cudaSuccess) {
-    error = Launch(PlanWindowArgs{counts, experts, /*first=*/0, /*rows=*/slots, begins}, stream);
+    error = LaunchKernel(PlanWindowArgs{counts, experts, /*first=*/0, /*rows=*/slots, begins}, stream);
   }
   if (error != cudaSuccess) {
     return error;

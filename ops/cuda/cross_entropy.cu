@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 
+#include "ops/cross_entropy.h"
 #include "ops/cuda/block.cuh"
 #include "ops/cuda/gpu_attributes.h"
 #include "ops/cuda/held_rows.cuh"

@@ -13,9 +13,7 @@
 #include "ops/cuda/hopper_products.h"
 #include "ops/cuda/kernels.h"
 #include "ops/cuda/matrix_product.h"
-#include "ops/cuda/moves.h"
 #include "ops/cuda/operations.h"
-#include "ops/cuda/sparse_kernels.h"
 #include "ops/cuda/tensor_delta.h"
 #include "ops/cuda/tensor_scan.h"
 #include "ops/delta_work.h"
@@ -88,7 +86,7 @@ class CudaKernels final : public DeviceKernels {
       }
     }
     return [args] {
-      const int error = cuda::Launch(args, Current());
+      const int error = cuda::LaunchKernel(args, Current());
       if (error != 0) {
         throw std::runtime_error(absl::StrCat(Args::kName, ": the kernel did not start, CUDA error ", error));
       }

@@ -5,6 +5,7 @@
 #include "ops/cuda/kernels.h"
 #include "ops/cuda/sorted_tokens.h"
 #include "ops/cuda/tokens.cuh"
+#include "ops/embedding.h"
 
 namespace tandem::ops::cuda {
 namespace {

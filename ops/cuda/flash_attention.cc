@@ -18,7 +18,7 @@
 #include "absl/synchronization/mutex.h"
 #include "ops/array_checks.h"
 #include "ops/attention_work.h"
-#include "ops/cuda/moves.h"
+#include "ops/cuda/kernels.h"
 
 namespace tandem::ops::cuda {
 namespace {

@@ -7,6 +7,7 @@
 
 #include "device/bf16.h"
 #include "ops/attention.h"
+#include "ops/cuda/kernels.h"
 
 struct CUstream_st;
 
@@ -48,5 +49,9 @@ class FlashAttention {
   class Graphs;
   const std::unique_ptr<Graphs> graphs_;
 };
+
+// Converts the starts of documents, [sequences, length], to int32.
+int CopyStarts(const DocumentStarts& documents, int64_t sequences, int64_t length, int32_t* to,
+               Stream stream);
 
 }  // namespace tandem::ops::cuda

@@ -7,7 +7,9 @@
 
 #include "ops/cuda/kernels.h"
 #include "ops/cuda/partial_sums.cuh"
+#include "ops/output_gate.h"
 #include "ops/row_work.h"
+#include "ops/token_gate.h"
 
 namespace tandem::ops::cuda {
 namespace {

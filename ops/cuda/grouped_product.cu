@@ -5,9 +5,10 @@
 #include <type_traits>
 
 #include "ops/cuda/hopper_products.h"
-#include "ops/cuda/sparse_kernels.h"
+#include "ops/cuda/kernels.h"
 #include "ops/cuda/tile_product.cuh"
 #include "ops/cuda/warp.cuh"
+#include "ops/grouped_linear.h"
 
 namespace tandem::ops::cuda {
 namespace {

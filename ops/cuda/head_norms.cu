@@ -8,6 +8,7 @@
 #include "ops/cuda/async_copy.cuh"
 #include "ops/cuda/block.cuh"
 #include "ops/cuda/kernels.h"
+#include "ops/head_norm.h"
 #include "ops/row_work.h"
 
 namespace tandem::ops::cuda {

@@ -5,6 +5,7 @@
 
 #include "ops/cuda/block.cuh"
 #include "ops/cuda/kernels.h"
+#include "ops/latent_heads.h"
 
 namespace tandem::ops::cuda {
 namespace {

@@ -7,9 +7,12 @@
 #include <initializer_list>
 #include <type_traits>
 
+#include "ops/causal_conv.h"
 #include "ops/cuda/kernels.h"
 #include "ops/cuda/partial_sums.cuh"
+#include "ops/gated_norm.h"
 #include "ops/mixer_work.h"
+#include "ops/squared_relu.h"
 
 namespace tandem::ops::cuda {
 namespace {

@@ -5,7 +5,9 @@
 #include <type_traits>
 
 #include "ops/cuda/elements.cuh"
-#include "ops/cuda/moves.h"
+#include "ops/cuda/kernels.h"
+#include "ops/moves.h"
+#include "ops/window_starts.h"
 
 namespace tandem::ops::cuda {
 namespace {
@@ -94,7 +96,8 @@ int StartCopyFrom(const CopyArgs& args, Stream stream) {
 
 }  // namespace
 
-int Launch(const CopyArgs& args, Stream stream) {
+template <>
+int LaunchKernel(const CopyArgs& args, Stream stream) {
   if (args.rows * args.columns == 0) {
     return cudaSuccess;
   }
@@ -138,7 +141,8 @@ int Launch(const AddArgs<E>& args, Stream stream) {
 }
 TANDEM_KERNEL(AddArgs)
 
-int Launch(const WindowStartsArgs& args, Stream stream) {
+template <>
+int LaunchKernel(const WindowStartsArgs& args, Stream stream) {
   if (args.sequences * args.length == 0) {
     return cudaSuccess;
   }
@@ -146,7 +150,8 @@ int Launch(const WindowStartsArgs& args, Stream stream) {
   return cudaGetLastError();
 }
 
-int Launch(const FillArgs& args, Stream stream) {
+template <>
+int LaunchKernel(const FillArgs& args, Stream stream) {
   return args.bytes == 0 ? cudaSuccess
                          : cudaMemsetAsync(args.to, args.byte, static_cast<size_t>(args.bytes), stream);
 }

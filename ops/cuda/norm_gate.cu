@@ -7,6 +7,7 @@
 #include "ops/cuda/kernels.h"
 #include "ops/cuda/partial_sums.cuh"
 #include "ops/delta_work.h"
+#include "ops/norm_gate.h"
 
 namespace tandem::ops::cuda {
 namespace {

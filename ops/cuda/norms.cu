@@ -10,6 +10,7 @@
 #include "ops/cuda/gpu_attributes.h"
 #include "ops/cuda/kernels.h"
 #include "ops/cuda/partial_sums.cuh"
+#include "ops/rms_norm.h"
 #include "ops/row_work.h"
 
 namespace tandem::ops::cuda {

@@ -4,8 +4,9 @@
 
 #include <algorithm>
 
+#include "ops/cuda/kernels.h"
 #include "ops/cuda/router.cuh"
-#include "ops/cuda/sparse_kernels.h"
+#include "ops/router.h"
 #include "ops/sparse_work.h"
 
 namespace tandem::ops::cuda {
@@ -325,7 +326,8 @@ int Launch(const RouteBackwardArgs<T>& args, Stream stream) {
 }
 TANDEM_STATISTICS_KERNEL(RouteBackwardArgs)
 
-int Launch(const CountTokensArgs& args, Stream stream) {
+template <>
+int LaunchKernel(const CountTokensArgs& args, Stream stream) {
   CountChosen<<<1, 1024, 0, stream>>>(args);
   return cudaGetLastError();
 }

@@ -2,8 +2,9 @@
 // The losses of a router beside the model's, a warp a token.
 #include <cuda_runtime.h>
 
+#include "ops/cuda/kernels.h"
 #include "ops/cuda/router.cuh"
-#include "ops/cuda/sparse_kernels.h"
+#include "ops/router_losses.h"
 
 namespace tandem::ops::cuda {
 namespace {
@@ -273,7 +274,8 @@ int Launch(const CountLargestArgs<T>& args, Stream stream) {
 }
 TANDEM_STATISTICS_KERNEL(CountLargestArgs)
 
-int Launch(const MeanCountsArgs& args, Stream stream) {
+template <>
+int LaunchKernel(const MeanCountsArgs& args, Stream stream) {
   MeanOfCounts<<<1, kThreads, 0, stream>>>(args);
   return cudaGetLastError();
 }

@@ -3,7 +3,9 @@
 #include <cuda_runtime.h>
 
 #include "ops/cuda/block.cuh"
-#include "ops/cuda/sparse_kernels.h"
+#include "ops/cuda/kernels.h"
+#include "ops/permute.h"
+#include "ops/sends.h"
 
 namespace tandem::ops::cuda {
 namespace {
@@ -145,7 +147,8 @@ __global__ void ReadSlots(CollectSlotsArgs<T> args) {
 
 }  // namespace
 
-int Launch(const PermuteArgs& args, Stream stream) {
+template <>
+int LaunchKernel(const PermuteArgs& args, Stream stream) {
   if (args.count == 0 || args.columns == 0 || args.rows == 0) {
     return cudaSuccess;
   }

@@ -3,8 +3,10 @@
 #include <cuda_runtime.h>
 
 #include "ops/cuda/block.cuh"
-#include "ops/cuda/sparse_kernels.h"
+#include "ops/cuda/kernels.h"
 #include "ops/cuda/warp.cuh"
+#include "ops/permute.h"
+#include "ops/sends.h"
 #include "ops/sparse_work.h"
 
 namespace tandem::ops::cuda {
@@ -176,7 +178,8 @@ int SortSlots(const int64_t* group_of, int64_t slots, int64_t groups, int64_t ch
 
 }  // namespace
 
-int Launch(const PlanRowsArgs& args, Stream stream) {
+template <>
+int LaunchKernel(const PlanRowsArgs& args, Stream stream) {
   const int error = SortSlots(args.chosen, args.slots, args.experts, args.chunk, args.counts, args.row_of,
                               args.work, stream);
   if (error != cudaSuccess || args.chunk == 0) {
@@ -186,7 +189,8 @@ int Launch(const PlanRowsArgs& args, Stream stream) {
   return cudaGetLastError();
 }
 
-int Launch(const PlanSendsArgs& args, Stream stream) {
+template <>
+int LaunchKernel(const PlanSendsArgs& args, Stream stream) {
   const int64_t slots = args.tokens * args.ranks;
   if (slots > 0) {
     MarkRanks<<<Blocks(slots), kThreads, 0, stream>>>(args);
@@ -197,7 +201,8 @@ int Launch(const PlanSendsArgs& args, Stream stream) {
                                           args.work, stream);
 }
 
-int Launch(const PlanWindowArgs& args, Stream stream) {
+template <>
+int LaunchKernel(const PlanWindowArgs& args, Stream stream) {
   FindWindow<<<1, 32, 0, stream>>>(args);
   return cudaGetLastError();
 }

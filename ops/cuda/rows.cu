@@ -7,6 +7,8 @@
 #include "ops/cuda/block.cuh"
 #include "ops/cuda/kernels.h"
 #include "ops/cuda/warp.cuh"
+#include "ops/rope.h"
+#include "ops/swiglu.h"
 
 namespace tandem::ops::cuda {
 namespace {

@@ -3,7 +3,7 @@
 #include <cuda_runtime.h>
 
 #include "ops/cuda/block.cuh"
-#include "ops/cuda/kernels.h"
+#include "ops/cuda/blocked_attention.h"
 
 namespace tandem::ops::cuda {
 namespace {

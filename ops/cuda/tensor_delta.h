@@ -2,6 +2,7 @@
 #pragma once
 
 #include "ops/cuda/kernels.h"
+#include "ops/gated_delta.h"
 
 namespace tandem::ops::cuda {
 

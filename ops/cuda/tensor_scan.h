@@ -2,6 +2,7 @@
 #pragma once
 
 #include "ops/cuda/kernels.h"
+#include "ops/state_scan.h"
 
 namespace tandem::ops::cuda {
 
