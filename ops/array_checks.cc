@@ -42,6 +42,14 @@ DocumentStarts DocumentsOf(const Array& documents, int64_t sequences, int64_t le
   return {.starts = ElementsOf<int64_t>(documents), .stride = documents.row_stride};
 }
 
+const int64_t* RowsThere(const Array& begins, DeviceKind device) {
+  if (!begins.defined()) {
+    return nullptr;
+  }
+  CheckElements("begins", begins, begins.elements(), device);
+  return ElementsOf<int64_t>(begins) + begins.elements() - 1;
+}
+
 void CheckExperts(const char* operation, int64_t experts, DeviceKind device) {
   Check(device == DeviceKind::kCpu || experts <= kMostGpuGroups, operation, " on a GPU takes at most ",
         kMostGpuGroups, " experts, or ranks, not ", experts);

@@ -86,6 +86,9 @@ Tokens TokensOf(const Array& tokens, DeviceKind device);
 // Throws unless `documents` is undefined, or int64 [B, S] with adjacent columns on that device.
 DocumentStarts DocumentsOf(const Array& documents, int64_t sequences, int64_t length, DeviceKind device);
 
+// The last of the begins of experts' rows, which says how many rows there are; null for undefined ones.
+const int64_t* RowsThere(const Array& begins, DeviceKind device);
+
 // Throws, with `operation`, if GPUs have no kernels for so many experts or ranks.
 void CheckExperts(const char* operation, int64_t experts, DeviceKind device);
 

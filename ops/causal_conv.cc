@@ -25,24 +25,29 @@ void CheckConv(int64_t sequences, const Array& x, const Array& weight, const Arr
   CheckMatrix("y", y, x.rows, channels, on);
 }
 
+template <typename E>
+CausalConvInputs<E> InputsOf(int64_t sequences, const Array& x, const Array& documents, const Array& weight,
+                             const Array& bias) {
+  const int64_t length = x.rows / sequences;
+  return {.sequences = sequences,
+          .length = length,
+          .channels = x.columns,
+          .width = weight.elements() / x.columns,
+          .documents = DocumentsOf(documents, sequences, length, x.on),
+          .x = ElementsOf<E>(x),
+          .x_stride = x.row_stride,
+          .weight = ElementsOf<E>(weight),
+          .bias = ElementsOf<E>(bias)};
+}
+
 }  // namespace
 
 Call Operations::CausalConv(int64_t sequences, const Array& x, const Array& documents, const Array& weight,
                             const Array& bias, const Array& y) const {
-  const DeviceKind on = kernels_.kind();
-  CheckConv(sequences, x, weight, bias, y, on);
-  const int64_t length = x.rows / sequences;
+  CheckConv(sequences, x, weight, bias, y, kernels_.kind());
   return WithElementType(x, [&]<typename E>(E) {
-    return kernels_.Bind(CausalConvArgs<E>{.sequences = sequences,
-                                           .length = length,
-                                           .channels = x.columns,
-                                           .width = weight.elements() / x.columns,
-                                           .documents = DocumentsOf(documents, sequences, length, on),
-                                           .x = ElementsOf<E>(x),
-                                           .x_stride = x.row_stride,
-                                           .weight = ElementsOf<E>(weight),
-                                           .bias = ElementsOf<E>(bias),
-                                           .y = ElementsOf<E>(y)});
+    return kernels_.Bind(
+        CausalConvArgs<E>{InputsOf<E>(sequences, x, documents, weight, bias), ElementsOf<E>(y)});
   });
 }
 
@@ -59,26 +64,18 @@ Call Operations::CausalConvBackward(int64_t sequences, const Array& x, const Arr
   if (bias.defined()) {
     CheckElements("grad_bias", grad_bias, bias.elements(), on);
   }
-  const int64_t length = x.rows / sequences;
   CheckWork("CausalConvBackward", work,
-            CausalConvBackwardWorkBytes(on, sequences, length, x.columns, weight.elements() / x.columns,
-                                        BytesOf(x.type)));
+            CausalConvBackwardWorkBytes(on, sequences, x.rows / sequences, x.columns,
+                                        weight.elements() / x.columns, BytesOf(x.type)));
   return WithElementType(x, [&]<typename E>(E) {
-    return kernels_.Bind(CausalConvBackwardArgs<E>{.sequences = sequences,
-                                                   .length = length,
-                                                   .channels = x.columns,
-                                                   .width = weight.elements() / x.columns,
-                                                   .documents = DocumentsOf(documents, sequences, length, on),
-                                                   .x = ElementsOf<E>(x),
-                                                   .x_stride = x.row_stride,
-                                                   .weight = ElementsOf<E>(weight),
-                                                   .bias = ElementsOf<E>(bias),
-                                                   .grad_y = ElementsOf<E>(grad_y),
-                                                   .grad_x = ElementsOf<E>(grad_x),
-                                                   .grad_x_stride = grad_x.row_stride,
-                                                   .grad_weight = ElementsOf<Arithmetic<E>>(grad_weight),
-                                                   .grad_bias = ElementsOf<Arithmetic<E>>(grad_bias),
-                                                   .work = work});
+    CausalConvBackwardArgs<E> args{InputsOf<E>(sequences, x, documents, weight, bias)};
+    args.grad_y = ElementsOf<E>(grad_y);
+    args.grad_x = ElementsOf<E>(grad_x);
+    args.grad_x_stride = grad_x.row_stride;
+    args.grad_weight = ElementsOf<Arithmetic<E>>(grad_weight);
+    args.grad_bias = ElementsOf<Arithmetic<E>>(grad_bias);
+    args.work = work;
+    return kernels_.Bind(args);
   });
 }
 

@@ -21,6 +21,25 @@ void ForEachExpert(const Args& args, const Visit& visit) {
   }
 }
 
+// The product of each expert's rows of `from` and its weight, which is transposed or not, into those of `to`.
+template <typename Args, typename E>
+Calls BindRows(const DeviceKernels& kernels, const Args& args, const E* from, int64_t from_columns, E* to,
+               int64_t to_columns, bool transposed) {
+  Calls each;
+  ForEachExpert(args, [&](int64_t expert, int64_t row, int64_t rows) {
+    if (rows == 0) {
+      return;
+    }
+    const Array weight =
+        Matrix(kernels, args.weight + expert * args.outputs * args.inputs, args.outputs, args.inputs);
+    each.Add(kernels.Bind(ProductArgs{Matrix(kernels, from + row * from_columns, rows, from_columns),
+                                      transposed ? weight.Transposed() : weight,
+                                      /*addend=*/{}, Matrix(kernels, to + row * to_columns, rows, to_columns),
+                                      args.work}));
+  });
+  return each;
+}
+
 }  // namespace
 
 void CheckBegins(const int64_t* begins, int64_t experts, int64_t rows) {
@@ -39,37 +58,13 @@ void CheckBegins(const int64_t* begins, int64_t experts, int64_t rows) {
 
 template <typename E>
 Calls BindEach(const DeviceKernels& kernels, const GroupedLinearArgs<E>& args) {
-  Calls each;
-  ForEachExpert(args, [&](int64_t expert, int64_t row, int64_t rows) {
-    if (rows == 0) {
-      return;
-    }
-    const Array weight =
-        Matrix(kernels, args.weight + expert * args.outputs * args.inputs, args.outputs, args.inputs);
-    const Array y = Matrix(kernels, args.y + row * args.outputs, rows, args.outputs);
-    each.Add(kernels.Bind(ProductArgs{Matrix(kernels, args.x + row * args.inputs, rows, args.inputs),
-                                      weight.Transposed(),
-                                      /*addend=*/{}, y, args.work}));
-  });
-  return each;
+  return BindRows(kernels, args, args.x, args.inputs, args.y, args.outputs, /*transposed=*/true);
 }
 TANDEM_INSTANTIATE(GroupedLinearArgs)
 
 template <typename E>
 Calls BindEach(const DeviceKernels& kernels, const GroupedLinearBackwardInputArgs<E>& args) {
-  Calls each;
-  ForEachExpert(args, [&](int64_t expert, int64_t row, int64_t rows) {
-    if (rows == 0) {
-      return;
-    }
-    const Array weight =
-        Matrix(kernels, args.weight + expert * args.outputs * args.inputs, args.outputs, args.inputs);
-    const Array grad_x = Matrix(kernels, args.grad_x + row * args.inputs, rows, args.inputs);
-    each.Add(kernels.Bind(ProductArgs{Matrix(kernels, args.grad_y + row * args.outputs, rows, args.outputs),
-                                      weight,
-                                      /*addend=*/{}, grad_x, args.work}));
-  });
-  return each;
+  return BindRows(kernels, args, args.grad_y, args.outputs, args.grad_x, args.inputs, /*transposed=*/false);
 }
 TANDEM_INSTANTIATE(GroupedLinearBackwardInputArgs)
 

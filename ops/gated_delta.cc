@@ -32,6 +32,19 @@ void CheckDelta(const DeltaShape& s, const DeltaInputs& in, const Array& y, cons
   CheckElements("states", states, s.kept(), on);
 }
 
+template <typename E>
+GatedDeltaInputs<E> InputsOf(const DeltaShape& shape, const DeltaInputs& in, DeviceKind on) {
+  return {.shape = shape,
+          .documents = DocumentsOf(in.documents, shape.sequences, shape.length, on),
+          .q = ElementsOf<E>(in.q),
+          .k = ElementsOf<E>(in.k),
+          .v = ElementsOf<E>(in.v),
+          .ba = ElementsOf<E>(in.ba),
+          .ba_stride = in.ba.row_stride,
+          .dt_bias = ElementsOf<Arithmetic<E>>(in.dt_bias),
+          .a_log = ElementsOf<Arithmetic<E>>(in.a_log)};
+}
+
 }  // namespace
 
 Call Operations::GatedDelta(const DeltaShape& shape, const DeltaInputs& in, const Array& y,
@@ -40,19 +53,8 @@ Call Operations::GatedDelta(const DeltaShape& shape, const DeltaInputs& in, cons
   CheckDelta(shape, in, y, states, on);
   CheckWork("GatedDelta", work, GatedDeltaWorkBytes(on, shape, BytesOf(in.v.type)));
   return WithElementType(in.v, [&]<typename E>(E) {
-    return kernels_.Bind(
-        GatedDeltaArgs<E>{.shape = shape,
-                          .documents = DocumentsOf(in.documents, shape.sequences, shape.length, on),
-                          .q = ElementsOf<E>(in.q),
-                          .k = ElementsOf<E>(in.k),
-                          .v = ElementsOf<E>(in.v),
-                          .ba = ElementsOf<E>(in.ba),
-                          .ba_stride = in.ba.row_stride,
-                          .dt_bias = ElementsOf<Arithmetic<E>>(in.dt_bias),
-                          .a_log = ElementsOf<Arithmetic<E>>(in.a_log),
-                          .y = ElementsOf<E>(y),
-                          .states = ElementsOf<Arithmetic<E>>(states),
-                          .work = work});
+    return kernels_.Bind(GatedDeltaArgs<E>{InputsOf<E>(shape, in, on), ElementsOf<E>(y),
+                                           ElementsOf<Arithmetic<E>>(states), work});
   });
 }
 
@@ -68,26 +70,19 @@ Call Operations::GatedDeltaBackward(const DeltaShape& shape, const DeltaInputs& 
   CheckElements("grad_a_log", out.a_log, shape.value_heads, on);
   CheckWork("GatedDeltaBackward", work, GatedDeltaBackwardWorkBytes(on, shape, BytesOf(in.v.type)));
   return WithElementType(in.v, [&]<typename E>(E) {
-    return kernels_.Bind(
-        GatedDeltaBackwardArgs<E>{.shape = shape,
-                                  .documents = DocumentsOf(in.documents, shape.sequences, shape.length, on),
-                                  .q = ElementsOf<E>(in.q),
-                                  .k = ElementsOf<E>(in.k),
-                                  .v = ElementsOf<E>(in.v),
-                                  .ba = ElementsOf<E>(in.ba),
-                                  .ba_stride = in.ba.row_stride,
-                                  .dt_bias = ElementsOf<Arithmetic<E>>(in.dt_bias),
-                                  .a_log = ElementsOf<Arithmetic<E>>(in.a_log),
-                                  .states = ElementsOf<Arithmetic<E>>(states),
-                                  .grad_y = ElementsOf<E>(grad_y),
-                                  .grad_q = ElementsOf<E>(out.q),
-                                  .grad_k = ElementsOf<E>(out.k),
-                                  .grad_v = ElementsOf<E>(out.v),
-                                  .grad_ba = ElementsOf<E>(out.ba),
-                                  .grad_ba_stride = out.ba.row_stride,
-                                  .grad_dt_bias = ElementsOf<Arithmetic<E>>(out.dt_bias),
-                                  .grad_a_log = ElementsOf<Arithmetic<E>>(out.a_log),
-                                  .work = work});
+    using T = Arithmetic<E>;
+    GatedDeltaBackwardArgs<E> args{InputsOf<E>(shape, in, on)};
+    args.states = ElementsOf<T>(states);
+    args.grad_y = ElementsOf<E>(grad_y);
+    args.grad_q = ElementsOf<E>(out.q);
+    args.grad_k = ElementsOf<E>(out.k);
+    args.grad_v = ElementsOf<E>(out.v);
+    args.grad_ba = ElementsOf<E>(out.ba);
+    args.grad_ba_stride = out.ba.row_stride;
+    args.grad_dt_bias = ElementsOf<T>(out.dt_bias);
+    args.grad_a_log = ElementsOf<T>(out.a_log);
+    args.work = work;
+    return kernels_.Bind(args);
   });
 }
 

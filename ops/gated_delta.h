@@ -21,8 +21,7 @@ inline constexpr double kDeltaNormEpsilon = 1e-6;  // added to the square of a q
 // is computed with (float if E is bfloat16). states: kept() numbers, S before the first token of each chunk
 // of a sequence, transposed. Other chunks give other roundings, and nothing else.
 template <typename E>
-struct GatedDeltaArgs {
-  static constexpr const char* kName = "GatedDelta";
+struct GatedDeltaInputs {
   using Element = E;
   DeltaShape shape;
   DocumentStarts documents;  // null: each sequence is one document
@@ -33,6 +32,10 @@ struct GatedDeltaArgs {
   int64_t ba_stride;
   const device::Arithmetic<E>* dt_bias;
   const device::Arithmetic<E>* a_log;
+};
+template <typename E>
+struct GatedDeltaArgs : GatedDeltaInputs<E> {
+  static constexpr const char* kName = "GatedDelta";
   E* y;
   device::Arithmetic<E>* states;
   Workspace work;  // of GatedDeltaWorkBytes (delta_work.h)
@@ -44,18 +47,8 @@ struct GatedDeltaArgs {
 //   G_t += q_t ⊗ dy_t;  dq_t = S_t dy_t;  du_t = G_t^T k_t;  dv_t = β_t du_t;  dβ_t = <du_t, v_t - S'_t^T
 //   k_t>; dk_t = G_t u_t - β_t S'_t du_t;  G'_t = G_t - β_t k_t ⊗ du_t, of S'_t;  d(log γ_t) = <G'_t, S'_t>.
 template <typename E>
-struct GatedDeltaBackwardArgs {
+struct GatedDeltaBackwardArgs : GatedDeltaInputs<E> {
   static constexpr const char* kName = "GatedDeltaBackward";
-  using Element = E;
-  DeltaShape shape;
-  DocumentStarts documents;
-  const E* q;
-  const E* k;
-  const E* v;
-  const E* ba;
-  int64_t ba_stride;
-  const device::Arithmetic<E>* dt_bias;
-  const device::Arithmetic<E>* a_log;
   const device::Arithmetic<E>* states;
   const E* grad_y;
   E* grad_q;

@@ -18,6 +18,19 @@ void CheckGated(const Array& y, const Array& gate, const Array& weight, int64_t 
   Check(gate.rows == y.rows && gate.columns == columns, "gate must be as y, not ", gate.shape());
 }
 
+template <typename E>
+GatedNormInputs<E> InputsOf(const Array& y, const Array& gate, const Array& weight, int64_t groups,
+                            double epsilon) {
+  return {.y = ElementsOf<E>(y),
+          .gate = ElementsOf<E>(gate),
+          .gate_stride = gate.row_stride,
+          .weight = ElementsOf<E>(weight),
+          .epsilon = epsilon,
+          .rows = y.rows,
+          .columns = y.columns,
+          .groups = groups};
+}
+
 }  // namespace
 
 Call Operations::GatedNorm(const Array& y, const Array& gate, const Array& weight, int64_t groups,
@@ -26,15 +39,8 @@ Call Operations::GatedNorm(const Array& y, const Array& gate, const Array& weigh
   CheckGated(y, gate, weight, groups, on);
   CheckMatrix("normed", normed, y.rows, y.columns, on);
   return WithElementType(y, [&]<typename E>(E) {
-    return kernels_.Bind(GatedNormArgs<E>{.y = ElementsOf<E>(y),
-                                          .gate = ElementsOf<E>(gate),
-                                          .gate_stride = gate.row_stride,
-                                          .weight = ElementsOf<E>(weight),
-                                          .epsilon = epsilon,
-                                          .rows = y.rows,
-                                          .columns = y.columns,
-                                          .groups = groups,
-                                          .normed = ElementsOf<E>(normed)});
+    return kernels_.Bind(
+        GatedNormArgs<E>{InputsOf<E>(y, gate, weight, groups, epsilon), ElementsOf<E>(normed)});
   });
 }
 
@@ -51,20 +57,14 @@ Call Operations::GatedNormBackward(const Array& grad_normed, const Array& y, con
   CheckElements("grad_weight", grad_weight, y.columns, on);
   CheckWork("GatedNormBackward", work, GatedNormBackwardWorkBytes(on, y.rows, y.columns, BytesOf(y.type)));
   return WithElementType(y, [&]<typename E>(E) {
-    return kernels_.Bind(GatedNormBackwardArgs<E>{.grad_normed = ElementsOf<E>(grad_normed),
-                                                  .y = ElementsOf<E>(y),
-                                                  .gate = ElementsOf<E>(gate),
-                                                  .gate_stride = gate.row_stride,
-                                                  .weight = ElementsOf<E>(weight),
-                                                  .epsilon = epsilon,
-                                                  .rows = y.rows,
-                                                  .columns = y.columns,
-                                                  .groups = groups,
-                                                  .grad_y = ElementsOf<E>(grad_y),
-                                                  .grad_gate = ElementsOf<E>(grad_gate),
-                                                  .grad_gate_stride = grad_gate.row_stride,
-                                                  .grad_weight = ElementsOf<Arithmetic<E>>(grad_weight),
-                                                  .work = work});
+    GatedNormBackwardArgs<E> args{InputsOf<E>(y, gate, weight, groups, epsilon)};
+    args.grad_normed = ElementsOf<E>(grad_normed);
+    args.grad_y = ElementsOf<E>(grad_y);
+    args.grad_gate = ElementsOf<E>(grad_gate);
+    args.grad_gate_stride = grad_gate.row_stride;
+    args.grad_weight = ElementsOf<Arithmetic<E>>(grad_weight);
+    args.work = work;
+    return kernels_.Bind(args);
   });
 }
 

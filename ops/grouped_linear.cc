@@ -11,46 +11,36 @@
 namespace tandem::ops {
 namespace {
 
-// Of the experts' weights, which lie one after another.
-struct Experts {
-  Experts(const Array& begins, const Array& weight, DeviceKind on)
-      : begins(ElementsOf<int64_t>(begins)),
-        on_host(begins.on == DeviceKind::kCpu),
-        count(begins.elements() - 1),
-        inputs(weight.columns) {
-    CheckElements("begins", begins, count + 1, on_host ? DeviceKind::kCpu : on);
-    Check(count > 0 && weight.rows % count == 0, "the weights of ", count,
-          " experts lie one after another, not ", weight.shape());
-    outputs = weight.rows / count;
-    CheckMatrix("weight", weight, count * outputs, inputs, on);
-  }
-  const int64_t* begins;
-  bool on_host;
-  int64_t count;
-  int64_t inputs;
-  int64_t outputs;  // of each
-};
+// Of `rows` rows whose elements have element_bytes, with the experts' weights one after another.
+ExpertRows RowsOf(const char* operation, const Array& begins, int64_t rows, const Array& weight,
+                  int64_t element_bytes, Workspace work, DeviceKind on) {
+  const int64_t experts = begins.elements() - 1;
+  const bool on_host = begins.on == DeviceKind::kCpu;
+  CheckElements("begins", begins, experts + 1, on_host ? DeviceKind::kCpu : on);
+  Check(experts > 0 && weight.rows % experts == 0, "the weights of ", experts,
+        " experts lie one after another, not ", weight.shape());
+  CheckMatrix("weight", weight, weight.rows, weight.columns, on);
+  CheckWork(operation, work, GroupedWorkBytes(on, element_bytes, on_host));
+  return {.begins = ElementsOf<int64_t>(begins),
+          .on_host = on_host,
+          .experts = experts,
+          .rows = rows,
+          .inputs = weight.columns,
+          .outputs = weight.rows / experts,
+          .work = work};
+}
 
 }  // namespace
 
 Call SparseOperations::GroupedLinear(const Array& begins, const Array& x, const Array& weight, const Array& y,
                                      Workspace work) const {
   const DeviceKind on = kernels_.kind();
-  const Experts experts(begins, weight, on);
-  CheckMatrix("x", x, x.rows, experts.inputs, on);
-  CheckMatrix("y", y, x.rows, experts.outputs, on);
-  CheckWork("GroupedLinear", work, GroupedWorkBytes(on, BytesOf(x.type), experts.on_host));
+  const ExpertRows rows = RowsOf("GroupedLinear", begins, x.rows, weight, BytesOf(x.type), work, on);
+  CheckMatrix("x", x, x.rows, rows.inputs, on);
+  CheckMatrix("y", y, x.rows, rows.outputs, on);
   return WithElementType(x, [&]<typename E>(E) {
-    return kernels_.Bind(GroupedLinearArgs<E>{.begins = experts.begins,
-                                              .on_host = experts.on_host,
-                                              .experts = experts.count,
-                                              .rows = x.rows,
-                                              .x = ElementsOf<E>(x),
-                                              .weight = ElementsOf<E>(weight),
-                                              .inputs = experts.inputs,
-                                              .outputs = experts.outputs,
-                                              .y = ElementsOf<E>(y),
-                                              .work = work});
+    return kernels_.Bind(
+        GroupedLinearArgs<E>{rows, ElementsOf<E>(x), ElementsOf<E>(weight), ElementsOf<E>(y)});
   });
 }
 
@@ -58,44 +48,25 @@ Call SparseOperations::GroupedLinearBackwardInput(const Array& begins, const Arr
                                                   const Array& weight, const Array& grad_x,
                                                   Workspace work) const {
   const DeviceKind on = kernels_.kind();
-  const Experts experts(begins, weight, on);
-  CheckMatrix("grad_y", grad_y, grad_y.rows, experts.outputs, on);
-  CheckMatrix("grad_x", grad_x, grad_y.rows, experts.inputs, on);
-  CheckWork("GroupedLinearBackwardInput", work, GroupedWorkBytes(on, BytesOf(grad_y.type), experts.on_host));
+  const ExpertRows rows =
+      RowsOf("GroupedLinearBackwardInput", begins, grad_y.rows, weight, BytesOf(grad_y.type), work, on);
+  CheckMatrix("grad_y", grad_y, grad_y.rows, rows.outputs, on);
+  CheckMatrix("grad_x", grad_x, grad_y.rows, rows.inputs, on);
   return WithElementType(grad_y, [&]<typename E>(E) {
-    return kernels_.Bind(GroupedLinearBackwardInputArgs<E>{.begins = experts.begins,
-                                                           .on_host = experts.on_host,
-                                                           .experts = experts.count,
-                                                           .rows = grad_y.rows,
-                                                           .grad_y = ElementsOf<E>(grad_y),
-                                                           .weight = ElementsOf<E>(weight),
-                                                           .inputs = experts.inputs,
-                                                           .outputs = experts.outputs,
-                                                           .grad_x = ElementsOf<E>(grad_x),
-                                                           .work = work});
+    return kernels_.Bind(GroupedLinearBackwardInputArgs<E>{rows, ElementsOf<E>(grad_y), ElementsOf<E>(weight),
+                                                           ElementsOf<E>(grad_x)});
   });
 }
 
 Call SparseOperations::GroupedLinearBackwardWeight(const Array& begins, const Array& grad_y, const Array& x,
                                                    bool add, const Array& grad_weight, Workspace work) const {
   const DeviceKind on = kernels_.kind();
-  const Experts experts(begins, grad_weight, on);
-  CheckMatrix("grad_y", grad_y, x.rows, experts.outputs, on);
-  CheckMatrix("x", x, x.rows, experts.inputs, on);
-  CheckWork("GroupedLinearBackwardWeight", work, GroupedWorkBytes(on, BytesOf(x.type), experts.on_host));
+  const ExpertRows rows =
+      RowsOf("GroupedLinearBackwardWeight", begins, x.rows, grad_weight, BytesOf(x.type), work, on);
+  CheckMatrix("grad_y", grad_y, x.rows, rows.outputs, on);
+  CheckMatrix("x", x, x.rows, rows.inputs, on);
   return WithElementType(x, [&]<typename E>(E) {
-    GroupedLinearBackwardWeightArgs<E> args{.begins = experts.begins,
-                                            .on_host = experts.on_host,
-                                            .experts = experts.count,
-                                            .rows = x.rows,
-                                            .grad_y = ElementsOf<E>(grad_y),
-                                            .x = ElementsOf<E>(x),
-                                            .inputs = experts.inputs,
-                                            .outputs = experts.outputs,
-                                            .add = add,
-                                            .grad_weight = nullptr,
-                                            .rounded = nullptr,
-                                            .work = work};
+    GroupedLinearBackwardWeightArgs<E> args{rows, ElementsOf<E>(grad_y), ElementsOf<E>(x), add};
     if (std::is_same_v<E, Bf16> && grad_weight.type == ElementKind::kBf16) {
       args.rounded = ElementsOf<E>(grad_weight);
     } else {

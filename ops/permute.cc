@@ -25,15 +25,6 @@ void CheckRowsOf(const Array& tokens, const Array& rows, DeviceKind on) {
   Check(tokens.type == rows.type, "rows are of the type of their tokens");
 }
 
-// The last of a window's begins is how many rows it has.
-const int64_t* RowsThere(const Array& begins, DeviceKind on) {
-  if (!begins.defined()) {
-    return nullptr;
-  }
-  CheckElements("begins", begins, begins.elements(), on);
-  return ElementsOf<int64_t>(begins) + begins.elements() - 1;
-}
-
 }  // namespace
 
 Call SparseOperations::PlanRows(const Array& chosen, int64_t chunk, const Array& counts, const Array& row_of,

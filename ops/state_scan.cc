@@ -26,6 +26,18 @@ void CheckScan(const ScanShape& s, const ScanInputs& in, const Array& y, const A
   CheckElements("states", states, s.kept(), on);
 }
 
+template <typename E>
+StateScanInputs<E> InputsOf(const ScanShape& shape, const ScanInputs& in, DeviceKind on) {
+  return {.shape = shape,
+          .documents = DocumentsOf(in.documents, shape.sequences, shape.length, on),
+          .xbc = ElementsOf<E>(in.xbc),
+          .raw = ElementsOf<E>(in.steps),
+          .raw_stride = in.steps.row_stride,
+          .dt_bias = ElementsOf<Arithmetic<E>>(in.dt_bias),
+          .a_log = ElementsOf<Arithmetic<E>>(in.a_log),
+          .d = ElementsOf<Arithmetic<E>>(in.d)};
+}
+
 }  // namespace
 
 Call Operations::StateScan(const ScanShape& shape, const ScanInputs& in, const Array& y, const Array& states,
@@ -34,18 +46,8 @@ Call Operations::StateScan(const ScanShape& shape, const ScanInputs& in, const A
   CheckScan(shape, in, y, states, on);
   CheckWork("StateScan", work, StateScanWorkBytes(on, shape, BytesOf(in.xbc.type)));
   return WithElementType(in.xbc, [&]<typename E>(E) {
-    return kernels_.Bind(
-        StateScanArgs<E>{.shape = shape,
-                         .documents = DocumentsOf(in.documents, shape.sequences, shape.length, on),
-                         .xbc = ElementsOf<E>(in.xbc),
-                         .raw = ElementsOf<E>(in.steps),
-                         .raw_stride = in.steps.row_stride,
-                         .dt_bias = ElementsOf<Arithmetic<E>>(in.dt_bias),
-                         .a_log = ElementsOf<Arithmetic<E>>(in.a_log),
-                         .d = ElementsOf<Arithmetic<E>>(in.d),
-                         .y = ElementsOf<E>(y),
-                         .states = ElementsOf<Arithmetic<E>>(states),
-                         .work = work});
+    return kernels_.Bind(StateScanArgs<E>{InputsOf<E>(shape, in, on), ElementsOf<E>(y),
+                                          ElementsOf<Arithmetic<E>>(states), work});
   });
 }
 
@@ -64,24 +66,18 @@ Call Operations::StateScanBackward(const ScanShape& shape, const ScanInputs& in,
   CheckElements("grad_d", grad_d, shape.heads, on);
   CheckWork("StateScanBackward", work, StateScanBackwardWorkBytes(on, shape, BytesOf(in.xbc.type)));
   return WithElementType(in.xbc, [&]<typename E>(E) {
-    return kernels_.Bind(
-        StateScanBackwardArgs<E>{.shape = shape,
-                                 .documents = DocumentsOf(in.documents, shape.sequences, shape.length, on),
-                                 .xbc = ElementsOf<E>(in.xbc),
-                                 .raw = ElementsOf<E>(in.steps),
-                                 .raw_stride = in.steps.row_stride,
-                                 .dt_bias = ElementsOf<Arithmetic<E>>(in.dt_bias),
-                                 .a_log = ElementsOf<Arithmetic<E>>(in.a_log),
-                                 .d = ElementsOf<Arithmetic<E>>(in.d),
-                                 .states = ElementsOf<Arithmetic<E>>(states),
-                                 .grad_y = ElementsOf<E>(grad_y),
-                                 .grad_xbc = ElementsOf<E>(grad_xbc),
-                                 .grad_raw = ElementsOf<E>(grad_steps),
-                                 .grad_raw_stride = grad_steps.row_stride,
-                                 .grad_dt_bias = ElementsOf<Arithmetic<E>>(grad_dt_bias),
-                                 .grad_a_log = ElementsOf<Arithmetic<E>>(grad_a_log),
-                                 .grad_d = ElementsOf<Arithmetic<E>>(grad_d),
-                                 .work = work});
+    using T = Arithmetic<E>;
+    StateScanBackwardArgs<E> args{InputsOf<E>(shape, in, on)};
+    args.states = ElementsOf<T>(states);
+    args.grad_y = ElementsOf<E>(grad_y);
+    args.grad_xbc = ElementsOf<E>(grad_xbc);
+    args.grad_raw = ElementsOf<E>(grad_steps);
+    args.grad_raw_stride = grad_steps.row_stride;
+    args.grad_dt_bias = ElementsOf<T>(grad_dt_bias);
+    args.grad_a_log = ElementsOf<T>(grad_a_log);
+    args.grad_d = ElementsOf<T>(grad_d);
+    args.work = work;
+    return kernels_.Bind(args);
   });
 }
 

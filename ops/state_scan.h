@@ -17,8 +17,7 @@ namespace tandem::ops {
 // is computed with (float if E is bfloat16). y: [B * S, inner()]. states: kept() numbers, S before the first
 // token of each chunk of a sequence. Other chunks give other roundings, and nothing else.
 template <typename E>
-struct StateScanArgs {
-  static constexpr const char* kName = "StateScan";
+struct StateScanInputs {
   ScanShape shape;
   DocumentStarts documents;  // null: each sequence is one document
   const E* xbc;
@@ -27,6 +26,10 @@ struct StateScanArgs {
   const device::Arithmetic<E>* dt_bias;
   const device::Arithmetic<E>* a_log;
   const device::Arithmetic<E>* d;
+};
+template <typename E>
+struct StateScanArgs : StateScanInputs<E> {
+  static constexpr const char* kName = "StateScan";
   E* y;
   device::Arithmetic<E>* states;
   Workspace work;  // of StateScanWorkBytes (mixer_work.h)
@@ -39,16 +42,8 @@ struct StateScanArgs {
 //   dy_t, d(dt_t) = <G_t, x_t ⊗ B_t> + A exp(dt_t A) <G_t, S_{t-1}>, dA = sum_t dt_t exp(dt_t A) <G_t,
 //   S_{t-1}>.
 template <typename E>
-struct StateScanBackwardArgs {
+struct StateScanBackwardArgs : StateScanInputs<E> {
   static constexpr const char* kName = "StateScanBackward";
-  ScanShape shape;
-  DocumentStarts documents;
-  const E* xbc;
-  const E* raw;
-  int64_t raw_stride;
-  const device::Arithmetic<E>* dt_bias;
-  const device::Arithmetic<E>* a_log;
-  const device::Arithmetic<E>* d;
   const device::Arithmetic<E>* states;
   const E* grad_y;
   E* grad_xbc;

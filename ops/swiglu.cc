@@ -8,16 +8,6 @@
 
 namespace tandem::ops {
 
-namespace {
-
-// The place that says how many rows there are.
-const int64_t* RowsThere(const Array& begins, DeviceKind on) {
-  CheckElements("begins", begins, begins.elements(), on);
-  return ElementsOf<int64_t>(begins) + begins.elements() - 1;
-}
-
-}  // namespace
-
 Call Operations::SwiGlu(const Array& gate_up, const Array& activated) const {
   return sparse_.WeightedSwiGlu(/*begins=*/{}, gate_up, /*weights=*/{}, activated);
 }
@@ -42,7 +32,7 @@ Call SparseOperations::WeightedSwiGlu(const Array& begins, const Array& gate_up,
   return WithElementType(gate_up, [&]<typename E>(E) {
     return kernels_.Bind(SwiGluArgs<E>{.gate_up = ElementsOf<E>(gate_up),
                                        .weights = ElementsOf<Arithmetic<E>>(weights),
-                                       .rows_there = begins.defined() ? RowsThere(begins, on) : nullptr,
+                                       .rows_there = RowsThere(begins, on),
                                        .rows = rows,
                                        .inner = inner,
                                        .activated = ElementsOf<E>(activated)});
@@ -69,13 +59,13 @@ Call SparseOperations::WeightedSwiGluBackward(const Array& begins, const Array& 
     return kernels_.Bind(
         SwiGluBackwardArgs<E>{.gate_up = ElementsOf<E>(gate_up),
                               .weights = ElementsOf<T>(weights),
-                              .rows_there = begins.defined() ? RowsThere(begins, on) : nullptr,
+                              .rows_there = RowsThere(begins, on),
                               .grad_activated = ElementsOf<E>(grad_activated),
                               .rows = rows,
                               .inner = inner,
                               .grad_gate_up = ElementsOf<E>(grad_gate_up),
                               .activated = ElementsOf<E>(activated),
-                              .grad_weights = weights.defined() ? ElementsOf<T>(grad_weights) : nullptr});
+                              .grad_weights = ElementsOf<T>(weights.defined() ? grad_weights : Array())});
   });
 }
 

@@ -3,6 +3,7 @@
 #include <cuda_runtime.h>
 
 #include <type_traits>
+#include <utility>
 
 #include "ops/cuda/hopper_products.h"
 #include "ops/cuda/kernels.h"
@@ -176,16 +177,8 @@ int Launch(const GroupedLinearBackwardInputArgs<E>& args, Stream stream) {
       return LaunchHopper(args, stream);
     }
   }
-  const GroupedLinearArgs<E> transposed{.begins = args.begins,
-                                        .on_host = args.on_host,
-                                        .experts = args.experts,
-                                        .rows = args.rows,
-                                        .x = args.grad_y,
-                                        .weight = args.weight,
-                                        .inputs = args.outputs,
-                                        .outputs = args.inputs,
-                                        .y = args.grad_x,
-                                        .work = args.work};
+  GroupedLinearArgs<E> transposed{args, args.grad_y, args.weight, args.grad_x};
+  std::swap(transposed.inputs, transposed.outputs);
   return MultiplyRows<E, Along::kAcross>(transposed, stream);
 }
 TANDEM_KERNEL(GroupedLinearBackwardInputArgs)

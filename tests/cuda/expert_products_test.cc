@@ -150,31 +150,19 @@ TEST(CudaExpertProductsTest, AreOfTensorCoresWhereRowsAndMatricesAreAligned) {
     const at::Tensor x = elements.narrow(0, c.shift, 100 * c.inputs).view({100, c.inputs});
     const at::Tensor weight = random(2 * 48, c.inputs);
     at::Tensor y = random(100, 48);
-    GroupedLinearArgs<Bf16> args{.begins = begins.const_data_ptr<int64_t>(),
-                                 .on_host = false,
-                                 .experts = 2,
-                                 .rows = 100,
-                                 .x = ElementsOf<Bf16>(x),
-                                 .weight = ElementsOf<Bf16>(weight),
-                                 .inputs = c.inputs,
-                                 .outputs = 48,
-                                 .y = ElementsOf<Bf16>(y),
-                                 .work = work};
+    const ExpertRows rows{.begins = begins.const_data_ptr<int64_t>(),
+                          .on_host = false,
+                          .experts = 2,
+                          .rows = 100,
+                          .inputs = c.inputs,
+                          .outputs = 48,
+                          .work = work};
+    GroupedLinearArgs<Bf16> args{rows, ElementsOf<Bf16>(x), ElementsOf<Bf16>(weight), ElementsOf<Bf16>(y)};
     EXPECT_EQ(cuda::IsHopperProduct(args), c.aligned);
     args.experts = kMostGpuGroups + 1;
     EXPECT_FALSE(cuda::IsHopperProduct(args));
-    GroupedLinearBackwardWeightArgs<Bf16> of_weight{.begins = args.begins,
-                                                    .on_host = false,
-                                                    .experts = 2,
-                                                    .rows = 100,
-                                                    .grad_y = args.y,
-                                                    .x = args.x,
-                                                    .inputs = c.inputs,
-                                                    .outputs = 48,
-                                                    .add = false,
-                                                    .grad_weight = nullptr,
-                                                    .rounded = args.y,
-                                                    .work = work};
+    GroupedLinearBackwardWeightArgs<Bf16> of_weight{rows, args.y, args.x};
+    of_weight.rounded = args.y;
     EXPECT_EQ(cuda::IsHopperProduct(of_weight), c.aligned);
     at::Tensor sums = at::zeros({1}, at::TensorOptions(at::kCUDA));
     of_weight.rounded = nullptr;
