@@ -93,19 +93,10 @@ class CudaKernels final : public DeviceKernels {
     };
   }
 
-  template <typename E>
-  Call CallOn(const AttentionArgs<E>& args) const {
-    if constexpr (std::is_same_v<E, device::Bf16>) {
-      if (cuda::FlashAttention::Computes(args.shape)) {
-        return [bound = flash_.Bind(args)] { bound(Current()); };
-      }
-    }
-    return [args] { cuda::BlockedAttention(args); };
-  }
-
-  template <typename E>
-  Call CallOn(const AttentionBackwardArgs<E>& args) const {
-    if constexpr (std::is_same_v<E, device::Bf16>) {
+  template <typename Args>
+    requires requires(const Args& args) { cuda::BlockedAttention(args); }
+  Call CallOn(const Args& args) const {
+    if constexpr (requires { flash_.Bind(args); }) {
       if (cuda::FlashAttention::Computes(args.shape)) {
         return [bound = flash_.Bind(args)] { bound(Current()); };
       }
