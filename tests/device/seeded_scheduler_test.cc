@@ -93,26 +93,6 @@ TEST(SeededSchedulerTest, OtherPiecesRunWhileOneWaits) {
   EXPECT_EQ(order, "ba");
 }
 
-TEST(SeededSchedulerTest, RanksStartTogetherAndMeet) {
-  SeededScheduler scheduler(2, 5);
-  int arrived = 0;
-  std::vector<std::jthread> hosts;
-  for (int rank = 0; rank < 2; ++rank) {
-    hosts.emplace_back([&scheduler, &arrived, rank] {
-      const auto stream = scheduler.streams(rank).MakeStream("compute", StreamError());
-      for (int round = 1; round <= 10; ++round) {
-        stream->Enqueue([&scheduler, &arrived, round] {
-          ++arrived;
-          scheduler.WaitUntil([&arrived, round] { return arrived >= 2 * round; });
-        });
-        stream->Synchronize();
-      }
-    });
-  }
-  hosts.clear();
-  EXPECT_EQ(arrived, 20);
-}
-
 TEST(SeededSchedulerTest, DeadlockNamesTheWaiters) {
   SeededScheduler scheduler(1, 1);
   const auto stream = scheduler.streams(0).MakeStream("gather", StreamError());
@@ -165,7 +145,7 @@ TEST(SeededSchedulerTest, UnawaitedWorkMayRunLater) {
   EXPECT_EQ(orders, (std::set<std::string>{"abxy", "axby", "axyb", "xaby", "xayb", "xyab"}));
 }
 
-TEST(SeededSchedulerTest, RoundsEndWithEveryRanksEvent) {
+TEST(SeededSchedulerTest, RanksMeetAndRoundsEndWithEveryRanksEvent) {
   for (uint64_t seed = 0; seed < 20; ++seed) {
     SeededScheduler scheduler(2, seed);
     int arrived = 0;
