@@ -46,10 +46,8 @@ TEST_P(CudaHeadsTest, HeadNorm) {
           {Normal({tokens, width}), Normal({head_dim}), Normal({head_dim})},
           {NanOf({tokens, width}), Normal({tokens, width}), sums(), sums()},
           [&, h = heads, kv = kv_heads](const Operations& ops, const Tensors& in, Tensors& out) {
-            const DeviceKind device = ops.kind();
-            const WorkMemory work(
-                HeadNormBackwardWorkBytes(device, in[0].size(0), in[1].numel(), in[0].element_size()),
-                in[0].device().type());
+            const WorkMemory work(ops, HeadNormBackwardWorkBytes(ops.kind(), in[0].size(0), in[1].numel(),
+                                                                 in[0].element_size()));
             ops.HeadNorm(in[0], h, kv, in[1], in[2], {1e-5}, out[0])();
             ops.HeadNormBackward(in[0], h, kv, in[1], in[2], {1e-5}, add, out[1], out[2], out[3], work)();
           },
@@ -72,8 +70,7 @@ TEST_P(CudaHeadsTest, HeadNormOfQueriesWithGates) {
          NanStatistics({head_dim})},
         [&, h = heads, kv = kv_heads](const Operations& ops, const Tensors& in, Tensors& out) {
           const WorkMemory work(
-              HeadNormBackwardWorkBytes(ops.kind(), in[0].size(0), in[1].numel(), in[0].element_size()),
-              in[0].device().type());
+              ops, HeadNormBackwardWorkBytes(ops.kind(), in[0].size(0), in[1].numel(), in[0].element_size()));
           const NormConfig norm{.epsilon = 1e-6, .added = 1};
           ops.HeadNorm(in[0], h, kv, in[1], in[2], norm, out[0])();
           ops.HeadNormBackward(in[0], h, kv, in[1], in[2], norm, /*add_weights=*/false, in[3], out[2], out[3],
@@ -108,10 +105,8 @@ TEST_P(CudaHeadsTest, HeadNormOfWeightsAnywhere) {
           {NanOf({70, 8 * kHeadDim}), Normal({70, 8 * kHeadDim}), NanStatistics({kHeadDim}),
            NanStatistics({kHeadDim})},
           [&](const Operations& ops, const Tensors& in, Tensors& out) {
-            const DeviceKind device = ops.kind();
             const WorkMemory work(
-                HeadNormBackwardWorkBytes(device, in[0].size(0), kHeadDim, in[0].element_size()),
-                in[0].device().type());
+                ops, HeadNormBackwardWorkBytes(ops.kind(), in[0].size(0), kHeadDim, in[0].element_size()));
             ops.HeadNorm(in[0], 4, 2, weight(in[1]), weight(in[2]), {1e-5}, out[0])();
             ops.HeadNormBackward(in[0], 4, 2, weight(in[1]), weight(in[2]), {1e-5}, /*add_weights=*/false,
                                  out[1], out[2], out[3], work)();
@@ -132,9 +127,8 @@ TEST_P(CudaHeadsTest, QkvBias) {
       Compare({Normal({tokens, width}), Normal({query}), Normal({key}), Normal({key})},
               {Normal({tokens, width}), sums(query), sums(key), sums(key)},
               [&](const Operations& ops, const Tensors& in, Tensors& out) {
-                const WorkMemory work(
-                    QkvBiasBackwardWorkBytes(ops.kind(), in[0].size(0), in[0].size(1), in[0].element_size()),
-                    in[0].device().type());
+                const WorkMemory work(ops, QkvBiasBackwardWorkBytes(ops.kind(), in[0].size(0), in[0].size(1),
+                                                                    in[0].element_size()));
                 ops.QkvBias(in[1], in[2], in[3], out[0])();
                 ops.QkvBiasBackward(in[0], add, out[1], out[2], out[3], work)();
               });
@@ -150,9 +144,8 @@ TEST_P(CudaHeadsTest, ABiasOfAllColumns) {
       Compare({Normal({tokens, columns}), Normal({columns})},
               {Normal({tokens, columns}), add ? NormalStatistics({columns}) : NanStatistics({columns})},
               [&](const Operations& ops, const Tensors& in, Tensors& out) {
-                const WorkMemory work(
-                    QkvBiasBackwardWorkBytes(ops.kind(), in[0].size(0), in[0].size(1), in[0].element_size()),
-                    in[0].device().type());
+                const WorkMemory work(ops, QkvBiasBackwardWorkBytes(ops.kind(), in[0].size(0), in[0].size(1),
+                                                                    in[0].element_size()));
                 ops.Bias(in[1], out[0])();
                 ops.BiasBackward(in[0], add, out[1], work)();
               });

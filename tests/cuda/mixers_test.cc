@@ -43,50 +43,45 @@ class CudaMixersTest : public test::AgainstCpuTest {
 };
 
 TEST_P(CudaMixersTest, CausalConv) {
-  // A column of 16 is at the beginning of a pack, of which a thread then has one, and not a channel.
-  for (const auto& [sequences, length, channels, width, document, column] :
-       std::vector<std::tuple<int64_t, int64_t, int64_t, int64_t, int64_t, int64_t>>{
-           {1, 1, 1, 4, 0, 2},
-           {2, 70, 33, 4, 0, 1},
-           {3, 64, 300, 2, 0, 1},
-           {2, 131, 40, 8, 0, 1},
-           {2, 131, 40, 4, 5, 1},
-           {2, 131, 48, 4, 5, 16},
-           {1, 2, 64, 3, 0, 16},
-           {2, 200, 2064, 4, 70, 16},
-           {3, 130, 32, 8, 3, 16}}) {
+  struct Case {
+    int64_t sequences;
+    int64_t length;
+    int64_t channels;
+    int64_t width;
+    int64_t document;
+    int64_t column;  // of 16: at the beginning of a pack, of which a thread then has one, and not a channel
+    bool biased = true;
+  };
+  for (const auto& [sequences, length, channels, width, document, column, biased] :
+       std::vector<Case>{{1, 1, 1, 4, 0, 2},
+                         {2, 70, 33, 4, 0, 1},
+                         {3, 64, 300, 2, 0, 1},
+                         {2, 131, 40, 8, 0, 1},
+                         {2, 131, 40, 4, 5, 1},
+                         {2, 131, 48, 4, 5, 16},
+                         {1, 2, 64, 3, 0, 16},
+                         {2, 200, 2064, 4, 70, 16},
+                         {3, 130, 32, 8, 3, 16},
+                         {2, 100, 300, 4, 0, 0, /*biased=*/false}}) {
     SCOPED_TRACE(testing::Message() << sequences << " x " << length << " x " << channels << ", width "
-                                    << width << ", documents of " << document << ", column " << column);
-    Compare({NormalWide(sequences * length, channels, 16), Normal({channels, width}), Normal({channels}),
-             Normal({sequences * length, channels}), Documents(sequences, length, document)},
-            {NanOf({sequences * length, channels}), NormalWide(sequences * length, channels, 16),
-             NanStatistics({channels, width}), NanStatistics({channels})},
-            [&, column = column](const Operations& ops, const Tensors& in, Tensors& out) {
-              const at::Tensor x = in[0].narrow(1, column, channels);
-              const Array starts = ArrayOfDocuments(in[4], document);
-              const WorkMemory work(CausalConvBackwardWorkBytes(ops.kind(), sequences, length, channels,
-                                                                width, x.element_size()),
-                                    x.device().type());
-              ops.CausalConv(sequences, x, starts, in[1], in[2], out[0])();
-              ops.CausalConvBackward(sequences, x, starts, in[1], in[2], in[3],
-                                     out[1].narrow(1, column, channels), out[2], out[3], work)();
-            });
+                                    << width << ", documents of " << document << ", column " << column
+                                    << (biased ? "" : ", without a bias"));
+    Compare(
+        {NormalWide(sequences * length, channels, 16), Normal({channels, width}), Normal({channels}),
+         Normal({sequences * length, channels}), Documents(sequences, length, document)},
+        {NanOf({sequences * length, channels}), NormalWide(sequences * length, channels, 16),
+         NanStatistics({channels, width}), biased ? NanStatistics({channels}) : NormalStatistics({channels})},
+        [&, column = column](const Operations& ops, const Tensors& in, Tensors& out) {
+          const at::Tensor x = in[0].narrow(1, column, channels);
+          const Array starts = ArrayOfDocuments(in[4], document);
+          const Array bias = biased ? Array(in[2]) : Array();
+          const WorkMemory work(ops, CausalConvBackwardWorkBytes(ops.kind(), sequences, length, channels,
+                                                                 width, x.element_size()));
+          ops.CausalConv(sequences, x, starts, in[1], bias, out[0])();
+          ops.CausalConvBackward(sequences, x, starts, in[1], bias, in[3], out[1].narrow(1, column, channels),
+                                 out[2], biased ? Array(out[3]) : Array(), work)();
+        });
   }
-}
-
-TEST_P(CudaMixersTest, CausalConvWithoutABias) {
-  constexpr int64_t kChannels = 300;
-  constexpr int64_t kWidth = 4;
-  Compare({Normal({200, kChannels}), Normal({kChannels, kWidth}), Normal({200, kChannels})},
-          {NanOf({200, kChannels}), NanOf({200, kChannels}), NanStatistics({kChannels, kWidth})},
-          [](const Operations& ops, const Tensors& in, Tensors& out) {
-            const WorkMemory work(
-                CausalConvBackwardWorkBytes(ops.kind(), 2, 100, kChannels, kWidth, in[0].element_size()),
-                in[0].device().type());
-            ops.CausalConv(2, in[0], {}, in[1], /*bias=*/{}, out[0])();
-            ops.CausalConvBackward(2, in[0], {}, in[1], /*bias=*/{}, in[2], out[1], out[2], /*grad_bias=*/{},
-                                   work)();
-          });
 }
 
 TEST_P(CudaMixersTest, GatedNorm) {
@@ -105,8 +100,8 @@ TEST_P(CudaMixersTest, GatedNorm) {
          NanStatistics({columns})},
         [&, column = column](const Operations& ops, const Tensors& in, Tensors& out) {
           const at::Tensor gate = in[2].narrow(1, column, columns);
-          const WorkMemory work(GatedNormBackwardWorkBytes(ops.kind(), rows, columns, gate.element_size()),
-                                gate.device().type());
+          const WorkMemory work(ops,
+                                GatedNormBackwardWorkBytes(ops.kind(), rows, columns, gate.element_size()));
           ops.GatedNorm(in[1], gate, in[3], groups, 1e-5, out[0])();
           ops.GatedNormBackward(in[0], in[1], gate, in[3], groups, 1e-5, out[1],
                                 out[2].narrow(1, column, columns), out[3], work)();
@@ -126,39 +121,20 @@ TEST_P(CudaMixersTest, SquaredRelu) {
 // Pieces of 64 tokens that end with a chunk, within one, and with the sequence.
 TEST_P(CudaMixersTest, StateScan) {
   struct Case {
-    ScanShape shape;
+    ScanShape shape;  // sequences, length, heads, head_dim, groups, state, chunk, least_step
     int64_t document = 0;
   };
-  const std::vector<Case> cases = {
-      {{.sequences = 1, .length = 1, .heads = 1, .head_dim = 1, .groups = 1, .state = 1, .chunk = 1}},
-      {{.sequences = 2, .length = 40, .heads = 4, .head_dim = 5, .groups = 2, .state = 6, .chunk = 7}},
-      {{.sequences = 2, .length = 300, .heads = 4, .head_dim = 16, .groups = 1, .state = 32, .chunk = 100}},
-      {{.sequences = 1, .length = 517, .heads = 2, .head_dim = 64, .groups = 2, .state = 128, .chunk = 256}},
-      {{.sequences = 1, .length = 200, .heads = 2, .head_dim = 80, .groups = 1, .state = 70, .chunk = 64}},
-      {{.sequences = 2,
-        .length = 300,
-        .heads = 6,
-        .head_dim = 64,
-        .groups = 2,
-        .state = 64,
-        .chunk = 100,
-        .least_step = 0.5},
-       70},
-      {{.sequences = 1, .length = 517, .heads = 3, .head_dim = 64, .groups = 1, .state = 64, .chunk = 100}},
-      {{.sequences = 2, .length = 190, .heads = 4, .head_dim = 64, .groups = 1, .state = 128, .chunk = 64},
-       9},
-      {{.sequences = 2, .length = 200, .heads = 2, .head_dim = 8, .groups = 1, .state = 16, .chunk = 128},
-       50},
-      {{.sequences = 1, .length = 150, .heads = 2, .head_dim = 8, .groups = 2, .state = 16, .chunk = 64}, 64},
-      {{.sequences = 1,
-        .length = 100,
-        .heads = 2,
-        .head_dim = 8,
-        .groups = 1,
-        .state = 16,
-        .chunk = 32,
-        .least_step = 0.5}}};
-  for (const auto& [s, document] : cases) {
+  for (const auto& [s, document] : std::vector<Case>{{{1, 1, 1, 1, 1, 1, 1}},
+                                                     {{2, 40, 4, 5, 2, 6, 7}},
+                                                     {{2, 300, 4, 16, 1, 32, 100}},
+                                                     {{1, 517, 2, 64, 2, 128, 256}},
+                                                     {{1, 200, 2, 80, 1, 70, 64}},
+                                                     {{2, 300, 6, 64, 2, 64, 100, 0.5}, 70},
+                                                     {{1, 517, 3, 64, 1, 64, 100}},
+                                                     {{2, 190, 4, 64, 1, 128, 64}, 9},
+                                                     {{2, 200, 2, 8, 1, 16, 128}, 50},
+                                                     {{1, 150, 2, 8, 2, 16, 64}, 64},
+                                                     {{1, 100, 2, 8, 1, 16, 32, 0.5}}}) {
     SCOPED_TRACE(testing::Message() << s.sequences << " x " << s.length << ", " << s.heads << " heads of "
                                     << s.head_dim << ", states of " << s.state << ", chunks of " << s.chunk
                                     << ", documents of " << document);
@@ -177,8 +153,7 @@ TEST_P(CudaMixersTest, StateScan) {
                               .a_log = given[3],
                               .d = given[4],
                               .documents = ArrayOfDocuments(given[6], document)};
-      const WorkMemory work(StateScanWorkBytes(ops.kind(), s, given[0].element_size()),
-                            given[0].device().type());
+      const WorkMemory work(ops, StateScanWorkBytes(ops.kind(), s, given[0].element_size()));
       ops.StateScan(s, inputs, y, states, work)();
       return inputs;
     };
@@ -195,8 +170,7 @@ TEST_P(CudaMixersTest, StateScan) {
           const at::Tensor y = at::empty_like(given[5]);
           const at::Tensor states = at::empty({s.kept()}, out[2].options());
           const ScanInputs inputs = scan(ops, given, y, states);
-          const WorkMemory work(StateScanBackwardWorkBytes(ops.kind(), s, given[0].element_size()),
-                                given[0].device().type());
+          const WorkMemory work(ops, StateScanBackwardWorkBytes(ops.kind(), s, given[0].element_size()));
           ops.StateScanBackward(s, inputs, states, given[5], out[0], out[1].narrow(1, 1, s.heads), out[2],
                                 out[3], out[4], work)();
         },
@@ -217,8 +191,8 @@ TEST_P(CudaMixersTest, NormGate) {
          NanStatistics({columns})},
         [&](const Operations& ops, const Tensors& in, Tensors& out) {
           const at::Tensor gate = in[2].narrow(1, 3, gates);
-          const WorkMemory work(NormGateBackwardWorkBytes(ops.kind(), rows, columns, gate.element_size()),
-                                gate.device().type());
+          const WorkMemory work(ops,
+                                NormGateBackwardWorkBytes(ops.kind(), rows, columns, gate.element_size()));
           ops.NormGate(in[1], gate, in[3], 1e-6, out[0])();
           ops.NormGateBackward(in[0], in[1], gate, in[3], 1e-6, out[1], out[2].narrow(1, 1, gates), out[3],
                                work)();
@@ -230,94 +204,21 @@ TEST_P(CudaMixersTest, NormGate) {
 // The same pieces; value channels in several tiles, and documents that begin within pieces.
 TEST_P(CudaMixersTest, GatedDelta) {
   struct Case {
-    DeltaShape shape;
+    DeltaShape shape;  // sequences, length, key_heads, value_heads, key_dim, value_dim, chunk
     int64_t document = 0;
     double faster = 0;  // added to a_log: states are forgotten sooner than is usual
   };
-  const std::vector<Case> cases = {{{.sequences = 1,
-                                     .length = 2,
-                                     .key_heads = 1,
-                                     .value_heads = 1,
-                                     .key_dim = 2,
-                                     .value_dim = 1,
-                                     .chunk = 1}},
-                                   {{.sequences = 2,
-                                     .length = 40,
-                                     .key_heads = 2,
-                                     .value_heads = 4,
-                                     .key_dim = 6,
-                                     .value_dim = 5,
-                                     .chunk = 7}},
-                                   {{.sequences = 2,
-                                     .length = 300,
-                                     .key_heads = 2,
-                                     .value_heads = 4,
-                                     .key_dim = 32,
-                                     .value_dim = 16,
-                                     .chunk = 100}},
-                                   {{.sequences = 1,
-                                     .length = 517,
-                                     .key_heads = 1,
-                                     .value_heads = 2,
-                                     .key_dim = 128,
-                                     .value_dim = 128,
-                                     .chunk = 64}},
-                                   {{.sequences = 1,
-                                     .length = 200,
-                                     .key_heads = 2,
-                                     .value_heads = 2,
-                                     .key_dim = 70,
-                                     .value_dim = 80,
-                                     .chunk = 256}},
-                                   {{.sequences = 2,
-                                     .length = 200,
-                                     .key_heads = 1,
-                                     .value_heads = 2,
-                                     .key_dim = 16,
-                                     .value_dim = 8,
-                                     .chunk = 128},
-                                    50},
-                                   {{.sequences = 1,
-                                     .length = 150,
-                                     .key_heads = 1,
-                                     .value_heads = 2,
-                                     .key_dim = 16,
-                                     .value_dim = 8,
-                                     .chunk = 64},
-                                    64},
-                                   {{.sequences = 1,
-                                     .length = 300,
-                                     .key_heads = 2,
-                                     .value_heads = 4,
-                                     .key_dim = 32,
-                                     .value_dim = 16,
-                                     .chunk = 64},
-                                    0,
-                                    /*faster=*/2},
-                                   {{.sequences = 2,
-                                     .length = 300,
-                                     .key_heads = 2,
-                                     .value_heads = 6,
-                                     .key_dim = 64,
-                                     .value_dim = 128,
-                                     .chunk = 100},
-                                    70},
-                                   {{.sequences = 2,
-                                     .length = 190,
-                                     .key_heads = 1,
-                                     .value_heads = 1,
-                                     .key_dim = 128,
-                                     .value_dim = 64,
-                                     .chunk = 64},
-                                    9},
-                                   {{.sequences = 1,
-                                     .length = 520,
-                                     .key_heads = 1,
-                                     .value_heads = 4,
-                                     .key_dim = 128,
-                                     .value_dim = 128,
-                                     .chunk = 256}}};
-  for (const auto& [s, document, faster] : cases) {
+  for (const auto& [s, document, faster] : std::vector<Case>{{{1, 2, 1, 1, 2, 1, 1}},
+                                                             {{2, 40, 2, 4, 6, 5, 7}},
+                                                             {{2, 300, 2, 4, 32, 16, 100}},
+                                                             {{1, 517, 1, 2, 128, 128, 64}},
+                                                             {{1, 200, 2, 2, 70, 80, 256}},
+                                                             {{2, 200, 1, 2, 16, 8, 128}, 50},
+                                                             {{1, 150, 1, 2, 16, 8, 64}, 64},
+                                                             {{1, 300, 2, 4, 32, 16, 64}, 0, /*faster=*/2},
+                                                             {{2, 300, 2, 6, 64, 128, 100}, 70},
+                                                             {{2, 190, 1, 1, 128, 64, 64}, 9},
+                                                             {{1, 520, 1, 4, 128, 128, 256}}}) {
     SCOPED_TRACE(testing::Message() << s.sequences << " x " << s.length << ", " << s.key_heads << " and "
                                     << s.value_heads << " heads of " << s.key_dim << " and " << s.value_dim
                                     << ", chunks of " << s.chunk << ", documents of " << document

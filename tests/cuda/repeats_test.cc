@@ -16,7 +16,7 @@
 #include "ops/cuda/operations.h"
 #include "ops/linear_work.h"
 #include "ops/operations.h"
-#include "ops/rope.h"
+#include "ops/rotary_tables.h"
 #include "ops/row_work.h"
 #include "tests/ops/compare.h"
 

@@ -30,10 +30,6 @@ using namespace test;
 
 constexpr int kSparseRepeats = 50;
 
-DeviceKind DeviceOf(const Operations& ops) { return ops.kind(); }
-
-WorkMemory WorkOf(const Operations& ops, int64_t bytes) { return {bytes, TorchDeviceOf(ops).type()}; }
-
 at::Tensor UnsetIntegers(const std::vector<int64_t>& shape) { return at::full(shape, -7, at::kLong); }
 
 class CudaSparseOperationsTest : public AgainstCpuTest {
@@ -163,8 +159,7 @@ TEST_P(CudaSparseOperationsTest, RouterLosses) {
         {FilledWithNan({2}, at::kDouble), NormalStatistics({tokens, config.experts}),
          NormalStatistics({tokens, config.experts})},
         [&](const Operations& ops, const Tensors& in, Tensors& out) {
-          const WorkMemory work =
-              WorkOf(ops, RouterLossesWorkBytes(DeviceOf(ops), tokens, 3, config.experts));
+          const WorkMemory work(ops, RouterLossesWorkBytes(ops.kind(), tokens, 3, config.experts));
           ops.sparse().RouterLosses(config, losses, in[0], /*counts=*/{}, out[0], work)();
           ops.sparse().RouterLossesBackward(config, losses, in[0], /*counts=*/{}, /*targets=*/{}, out[1],
                                             work)();
@@ -190,8 +185,7 @@ TEST_P(CudaSparseOperationsTest, RouterLossesOfTheGlobalBatch) {
          NormalStatistics({tokens, config.experts})},
         [&](const Operations& ops, const Tensors& in, Tensors& out) {
           const SparseOperations& sparse = ops.sparse();
-          const WorkMemory work =
-              WorkOf(ops, RouterLossesWorkBytes(DeviceOf(ops), tokens, 1, config.experts));
+          const WorkMemory work(ops, RouterLossesWorkBytes(ops.kind(), tokens, 1, config.experts));
           out[0].copy_(in[1]);
           at::Tensor own = out[0].select(0, 1);
           sparse.CountLargest(config, in[0], own)();
@@ -216,7 +210,7 @@ TEST_P(CudaSparseOperationsTest, DropOverflow) {
           {Choices(400, 6, 3, /*drops=*/false)}, {UnsetIntegers({400, 3}), probabilities},
           [&](const Operations& ops, const Tensors& in, Tensors& out) {
             ops.sparse().DropOverflow(policy, capacity, 6, in[0], out[0], out[1],
-                                      WorkOf(ops, DropWorkBytes(DeviceOf(ops), 1200, 6)))();
+                                      WorkMemory(ops, DropWorkBytes(ops.kind(), 1200, 6)))();
           },
           2, kSparseRepeats);
     }
@@ -257,7 +251,7 @@ TEST_P(CudaSparseOperationsTest, RowsOfExperts) {
         [&](const Operations& ops, const Tensors& in, Tensors& out) {
           const SparseOperations& sparse = ops.sparse();
           sparse.PlanRows(in[0], /*chunk=*/0, out[0], out[1],
-                          WorkOf(ops, SortWorkBytes(DeviceOf(ops), slots, experts)))();
+                          WorkMemory(ops, SortWorkBytes(ops.kind(), slots, experts)))();
           sparse.PlanWindow(out[0], 0, window, out[2])();
           sparse.PlanWindow(out[0], window, window, out[3])();
           sparse.Permute(in[1], out[1], 0, out[4])();
@@ -286,7 +280,7 @@ TEST_P(CudaSparseOperationsTest, RowsOfPaddedExperts) {
         [&](const Operations& ops, const Tensors& in, Tensors& out) {
           const SparseOperations& sparse = ops.sparse();
           sparse.PlanRows(in[0], /*chunk=*/tokens + 5, out[0], out[1],
-                          WorkOf(ops, SortWorkBytes(DeviceOf(ops), slots, experts)))();
+                          WorkMemory(ops, SortWorkBytes(ops.kind(), slots, experts)))();
           sparse.PlanWindow(out[0], 0, experts * (tokens + 5), out[2])();
         },
         2, kSparseRepeats);
@@ -308,7 +302,7 @@ TEST_P(CudaSparseOperationsTest, RowsOfRanks) {
           [&](const Operations& ops, const Tensors& in, Tensors& out) {
             const SparseOperations& sparse = ops.sparse();
             sparse.PlanSends(in[0], local, exact ? 0 : tokens, out[0], out[1],
-                             WorkOf(ops, SortWorkBytes(DeviceOf(ops), tokens * ranks, ranks)))();
+                             WorkMemory(ops, SortWorkBytes(ops.kind(), tokens * ranks, ranks)))();
             sparse.SendSlots(in[0], in[1], out[1], local, out[2], out[3])();
             sparse.CollectSlots(in[2], in[0], out[1], local, /*add=*/false, out[4])();
             sparse.CollectSlots(in[2], in[0], out[1], local, /*add=*/true, out[5])();
@@ -355,8 +349,7 @@ TEST_P(CudaSparseOperationsTest, GroupedLinear) {
            NormalStatistics({experts * c.outputs, c.inputs})},
           [&](const Operations& ops, const Tensors& in, Tensors& out) {
             const SparseOperations& sparse = ops.sparse();
-            const WorkMemory work =
-                WorkOf(ops, std::max(kTileBytes, GroupedWorkBytes(DeviceOf(ops), 2, known)));
+            const WorkMemory work(ops, std::max(kTileBytes, GroupedWorkBytes(ops.kind(), 2, known)));
             const at::Tensor at = known ? begins : begins.to(in[0].device());
             sparse.GroupedLinear(at, in[0], in[1], out[0], work)();
             sparse.GroupedLinearBackwardInput(at, in[2], in[1], out[1], work)();
@@ -398,8 +391,7 @@ TEST_P(CudaSparseOperationsTest, TokenGate) {
          Normal({rows, inner}), NanOf({rows, 2 * inner}), NanStatistics({rows})},
         [&](const Operations& ops, const Tensors& in, Tensors& out) {
           const WorkMemory work(
-              RmsNormBackwardWorkBytes(ops.kind(), in[0].size(0), in[0].size(1), in[0].element_size()),
-              in[0].device().type());
+              ops, RmsNormBackwardWorkBytes(ops.kind(), in[0].size(0), in[0].size(1), in[0].element_size()));
           ops.TokenGate(in[0], in[1], out[0])();
           ops.TokenGateBackward(in[2], in[0], in[1], out[0], out[1], /*add_weight=*/false, out[2], work)();
           ops.sparse().WeightedSwiGlu(/*begins=*/{}, in[3], in[4], out[3])();

@@ -142,36 +142,43 @@ void ExpectSame(const Layout& layout, const Outcome& cpu, const Outcome& gpu, in
   }
 }
 
-class CudaUnitShardTest : public testing::TestWithParam<ClassTypes> {};
+class CudaUnitShardTest : public testing::TestWithParam<ClassTypes> {
+ protected:
+  static Layout LayoutOf(const std::vector<ParameterSpec>& parameters) {
+    return MakeLayout(parameters, GetParam().main == device::ElementKind::kDouble ? 8 : 2);
+  }
+  static void ExpectBitsOfTheCpu(const Layout& layout, int ranks, int broken, const at::Tensor& scales = {},
+                                 bool by_limit = false) {
+    const auto train = [&](bool on_gpu) {
+      return Train(layout, GetParam(), ranks, on_gpu, broken, scales, by_limit);
+    };
+    ExpectSame(layout, train(false), train(true), ranks, broken);
+  }
+};
 
 // Fold with norm terms, exchange of the norm, clipping, optimizer from device inputs and norms per parameter:
 // the GPU's bits are the CPU's, on one GPU and on two.
 TEST_P(CudaUnitShardTest, GivesTheBitsOfTheCpu) {
-  const Layout layout = MakeLayout({{.name = "a", .shape = {130, 257}},
-                                    {.name = "b", .shape = {33}},
-                                    {.name = "c", .shape = {5, 7}, .block = 0},
-                                    {.name = "d", .shape = {3, 7}, .block = 0},
-                                    {.name = "e", .shape = {64}}},
-                                   GetParam().main == device::ElementKind::kDouble ? 8 : 2);
+  const Layout layout = LayoutOf({{.name = "a", .shape = {130, 257}},
+                                  {.name = "b", .shape = {33}},
+                                  {.name = "c", .shape = {5, 7}, .block = 0},
+                                  {.name = "d", .shape = {3, 7}, .block = 0},
+                                  {.name = "e", .shape = {64}}});
   for (int ranks = 1; ranks <= std::min(2, device::CountCudaDevices()); ++ranks) {
     for (const int broken : {0, 3}) {
       SCOPED_TRACE(testing::Message() << ranks << " ranks, broken " << broken);
-      ExpectSame(layout, Train(layout, GetParam(), ranks, false, broken),
-                 Train(layout, GetParam(), ranks, true, broken), ranks, broken);
+      ExpectBitsOfTheCpu(layout, ranks, broken);
     }
   }
 }
 
 TEST_P(CudaUnitShardTest, AStepAboveTheLimitIsSkippedAsOnTheCpu) {
-  const Layout layout = MakeLayout({{.name = "a", .shape = {130, 257}}, {.name = "b", .shape = {33}}},
-                                   GetParam().main == device::ElementKind::kDouble ? 8 : 2);
-  ExpectSame(layout, Train(layout, GetParam(), 1, false, 3, {}, /*by_limit=*/true),
-             Train(layout, GetParam(), 1, true, 3, {}, /*by_limit=*/true), 1, 3);
+  const Layout layout = LayoutOf({{.name = "a", .shape = {130, 257}}, {.name = "b", .shape = {33}}});
+  ExpectBitsOfTheCpu(layout, /*ranks=*/1, /*broken=*/3, /*scales=*/{}, /*by_limit=*/true);
 }
 
 TEST_P(CudaUnitShardTest, StartsFromTheNumbersOfTheCpu) {
-  const Layout layout = MakeLayout({{.name = "a", .shape = {1000, 4001}}, {.name = "b", .shape = {33}}},
-                                   GetParam().main == device::ElementKind::kDouble ? 8 : 2);
+  const Layout layout = LayoutOf({{.name = "a", .shape = {1000, 4001}}, {.name = "b", .shape = {33}}});
   const auto weights = [&](device::Device& device, const ShardKernels& kernels) {
     comm::ThreadGroups threads;
     const std::unique_ptr<comm::Communicator> comm =
@@ -187,25 +194,22 @@ TEST_P(CudaUnitShardTest, StartsFromTheNumbersOfTheCpu) {
 
 // One piece in many tiles: more than there are blocks that leave a partial sum.
 TEST_P(CudaUnitShardTest, ALargeParameterToo) {
-  const Layout layout = MakeLayout(
-      {{.name = "small", .shape = {77}, .decays = false}, {.name = "large", .shape = {17'100'003}}},
-      GetParam().main == device::ElementKind::kDouble ? 8 : 2);
-  ExpectSame(layout, Train(layout, GetParam(), 1, false, 3), Train(layout, GetParam(), 1, true, 3), 1, 3);
+  const Layout layout =
+      LayoutOf({{.name = "small", .shape = {77}, .decays = false}, {.name = "large", .shape = {17'100'003}}});
+  ExpectBitsOfTheCpu(layout, /*ranks=*/1, /*broken=*/3);
 }
 
 // Gradients, moments and their quotients down to subnormal ones and zeros of both signs: 256 elements at a
 // time are within the bounds of the fast arithmetic, or one of them is not.
 TEST_P(CudaUnitShardTest, NumbersOfAllMagnitudesToo) {
-  const Layout layout = MakeLayout({{.name = "a", .shape = {512, 1024}}, {.name = "b", .shape = {90, 333}}},
-                                   GetParam().main == device::ElementKind::kDouble ? 8 : 2);
+  const Layout layout = LayoutOf({{.name = "a", .shape = {512, 1024}}, {.name = "b", .shape = {90, 333}}});
   at::Tensor scales = at::full({GatheredElements(layout, 1)}, 1.0, at::kDouble);
   for (int64_t i = 0; i < scales.numel(); ++i) {
     const int64_t range = i / 256;
     const double magnitude = std::pow(10.0, static_cast<double>(range % 49) - 45);  // 1e-45 ... 1e3
     scales.data_ptr<double>()[i] = i % 5 == 0 ? 0 : range % 3 == 0 ? magnitude : range % 3 == 1 ? 1e-3 : 0;
   }
-  ExpectSame(layout, Train(layout, GetParam(), 1, false, 0, scales),
-             Train(layout, GetParam(), 1, true, 0, scales), 1, 0);
+  ExpectBitsOfTheCpu(layout, /*ranks=*/1, /*broken=*/0, scales);
 }
 
 // The first rank owns all of it.
@@ -213,9 +217,8 @@ TEST_P(CudaUnitShardTest, ARankWithoutElementsTakesPart) {
   if (device::CountCudaDevices() < 2) {
     GTEST_SKIP() << "needs two GPUs";
   }
-  const Layout layout =
-      MakeLayout({{.name = "norm", .shape = {9}}}, GetParam().main == device::ElementKind::kDouble ? 8 : 2);
-  ExpectSame(layout, Train(layout, GetParam(), 2, false, 0), Train(layout, GetParam(), 2, true, 0), 2, 0);
+  const Layout layout = LayoutOf({{.name = "norm", .shape = {9}}});
+  ExpectBitsOfTheCpu(layout, /*ranks=*/2, /*broken=*/0);
 }
 
 INSTANTIATE_TEST_SUITE_P(Types, CudaUnitShardTest, testing::ValuesIn(test::kClassTypes),

@@ -8,7 +8,6 @@
 #include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <vector>
 
 #include "ops/operations.h"
@@ -39,48 +38,39 @@ at::Tensor PlainConv(const at::Tensor& x, const at::Tensor& weight, const at::Te
   return at::stack(rows);
 }
 
-class CausalConvTest : public testing::TestWithParam<at::ScalarType> {
+class CausalConvTest : public AgainstAutogradTest {
  protected:
   void Compare(int64_t sequences, int64_t length, int64_t channels, int64_t width,
-               const std::vector<int64_t>& starts, bool has_bias = true) const {
+               const std::vector<int64_t>& starts, bool has_bias = true) {
     SCOPED_TRACE(testing::Message() << channels << " channels of " << length << " tokens, width " << width);
-    const at::ScalarType type = GetParam();
-    Numbers numbers(61);
-    const auto random = [&](const std::vector<int64_t>& shape) {
-      return Leaf(Rounded(numbers.Normal(shape), type));
-    };
-    const at::Tensor x = random({sequences, length, channels});
-    const at::Tensor weight = random({channels, width});
-    const at::Tensor bias = has_bias ? random({channels}) : Leaf(at::zeros({channels}, at::kDouble));
-    const at::Tensor grad_y = Rounded(numbers.Normal({sequences * length, channels}), type);
+    const at::Tensor x = RandomLeaf({sequences, length, channels});
+    const at::Tensor weight = RandomLeaf({channels, width});
+    const at::Tensor bias = has_bias ? RandomLeaf({channels}) : Leaf(at::zeros({channels}, at::kDouble));
+    const at::Tensor grad_y = Random({sequences * length, channels});
     const at::Tensor expected = PlainConv(x, weight, bias, starts);
     expected.backward(grad_y);
 
-    const Operations& ops = CpuOperations();
     const int64_t tokens = sequences * length;
-    const at::Tensor wide = FilledWithNan({tokens, channels + 5}, type);
+    const at::Tensor wide = Nan({tokens, channels + 5});
     wide.narrow(1, 3, channels).copy_(x.detach().view({tokens, channels}));
-    const at::Tensor own_weight = weight.detach().to(type);
-    const at::Tensor bias_numbers = bias.detach().to(type);
+    const at::Tensor own_weight = Typed(weight);
+    const at::Tensor bias_numbers = Typed(bias);
     const Array own_bias = has_bias ? Array(bias_numbers) : Array();
-    at::Tensor documents = at::zeros({sequences, length}, at::kLong);
-    std::copy(starts.begin(), starts.end(), documents.data_ptr<int64_t>());
-    const Array own_documents = starts.empty() ? Array() : Array(documents);
-    at::Tensor y = FilledWithNan({tokens, channels}, type);
-    ops.CausalConv(sequences, wide.narrow(1, 3, channels), own_documents, own_weight, own_bias, y)();
-    EXPECT_LE(RelativeError(y, expected), Tolerance(type));
+    const at::Tensor documents = DocumentsOf(starts, sequences, length);
+    at::Tensor y = Nan({tokens, channels});
+    ops_.CausalConv(sequences, wide.narrow(1, 3, channels), documents, own_weight, own_bias, y)();
+    EXPECT_TRUE(Near(y, expected));
 
-    at::Tensor grad_wide = FilledWithNan({tokens, channels + 2}, type);
-    at::Tensor grad_weight = FilledWithNan({channels, width}, StatisticsOf(type));
-    at::Tensor grad_bias = FilledWithNan({channels}, StatisticsOf(type));
-    ops.CausalConvBackward(sequences, wide.narrow(1, 3, channels), own_documents, own_weight, own_bias,
-                           grad_y.to(type), grad_wide.narrow(1, 1, channels), grad_weight,
-                           has_bias ? Array(grad_bias) : Array(), {})();
-    EXPECT_LE(RelativeError(grad_wide.narrow(1, 1, channels), x.grad().view({tokens, channels})),
-              Tolerance(type));
-    EXPECT_LE(RelativeError(grad_weight, weight.grad()), Tolerance(type));
+    at::Tensor grad_wide = Nan({tokens, channels + 2});
+    at::Tensor grad_weight = NanStatistics({channels, width});
+    at::Tensor grad_bias = NanStatistics({channels});
+    ops_.CausalConvBackward(sequences, wide.narrow(1, 3, channels), documents, own_weight, own_bias,
+                            grad_y.to(type_), grad_wide.narrow(1, 1, channels), grad_weight,
+                            has_bias ? Array(grad_bias) : Array(), {})();
+    EXPECT_TRUE(Near(grad_wide.narrow(1, 1, channels), x.grad().view({tokens, channels})));
+    EXPECT_TRUE(Near(grad_weight, weight.grad()));
     if (has_bias) {
-      EXPECT_LE(RelativeError(grad_bias, bias.grad()), Tolerance(type));
+      EXPECT_TRUE(Near(grad_bias, bias.grad()));
     }
     EXPECT_TRUE(grad_wide.narrow(1, 0, 1).isnan().all().item<bool>()) << "another's column was written";
   }

@@ -5,6 +5,7 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
+#include <ATen/ops/tensor.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -74,6 +75,18 @@ bool SameBits(const at::Tensor& a, const at::Tensor& b) {
 
 at::Tensor Rounded(const at::Tensor& numbers, at::ScalarType dtype) {
   return numbers.to(dtype).to(at::kDouble);
+}
+
+testing::AssertionResult AgainstAutogradTest::Near(const at::Tensor& actual, const at::Tensor& expected,
+                                                   double slack) const {
+  const double error = RelativeError(actual, expected);
+  const double most = slack * Tolerance(type_);
+  return (error <= most ? testing::AssertionSuccess() : testing::AssertionFailure())
+         << "is off by " << error << ", more than " << most;
+}
+
+at::Tensor DocumentsOf(const std::vector<int64_t>& starts, int64_t sequences, int64_t length) {
+  return starts.empty() ? at::Tensor() : at::tensor(starts, at::kLong).view({sequences, length});
 }
 
 std::vector<int64_t> ToVector(const at::Tensor& integers) {

@@ -49,6 +49,7 @@ inline at::Device TorchDeviceOf(const Operations& ops) {
 class WorkMemory {
  public:
   WorkMemory(int64_t bytes, at::DeviceType device);
+  WorkMemory(const Operations& ops, int64_t bytes) : WorkMemory(bytes, TorchDeviceOf(ops).type()) {}
   operator Workspace() const;  // NOLINT: where one is taken
 
  private:
@@ -87,10 +88,47 @@ at::Tensor Rounded(const at::Tensor& numbers, at::ScalarType dtype);
 
 inline auto AllTypes() { return testing::Values(at::kFloat, at::kDouble, at::kBFloat16); }
 
-// Of int64, contiguous.
-std::vector<int64_t> ToVector(const at::Tensor& integers);
-
 // A copy that takes part in autograd.
 at::Tensor Leaf(const at::Tensor& tensor);
+
+// Of an operation on the CPU against autograd, with elements of each type.
+class AgainstAutogradTest : public testing::TestWithParam<at::ScalarType> {
+ protected:
+  // Normally distributed numbers that the type holds exactly, in double; and such that take part in autograd.
+  at::Tensor Random(const std::vector<int64_t>& shape, double scale = 1) {
+    return Rounded(numbers_.Normal(shape).mul(scale), type_);
+  }
+  at::Tensor RandomLeaf(const std::vector<int64_t>& shape, double scale = 1) {
+    return Leaf(Random(shape, scale));
+  }
+  at::Tensor StatisticsLeaf(const std::vector<int64_t>& shape) {
+    return Leaf(Rounded(numbers_.Normal(shape), StatisticsOf(type_)));
+  }
+
+  // A copy of the elements' type, without gradients.
+  at::Tensor Typed(const at::Tensor& tensor) const {
+    return tensor.detach().to(type_, /*non_blocking=*/false, /*copy=*/true);
+  }
+  at::Tensor TypedStatistics(const at::Tensor& tensor) const {
+    return tensor.detach().to(StatisticsOf(type_));
+  }
+  at::Tensor Nan(const std::vector<int64_t>& shape) const { return FilledWithNan(shape, type_); }
+  at::Tensor NanStatistics(const std::vector<int64_t>& shape) const {
+    return FilledWithNan(shape, StatisticsOf(type_));
+  }
+
+  // Whether the result is off by at most `slack` times the type's Tolerance.
+  testing::AssertionResult Near(const at::Tensor& actual, const at::Tensor& expected, double slack = 1) const;
+
+  const at::ScalarType type_ = GetParam();
+  const Operations& ops_ = CpuOperations();
+  Numbers numbers_{61};
+};
+
+// The first row of each row's document as operations take it, [sequences, length]; undefined for none.
+at::Tensor DocumentsOf(const std::vector<int64_t>& starts, int64_t sequences, int64_t length);
+
+// Of int64, contiguous.
+std::vector<int64_t> ToVector(const at::Tensor& integers);
 
 }  // namespace tandem::ops::test

@@ -19,63 +19,59 @@ namespace {
 
 using namespace test;
 
-class CrossEntropyTest : public testing::TestWithParam<at::ScalarType> {};
+class CrossEntropyTest : public AgainstAutogradTest {};
 INSTANTIATE_TEST_SUITE_P(Types, CrossEntropyTest, AllTypes());
 
 TEST_P(CrossEntropyTest, MatchesAutograd) {
-  const at::ScalarType type = GetParam();
-  Numbers numbers(61);
   for (const auto& [sequences, length, vocabulary] :
        std::vector<std::array<int64_t, 3>>{{1, 1, 2}, {2, 3, 7}, {3, 5, 16}, {2, 9, 100}, {2, 16, 256}}) {
     SCOPED_TRACE(testing::Message() << sequences << " x " << length << " of " << vocabulary);
     const int64_t tokens = sequences * length;
-    const at::Tensor logits = Leaf(Rounded(numbers.Normal({tokens, vocabulary}) * 5, type));
-    const at::Tensor batch = numbers.Integers({sequences, length + 1}, vocabulary);
+    const at::Tensor logits = RandomLeaf({tokens, vocabulary}, 5);
+    const at::Tensor batch = numbers_.Integers({sequences, length + 1}, vocabulary);
     const at::Tensor targets = batch.narrow(1, 1, length);
     const at::Tensor expected = at::cross_entropy_loss(logits, targets.reshape({-1}));
     expected.backward();
 
-    at::Tensor logits_t = logits.detach().to(type, /*non_blocking=*/false, /*copy=*/true);
-    at::Tensor lse = FilledWithNan({tokens}, StatisticsOf(type));
+    at::Tensor logits_t = Typed(logits);
+    at::Tensor lse = NanStatistics({tokens});
     at::Tensor loss = FilledWithNan({1}, at::kDouble);
-    at::Tensor apart = FilledWithNan({tokens, vocabulary}, type);
-    CpuOperations().CrossEntropy(logits_t, targets, lse, loss, apart)();
+    at::Tensor apart = Nan({tokens, vocabulary});
+    ops_.CrossEntropy(logits_t, targets, lse, loss, apart)();
     // Absolute: a confident prediction's loss is the small difference of large numbers.
-    EXPECT_NEAR(loss.item<double>(), expected.item<double>(), Tolerance(StatisticsOf(type)));
+    EXPECT_NEAR(loss.item<double>(), expected.item<double>(), Tolerance(StatisticsOf(type_)));
 
-    EXPECT_LE((apart - logits.grad()).abs().max().item<double>(), Tolerance(type) / tokens);
+    EXPECT_LE((apart - logits.grad()).abs().max().item<double>(), Tolerance(type_) / tokens);
     // Those beside a target's gradient, which is larger.
     const auto others = [&](const at::Tensor& gradients) {
       return gradients.scatter(1, targets.reshape({-1, 1}), 0);
     };
-    EXPECT_LE(RelativeError(others(apart), others(logits.grad())), Tolerance(type));
-    CpuOperations().CrossEntropy(logits_t, targets, lse, loss, logits_t)();
+    EXPECT_TRUE(Near(others(apart), others(logits.grad())));
+    ops_.CrossEntropy(logits_t, targets, lse, loss, logits_t)();
     EXPECT_TRUE(SameBits(logits_t, apart));
   }
 }
 
 // Chunks begin and end within sequences, and one may have no rows.
 TEST_P(CrossEntropyTest, ChunksOfRowsGiveTheBitsOfAllAtOnce) {
-  const at::ScalarType type = GetParam();
-  Numbers numbers(64);
   const int64_t tokens = 18;
   const int64_t vocabulary = 37;
-  const at::Tensor logits = (numbers.Normal({tokens, vocabulary}) * 5).to(type);
-  const at::Tensor targets = numbers.Integers({2, 10}, vocabulary).narrow(1, 1, 9);
-  at::Tensor lse = FilledWithNan({tokens}, StatisticsOf(type));
+  const at::Tensor logits = (numbers_.Normal({tokens, vocabulary}) * 5).to(type_);
+  const at::Tensor targets = numbers_.Integers({2, 10}, vocabulary).narrow(1, 1, 9);
+  at::Tensor lse = NanStatistics({tokens});
   at::Tensor loss = FilledWithNan({1}, at::kDouble);
-  at::Tensor grad_logits = FilledWithNan({tokens, vocabulary}, type);
-  CpuOperations().CrossEntropy(logits, targets, lse, loss, grad_logits)();
+  at::Tensor grad_logits = Nan({tokens, vocabulary});
+  ops_.CrossEntropy(logits, targets, lse, loss, grad_logits)();
   for (const std::vector<int64_t>& chunks :
        std::vector<std::vector<int64_t>>{{18}, {9, 9}, {5, 5, 5, 3}, {0, 1, 0, 16, 1, 0}}) {
     SCOPED_TRACE(testing::PrintToString(chunks));
-    at::Tensor shared = FilledWithNan({tokens}, StatisticsOf(type));
+    at::Tensor shared = NanStatistics({tokens});
     at::Tensor sum = FilledWithNan({1}, at::kDouble);
     at::Tensor gradients = logits.clone();
     int64_t first = 0;
     for (const int64_t rows : chunks) {
       at::Tensor chunk = gradients.narrow(0, first, rows);
-      CpuOperations().CrossEntropyChunk(chunk, targets, first, shared, sum, chunk)();
+      ops_.CrossEntropyChunk(chunk, targets, first, shared, sum, chunk)();
       first += rows;
     }
     EXPECT_TRUE(SameBits(sum, loss));
@@ -84,16 +80,14 @@ TEST_P(CrossEntropyTest, ChunksOfRowsGiveTheBitsOfAllAtOnce) {
 }
 
 TEST_P(CrossEntropyTest, TargetsThatDoNotCountAddNothing) {
-  const at::ScalarType type = GetParam();
-  Numbers numbers(65);
-  const at::Tensor logits = (numbers.Normal({6, 37}) * 5).to(type);
+  const at::Tensor logits = (numbers_.Normal({6, 37}) * 5).to(type_);
   const auto run = [&](const at::Tensor& targets, at::Tensor& loss) {
-    at::Tensor lse = FilledWithNan({6}, StatisticsOf(type));
-    at::Tensor gradients = FilledWithNan({6, 37}, type);
-    CpuOperations().CrossEntropy(logits, targets, lse, loss, gradients)();
+    at::Tensor lse = NanStatistics({6});
+    at::Tensor gradients = Nan({6, 37});
+    ops_.CrossEntropy(logits, targets, lse, loss, gradients)();
     return gradients;
   };
-  at::Tensor targets = numbers.Integers({2, 3}, 37);
+  at::Tensor targets = numbers_.Integers({2, 3}, 37);
   at::Tensor loss = FilledWithNan({1}, at::kDouble);
   at::Tensor expected = run(targets, loss);
   const double all = loss.item<double>();
@@ -101,7 +95,7 @@ TEST_P(CrossEntropyTest, TargetsThatDoNotCountAddNothing) {
       at::cross_entropy_loss(logits.to(at::kDouble).narrow(0, 4, 1), targets.view({6}).narrow(0, 4, 1));
   targets[1][1] = kNotCounted;
   const at::Tensor gradients = run(targets, loss);
-  EXPECT_NEAR(loss.item<double>(), all - of_row.item<double>() / 6, Tolerance(StatisticsOf(type)));
+  EXPECT_NEAR(loss.item<double>(), all - of_row.item<double>() / 6, Tolerance(StatisticsOf(type_)));
   expected[4].zero_();
   EXPECT_TRUE(SameBits(gradients, expected));
   EXPECT_TRUE(SameBits(run(at::full_like(targets, kNotCounted), loss), at::zeros_like(expected)));
@@ -110,25 +104,22 @@ TEST_P(CrossEntropyTest, TargetsThatDoNotCountAddNothing) {
 
 TEST_P(CrossEntropyTest, RefusesAChunkBeyondTheTokens) {
   const at::Tensor targets = at::Tensor(Numbers(66).Integers({1, 3}, 5));
-  at::Tensor logits = FilledWithNan({2, 5}, GetParam());
-  at::Tensor lse = FilledWithNan({3}, StatisticsOf(GetParam()));
+  at::Tensor logits = Nan({2, 5});
+  at::Tensor lse = NanStatistics({3});
   at::Tensor loss = FilledWithNan({1}, at::kDouble);
-  EXPECT_THROW(CpuOperations().CrossEntropyChunk(logits, targets, 2, lse, loss, logits)(),
-               std::invalid_argument);
-  EXPECT_THROW(CpuOperations().CrossEntropyChunk(logits, targets, -1, lse, loss, logits)(),
-               std::invalid_argument);
-  EXPECT_THROW(CpuOperations().CrossEntropy(logits, targets, lse, loss, logits)(), std::invalid_argument)
-      << "not all";
+  EXPECT_THROW(ops_.CrossEntropyChunk(logits, targets, 2, lse, loss, logits)(), std::invalid_argument);
+  EXPECT_THROW(ops_.CrossEntropyChunk(logits, targets, -1, lse, loss, logits)(), std::invalid_argument);
+  EXPECT_THROW(ops_.CrossEntropy(logits, targets, lse, loss, logits)(), std::invalid_argument) << "not all";
 }
 
 TEST_P(CrossEntropyTest, RefusesATargetOutsideTheVocabulary) {
-  const at::Tensor logits = FilledWithNan({4, 5}, GetParam()).zero_();
+  const at::Tensor logits = Nan({4, 5}).zero_();
   at::Tensor targets = Numbers(63).Integers({2, 2}, 5);
   targets[1][0] = 5;
-  at::Tensor lse = FilledWithNan({4}, StatisticsOf(GetParam()));
+  at::Tensor lse = NanStatistics({4});
   at::Tensor loss = FilledWithNan({1}, at::kDouble);
   at::Tensor grad_logits = logits.clone();
-  EXPECT_THROW(CpuOperations().CrossEntropy(logits, targets, lse, loss, grad_logits)(), std::out_of_range);
+  EXPECT_THROW(ops_.CrossEntropy(logits, targets, lse, loss, grad_logits)(), std::out_of_range);
 }
 
 }  // namespace

@@ -15,52 +15,33 @@ namespace {
 
 using namespace test;
 
-class EmbeddingTest : public testing::TestWithParam<at::ScalarType> {};
+class EmbeddingTest : public AgainstAutogradTest {};
 INSTANTIATE_TEST_SUITE_P(Types, EmbeddingTest, AllTypes());
 
-TEST_P(EmbeddingTest, MatchesAutograd) {
-  const at::ScalarType type = GetParam();
-  Numbers numbers(21);
-  const int64_t vocabulary = 13;
-  const int64_t hidden = 19;
-  const at::Tensor batch = numbers.Integers({3, 8}, vocabulary);
+TEST_P(EmbeddingTest, MatchesAutogradWithAFactorOrNone) {
+  constexpr int64_t kVocabulary = 13;
+  constexpr int64_t kHidden = 19;
+  const at::Tensor batch = numbers_.Integers({3, 8}, kVocabulary);
   const at::Tensor tokens = batch.narrow(1, 0, 7);  // as the node reads it
-  const at::Tensor weight = Leaf(Rounded(numbers.Normal({vocabulary, hidden}), type));
-  const at::Tensor grad = Rounded(numbers.Normal({21, hidden}), type);
-  const at::Tensor expected = weight.index_select(0, tokens.reshape({-1}));
-  expected.backward(grad);
+  for (const double factor : {1.0, 12.5}) {
+    SCOPED_TRACE(factor);
+    const at::Tensor weight = RandomLeaf({kVocabulary, kHidden});
+    const at::Tensor grad = Random({21, kHidden});
+    const at::Tensor expected = weight.index_select(0, tokens.reshape({-1})) * factor;
+    expected.backward(grad);
 
-  at::Tensor output = FilledWithNan({21, hidden}, type);
-  CpuOperations().Embedding(tokens, weight.detach().to(type), output)();
-  EXPECT_TRUE(SameBits(output, expected.detach().to(type)));
+    at::Tensor output = Nan({21, kHidden});
+    ops_.Embedding(tokens, Typed(weight), output, factor)();
+    EXPECT_TRUE(Near(output, expected));
+    EXPECT_TRUE(factor != 1 || SameBits(output, Typed(expected)));
 
-  for (const at::ScalarType sum : {type, StatisticsOf(type)}) {
-    at::Tensor grad_weight = FilledWithNan({vocabulary, hidden}, sum);
-    CpuOperations().EmbeddingBackward(tokens, grad.to(type), /*add=*/false, grad_weight, {})();
-    EXPECT_LE(RelativeError(grad_weight, weight.grad()), Tolerance(sum));
-    CpuOperations().EmbeddingBackward(tokens, grad.to(type), /*add=*/true, grad_weight, {})();
-    EXPECT_LE(RelativeError(grad_weight, weight.grad() * 2), 1.5 * Tolerance(sum));  // rounded twice
-  }
-}
-
-TEST_P(EmbeddingTest, MultipliesByAFactor) {
-  const at::ScalarType type = GetParam();
-  Numbers numbers(23);
-  constexpr double kFactor = 12.5;
-  const at::Tensor tokens = numbers.Integers({2, 30}, 7);
-  const at::Tensor weight = Leaf(Rounded(numbers.Normal({7, 19}), type));
-  const at::Tensor grad = Rounded(numbers.Normal({60, 19}), type);
-  const at::Tensor expected = weight.index_select(0, tokens.reshape({-1})) * kFactor;
-  expected.backward(grad);
-  at::Tensor output = FilledWithNan({60, 19}, type);
-  CpuOperations().Embedding(tokens, weight.detach().to(type), output, kFactor)();
-  EXPECT_LE(RelativeError(output, expected), Tolerance(type));
-  for (const at::ScalarType sum : {type, StatisticsOf(type)}) {
-    at::Tensor grad_weight = FilledWithNan({7, 19}, sum);
-    CpuOperations().EmbeddingBackward(tokens, grad.to(type), /*add=*/false, grad_weight, {}, kFactor)();
-    EXPECT_LE(RelativeError(grad_weight, weight.grad()), Tolerance(sum));
-    CpuOperations().EmbeddingBackward(tokens, grad.to(type), /*add=*/true, grad_weight, {}, kFactor)();
-    EXPECT_LE(RelativeError(grad_weight, weight.grad() * 2), 1.5 * Tolerance(sum));
+    for (const at::ScalarType sum : {type_, StatisticsOf(type_)}) {
+      at::Tensor grad_weight = FilledWithNan({kVocabulary, kHidden}, sum);
+      ops_.EmbeddingBackward(tokens, Typed(grad), /*add=*/false, grad_weight, {}, factor)();
+      EXPECT_LE(RelativeError(grad_weight, weight.grad()), Tolerance(sum));
+      ops_.EmbeddingBackward(tokens, Typed(grad), /*add=*/true, grad_weight, {}, factor)();
+      EXPECT_LE(RelativeError(grad_weight, weight.grad() * 2), 1.5 * Tolerance(sum));  // rounded twice
+    }
   }
 }
 
@@ -75,13 +56,12 @@ TEST(EmbeddingBf16Test, RowsOfOneIdAreAddedUpBeforeTheyAreRounded) {
 }
 
 TEST_P(EmbeddingTest, RefusesAnIdOutsideTheVocabulary) {
-  Numbers numbers(22);
-  at::Tensor tokens = numbers.Integers({1, 4}, 5);
-  const at::Tensor weight = numbers.Normal({5, 3}).to(GetParam());
-  at::Tensor output = FilledWithNan({4, 3}, GetParam());
+  at::Tensor tokens = numbers_.Integers({1, 4}, 5);
+  const at::Tensor weight = numbers_.Normal({5, 3}).to(type_);
+  at::Tensor output = Nan({4, 3});
   for (const int64_t wrong : {-1, 5}) {
     tokens.data_ptr<int64_t>()[2] = wrong;
-    EXPECT_THROW(CpuOperations().Embedding(tokens, weight, output)(), std::out_of_range);
+    EXPECT_THROW(ops_.Embedding(tokens, weight, output)(), std::out_of_range);
   }
 }
 

@@ -10,7 +10,6 @@
 #include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <cmath>
 #include <vector>
 
@@ -23,52 +22,84 @@ namespace {
 
 using namespace test;
 
-// What the recurrence reads, as numbers that the type holds, and the gradient of what it writes.
-struct DeltaNumbers {
-  DeltaNumbers(const DeltaShape& s, at::ScalarType type, uint64_t seed) {
-    Numbers numbers(seed);
-    const auto random = [&](const std::vector<int64_t>& shape, at::ScalarType of) {
-      return Leaf(Rounded(numbers.Normal(shape), of));
-    };
-    q = random({s.tokens(), s.keys()}, type);
-    k = random({s.tokens(), s.keys()}, type);
-    v = random({s.tokens(), s.values()}, type);
-    ba = random({s.tokens(), 2 * s.value_heads}, type);
-    dt_bias = random({s.value_heads}, StatisticsOf(type));
-    a_log = random({s.value_heads}, StatisticsOf(type));
-    grad_y = Rounded(numbers.Normal({s.tokens(), s.values()}), type);
+// Gates are columns of wider matrices.
+class GatedDeltaTest : public AgainstAutogradTest {
+ protected:
+  // Draws the inputs, and what autograd makes of the recurrence. starts: the first row of each row's
+  // document, or empty.
+  void Draw(const DeltaShape& s, const std::vector<int64_t>& starts = {}) {
+    q_ = RandomLeaf({s.tokens(), s.keys()});
+    k_ = RandomLeaf({s.tokens(), s.keys()});
+    v_ = RandomLeaf({s.tokens(), s.values()});
+    ba_ = RandomLeaf({s.tokens(), 2 * s.value_heads});
+    dt_bias_ = StatisticsLeaf({s.value_heads});
+    a_log_ = StatisticsLeaf({s.value_heads});
+    grad_y_ = Random({s.tokens(), s.values()});
+    documents_ = DocumentsOf(starts, s.sequences, s.length);
+    expected_ = Recurrence(s, starts);
+    expected_.backward(grad_y_);
   }
 
-  at::Tensor q;
-  at::Tensor k;
-  at::Tensor v;
-  at::Tensor ba;
-  at::Tensor dt_bias;
-  at::Tensor a_log;
-  at::Tensor grad_y;
-};
+  // Gradients are sums over a state's numbers, over tokens, and of products that cancel: with a slack.
+  void ExpectMatches(const DeltaShape& s) const {
+    const int64_t gates = 2 * s.value_heads;
+    const at::Tensor wide = Nan({s.tokens(), gates + 3});
+    wide.narrow(1, 2, gates).copy_(ba_.detach());
+    const at::Tensor q = Typed(q_);
+    const at::Tensor k = Typed(k_);
+    const at::Tensor v = Typed(v_);
+    const at::Tensor dt_bias = TypedStatistics(dt_bias_);
+    const at::Tensor a_log = TypedStatistics(a_log_);
+    const DeltaInputs in{.q = q,
+                         .k = k,
+                         .v = v,
+                         .ba = wide.narrow(1, 2, gates),
+                         .dt_bias = dt_bias,
+                         .a_log = a_log,
+                         .documents = documents_};
+    const auto bytes = static_cast<int64_t>(at::elementSize(type_));
+    const at::Tensor y = Nan({s.tokens(), s.values()});
+    const at::Tensor states = NanStatistics({s.kept()});
+    ops_.GatedDelta(s, in, y, states, WorkMemory(ops_, GatedDeltaWorkBytes(DeviceKind::kCpu, s, bytes)))();
+    const at::Tensor grad_q = Nan({s.tokens(), s.keys()});
+    const at::Tensor grad_k = Nan({s.tokens(), s.keys()});
+    const at::Tensor grad_v = Nan({s.tokens(), s.values()});
+    const at::Tensor grad_ba = Nan({s.tokens(), gates + 1}).narrow(1, 1, gates);
+    const at::Tensor grad_dt_bias = NanStatistics({s.value_heads});
+    const at::Tensor grad_a_log = NanStatistics({s.value_heads});
+    ops_.GatedDeltaBackward(
+        s, in, states, Typed(grad_y_),
+        {.q = grad_q, .k = grad_k, .v = grad_v, .ba = grad_ba, .dt_bias = grad_dt_bias, .a_log = grad_a_log},
+        WorkMemory(ops_, GatedDeltaBackwardWorkBytes(DeviceKind::kCpu, s, bytes)))();
+    EXPECT_TRUE(Near(y, expected_, 4));
+    EXPECT_TRUE(Near(grad_q, q_.grad(), 4));
+    EXPECT_TRUE(Near(grad_k, k_.grad(), 4));
+    EXPECT_TRUE(Near(grad_v, v_.grad(), 4));
+    EXPECT_TRUE(Near(grad_ba, ba_.grad(), 4));
+    EXPECT_TRUE(Near(grad_dt_bias, dt_bias_.grad(), 4));
+    EXPECT_TRUE(Near(grad_a_log, a_log_.grad(), 4));
+  }
 
-// The recurrence, token by token, in double. starts: the first row of each row's document, or empty.
-at::Tensor PlainDelta(const DeltaShape& s, const DeltaNumbers& in, const std::vector<int64_t>& starts = {}) {
-  const at::Tensor ba = in.ba.view({s.tokens(), s.key_heads, 2, s.share()});
-  const at::Tensor beta = at::sigmoid(ba.select(2, 0).reshape({s.tokens(), s.value_heads}));
-  const at::Tensor a = ba.select(2, 1).reshape({s.tokens(), s.value_heads});
-  const at::Tensor decay = at::exp(-in.a_log.exp() * at::softplus(a + in.dt_bias));
-  const auto of_length_one = [&](const at::Tensor& rows) {  // [tokens, Hv, Dk, 1]
-    const at::Tensor heads = rows.view({s.tokens(), s.key_heads, s.key_dim});
-    return (heads * (heads.square().sum(-1, /*keepdim=*/true) + kDeltaNormEpsilon).rsqrt())
-        .repeat_interleave(s.share(), 1)
-        .unsqueeze(3);
-  };
-  const at::Tensor q = of_length_one(in.q) / std::sqrt(static_cast<double>(s.key_dim));
-  const at::Tensor k = of_length_one(in.k);
-  const at::Tensor v = in.v.view({s.tokens(), s.value_heads, 1, s.value_dim});
-  std::vector<at::Tensor> rows;
-  for (int64_t sequence = 0; sequence < s.sequences; ++sequence) {
+ private:
+  // Token by token, in double.
+  at::Tensor Recurrence(const DeltaShape& s, const std::vector<int64_t>& starts) const {
+    const at::Tensor ba = ba_.view({s.tokens(), s.key_heads, 2, s.share()});
+    const at::Tensor beta = at::sigmoid(ba.select(2, 0).reshape({s.tokens(), s.value_heads}));
+    const at::Tensor a = ba.select(2, 1).reshape({s.tokens(), s.value_heads});
+    const at::Tensor decay = at::exp(-a_log_.exp() * at::softplus(a + dt_bias_));
+    const auto of_length_one = [&](const at::Tensor& rows) {  // [tokens, Hv, Dk, 1]
+      const at::Tensor heads = rows.view({s.tokens(), s.key_heads, s.key_dim});
+      return (heads * (heads.square().sum(-1, /*keepdim=*/true) + kDeltaNormEpsilon).rsqrt())
+          .repeat_interleave(s.share(), 1)
+          .unsqueeze(3);
+    };
+    const at::Tensor q = of_length_one(q_) / std::sqrt(static_cast<double>(s.key_dim));
+    const at::Tensor k = of_length_one(k_);
+    const at::Tensor v = v_.view({s.tokens(), s.value_heads, 1, s.value_dim});
+    std::vector<at::Tensor> rows;
     at::Tensor state;
-    for (int64_t i = 0; i < s.length; ++i) {
-      const int64_t t = sequence * s.length + i;
-      if (i == 0 || (!starts.empty() && starts[t] == i)) {
+    for (int64_t t = 0; t < s.tokens(); ++t) {
+      if (t % s.length == 0 || (!starts.empty() && starts[t] == t % s.length)) {
         state = at::zeros({s.value_heads, s.key_dim, s.value_dim}, at::kDouble);
       }
       state = state * decay[t].view({s.value_heads, 1, 1});
@@ -76,87 +107,22 @@ at::Tensor PlainDelta(const DeltaShape& s, const DeltaNumbers& in, const std::ve
       state = state + k[t] * (beta[t].view({s.value_heads, 1, 1}) * missed);
       rows.push_back((state * q[t]).sum(1).reshape({s.values()}));
     }
+    return at::stack(rows);
   }
-  return at::stack(rows);
-}
 
-struct DeltaResult {
-  at::Tensor y;
-  at::Tensor q;
-  at::Tensor k;
-  at::Tensor v;
-  at::Tensor ba;
-  at::Tensor dt_bias;
-  at::Tensor a_log;
+  at::Tensor q_;
+  at::Tensor k_;
+  at::Tensor v_;
+  at::Tensor ba_;
+  at::Tensor dt_bias_;
+  at::Tensor a_log_;
+  at::Tensor grad_y_;
+  at::Tensor documents_;
+  at::Tensor expected_;
 };
-
-// Forward and backward of the operations. Gates are columns of wider matrices.
-DeltaResult Computed(const DeltaShape& s, const DeltaNumbers& numbers, at::ScalarType type,
-                     const std::vector<int64_t>& starts = {}) {
-  const Operations& ops = CpuOperations();
-  const auto of = [&](const at::Tensor& tensor, at::ScalarType to) { return tensor.detach().to(to); };
-  const at::ScalarType statistics = StatisticsOf(type);
-  const at::Tensor wide = FilledWithNan({s.tokens(), 2 * s.value_heads + 3}, type);
-  wide.narrow(1, 2, 2 * s.value_heads).copy_(numbers.ba.detach());
-  const at::Tensor q = of(numbers.q, type);
-  const at::Tensor k = of(numbers.k, type);
-  const at::Tensor v = of(numbers.v, type);
-  const at::Tensor dt_bias = of(numbers.dt_bias, statistics);
-  const at::Tensor a_log = of(numbers.a_log, statistics);
-  const at::Tensor grad_y = of(numbers.grad_y, type);
-  at::Tensor documents;
-  if (!starts.empty()) {
-    documents = at::zeros({s.sequences, s.length}, at::kLong);
-    std::copy(starts.begin(), starts.end(), documents.data_ptr<int64_t>());
-  }
-  const DeltaInputs in{.q = q,
-                       .k = k,
-                       .v = v,
-                       .ba = wide.narrow(1, 2, 2 * s.value_heads),
-                       .dt_bias = dt_bias,
-                       .a_log = a_log,
-                       .documents = starts.empty() ? Array() : Array(documents)};
-  at::Tensor states = FilledWithNan({s.kept()}, statistics);
-  DeltaResult result{
-      .y = FilledWithNan({s.tokens(), s.values()}, type),
-      .q = FilledWithNan({s.tokens(), s.keys()}, type),
-      .k = FilledWithNan({s.tokens(), s.keys()}, type),
-      .v = FilledWithNan({s.tokens(), s.values()}, type),
-      .ba = FilledWithNan({s.tokens(), 2 * s.value_heads + 1}, type).narrow(1, 1, 2 * s.value_heads),
-      .dt_bias = FilledWithNan({s.value_heads}, statistics),
-      .a_log = FilledWithNan({s.value_heads}, statistics)};
-  const auto bytes = static_cast<int64_t>(at::elementSize(type));
-  ops.GatedDelta(s, in, result.y, states,
-                 WorkMemory(GatedDeltaWorkBytes(DeviceKind::kCpu, s, bytes), at::kCPU))();
-  ops.GatedDeltaBackward(s, in, states, grad_y,
-                         {.q = result.q,
-                          .k = result.k,
-                          .v = result.v,
-                          .ba = result.ba,
-                          .dt_bias = result.dt_bias,
-                          .a_log = result.a_log},
-                         WorkMemory(GatedDeltaBackwardWorkBytes(DeviceKind::kCpu, s, bytes), at::kCPU))();
-  return result;
-}
-
-// Gradients are sums over a state's numbers, over tokens, and of products that cancel: with a slack.
-void ExpectMatches(const DeltaResult& result, const DeltaNumbers& in, const at::Tensor& y,
-                   at::ScalarType type) {
-  const double tolerance = 4 * Tolerance(type);
-  EXPECT_LE(RelativeError(result.y, y), tolerance);
-  EXPECT_LE(RelativeError(result.q, in.q.grad()), tolerance);
-  EXPECT_LE(RelativeError(result.k, in.k.grad()), tolerance);
-  EXPECT_LE(RelativeError(result.v, in.v.grad()), tolerance);
-  EXPECT_LE(RelativeError(result.ba, in.ba.grad()), tolerance);
-  EXPECT_LE(RelativeError(result.dt_bias, in.dt_bias.grad()), tolerance);
-  EXPECT_LE(RelativeError(result.a_log, in.a_log.grad()), tolerance);
-}
-
-class GatedDeltaTest : public testing::TestWithParam<at::ScalarType> {};
 INSTANTIATE_TEST_SUITE_P(Types, GatedDeltaTest, AllTypes());
 
 TEST_P(GatedDeltaTest, MatchesAutogradOfTheRecurrenceForEveryChunk) {
-  const at::ScalarType type = GetParam();
   for (const int64_t length : {2, 7, 64, 257}) {
     DeltaShape s{.sequences = 2,
                  .length = length,
@@ -165,20 +131,17 @@ TEST_P(GatedDeltaTest, MatchesAutogradOfTheRecurrenceForEveryChunk) {
                  .key_dim = 5,
                  .value_dim = 3,
                  .chunk = 1};
-    const DeltaNumbers in(s, type, 31 + static_cast<uint64_t>(length));
-    const at::Tensor y = PlainDelta(s, in);
-    y.backward(in.grad_y);
+    Draw(s);
     for (const int64_t chunk : {1, 2, 3, 16, 64, 100, 128, 256}) {
       SCOPED_TRACE(testing::Message() << length << " tokens in chunks of " << chunk);
       s.chunk = chunk;
-      ExpectMatches(Computed(s, in, type), in, y, type);
+      ExpectMatches(s);
     }
   }
 }
 
 // But for 1: such a query divided by its length is 1 or -1, and has hardly a gradient.
 TEST_P(GatedDeltaTest, AKeyIsAsWideAsAnyNumberOfLanes) {
-  const at::ScalarType type = GetParam();
   for (const int64_t key_dim : {2, 3, 8, 16, 33, 64}) {
     SCOPED_TRACE(testing::Message() << "keys of " << key_dim);
     const DeltaShape s{.sequences = 1,
@@ -188,16 +151,13 @@ TEST_P(GatedDeltaTest, AKeyIsAsWideAsAnyNumberOfLanes) {
                        .key_dim = key_dim,
                        .value_dim = 2,
                        .chunk = 8};
-    const DeltaNumbers in(s, type, 47);
-    const at::Tensor y = PlainDelta(s, in);
-    y.backward(in.grad_y);
-    ExpectMatches(Computed(s, in, type), in, y, type);
+    Draw(s);
+    ExpectMatches(s);
   }
 }
 
 // Documents begin within chunks, at their first token, and hold one token alone.
 TEST_P(GatedDeltaTest, ADocumentBeginsWithoutAState) {
-  const at::ScalarType type = GetParam();
   DeltaShape s{.sequences = 2,
                .length = 12,
                .key_heads = 1,
@@ -205,15 +165,11 @@ TEST_P(GatedDeltaTest, ADocumentBeginsWithoutAState) {
                .key_dim = 3,
                .value_dim = 2,
                .chunk = 4};
-  const std::vector<int64_t> starts = {0, 0, 0, 3, 4, 4, 4, 4, 8, 8, 10, 10,
-                                       0, 1, 1, 1, 1, 1, 6, 6, 6, 6, 6,  6};
-  const DeltaNumbers in(s, type, 53);
-  const at::Tensor y = PlainDelta(s, in, starts);
-  y.backward(in.grad_y);
+  Draw(s, {0, 0, 0, 3, 4, 4, 4, 4, 8, 8, 10, 10, 0, 1, 1, 1, 1, 1, 6, 6, 6, 6, 6, 6});
   for (const int64_t chunk : {1, 4, 5, 12}) {
     SCOPED_TRACE(testing::Message() << "chunks of " << chunk);
     s.chunk = chunk;
-    ExpectMatches(Computed(s, in, type, starts), in, y, type);
+    ExpectMatches(s);
   }
 }
 

@@ -17,12 +17,7 @@ namespace {
 
 using namespace test;
 
-class GatesTest : public testing::TestWithParam<at::ScalarType> {
- protected:
-  const at::ScalarType type_ = GetParam();
-  const Operations& ops_ = CpuOperations();
-  Numbers numbers_{78};
-};
+class GatesTest : public AgainstAutogradTest {};
 INSTANTIATE_TEST_SUITE_P(Types, GatesTest, AllTypes());
 
 TEST_P(GatesTest, AnOutputGateMatchesAutogradAndWritesNoOtherColumns) {
@@ -30,28 +25,28 @@ TEST_P(GatesTest, AnOutputGateMatchesAutogradAndWritesNoOtherColumns) {
        std::vector<std::array<int64_t, 3>>{{1, 1, 2}, {5, 3, 6}, {9, 4, 37}}) {
     SCOPED_TRACE(testing::Message() << tokens << " tokens, " << heads << " heads of " << head_dim);
     const int64_t columns = heads * head_dim;
-    const at::Tensor context = Leaf(Rounded(numbers_.Normal({tokens, columns}), type_));
-    const at::Tensor gate = Leaf(Rounded(numbers_.Normal({tokens, heads, head_dim}) * 4, type_));
-    const at::Tensor grad = Rounded(numbers_.Normal({tokens, columns}), type_);
+    const at::Tensor context = RandomLeaf({tokens, columns});
+    const at::Tensor gate = RandomLeaf({tokens, heads, head_dim}, 4);
+    const at::Tensor grad = Random({tokens, columns});
     const at::Tensor expected = context * at::sigmoid(gate).view({tokens, columns});
     expected.backward(grad);
 
     const auto gates_in = [&, h = heads, d = head_dim](const at::Tensor& qkv) {
       return qkv.narrow(1, 0, 2 * columns).view({tokens, h, 2, d}).select(2, 1);
     };
-    at::Tensor qkv = FilledWithNan({tokens, 2 * columns + 3}, type_);
+    at::Tensor qkv = Nan({tokens, 2 * columns + 3});
     gates_in(qkv).copy_(gate.detach());
-    at::Tensor grad_qkv = FilledWithNan({tokens, 2 * columns + 3}, type_);
-    at::Tensor gated = FilledWithNan({tokens, columns}, type_);
-    at::Tensor again = FilledWithNan({tokens, columns}, type_);
-    at::Tensor in_place = grad.to(type_, /*non_blocking=*/false, /*copy=*/true);
-    const at::Tensor context_t = context.detach().to(type_);
+    at::Tensor grad_qkv = Nan({tokens, 2 * columns + 3});
+    at::Tensor gated = Nan({tokens, columns});
+    at::Tensor again = Nan({tokens, columns});
+    at::Tensor in_place = Typed(grad);
+    const at::Tensor context_t = Typed(context);
     ops_.OutputGate(context_t, qkv, heads, gated)();
     ops_.OutputGateBackward(in_place, context_t, qkv, heads, again, in_place, grad_qkv)();
-    EXPECT_LE(RelativeError(gated, expected), Tolerance(type_));
+    EXPECT_TRUE(Near(gated, expected));
     EXPECT_TRUE(SameBits(again, gated));
-    EXPECT_LE(RelativeError(in_place, context.grad()), Tolerance(type_));
-    EXPECT_LE(RelativeError(gates_in(grad_qkv), gate.grad()), Tolerance(type_));
+    EXPECT_TRUE(Near(in_place, context.grad()));
+    EXPECT_TRUE(Near(gates_in(grad_qkv), gate.grad()));
     EXPECT_EQ(grad_qkv.isnan().sum().item<int64_t>(), tokens * (columns + 3)) << "other columns";
   }
 }
@@ -60,27 +55,27 @@ TEST_P(GatesTest, ATokenGateMatchesAutograd) {
   const at::ScalarType statistics = StatisticsOf(type_);
   for (const auto& [rows, columns] : std::vector<std::array<int64_t, 2>>{{1, 1}, {5, 16}, {40, 37}}) {
     SCOPED_TRACE(testing::Message() << rows << " x " << columns);
-    const at::Tensor x = Leaf(Rounded(numbers_.Normal({rows, columns}), type_));
-    const at::Tensor weight = Leaf(Rounded(numbers_.Normal({columns}), type_));
-    const at::Tensor before = Rounded(numbers_.Normal({rows, columns}), type_);
+    const at::Tensor x = RandomLeaf({rows, columns});
+    const at::Tensor weight = RandomLeaf({columns});
+    const at::Tensor before = Random({rows, columns});
     const at::Tensor grad = Rounded(numbers_.Normal({rows}), statistics);
     const at::Tensor expected = at::sigmoid(at::mv(x, weight));
     expected.backward(grad);
 
-    const at::Tensor x_t = x.detach().to(type_);
-    const at::Tensor weight_t = weight.detach().to(type_);
+    const at::Tensor x_t = Typed(x);
+    const at::Tensor weight_t = Typed(weight);
     at::Tensor gates = FilledWithNan({rows}, statistics);
-    at::Tensor grad_x = before.to(type_, /*non_blocking=*/false, /*copy=*/true);
+    at::Tensor grad_x = Typed(before);
     at::Tensor grad_weight = FilledWithNan({columns}, statistics);
     ops_.TokenGate(x_t, weight_t, gates)();
     EXPECT_LE(RelativeError(gates, expected), Tolerance(statistics));
     for (const bool add : {false, true}) {
-      grad_x = before.to(type_, /*non_blocking=*/false, /*copy=*/true);
+      grad_x = Typed(before);
       ops_.TokenGateBackward(grad.to(statistics), x_t, weight_t, gates, grad_x, add, grad_weight, {})();
-      EXPECT_LE(RelativeError(grad_x, before + x.grad()), Tolerance(type_));
+      EXPECT_TRUE(Near(grad_x, before + x.grad()));
       EXPECT_LE(RelativeError(grad_weight, weight.grad() * (add ? 2 : 1)), Tolerance(statistics));
     }
-    at::Tensor alone = before.to(type_, /*non_blocking=*/false, /*copy=*/true);  // of a weight that is frozen
+    at::Tensor alone = Typed(before);  // of a weight that is frozen
     ops_.TokenGateBackward(grad.to(statistics), x_t, weight_t, gates, alone, false, at::Tensor(), {})();
     EXPECT_TRUE(SameBits(alone, grad_x));
   }

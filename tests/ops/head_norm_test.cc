@@ -27,21 +27,19 @@ at::Tensor NormOfHeads(const at::Tensor& x, const at::Tensor& weight, const Norm
       .view(x.sizes());
 }
 
-class HeadNormTest : public testing::TestWithParam<at::ScalarType> {};
+class HeadNormTest : public AgainstAutogradTest {};
 INSTANTIATE_TEST_SUITE_P(Types, HeadNormTest, AllTypes());
 
 TEST_P(HeadNormTest, MatchesAutogradAndLeavesValuesAsTheyAre) {
-  const at::ScalarType type = GetParam();
-  Numbers numbers(76);
   for (const auto& [tokens, heads, kv_heads, head_dim] :
        std::vector<std::array<int64_t, 4>>{{1, 1, 1, 2}, {5, 4, 2, 6}, {7, 3, 3, 20}}) {
     SCOPED_TRACE(testing::Message() << tokens << " tokens, " << heads << " heads of " << head_dim);
     const int64_t query = heads * head_dim;
     const int64_t key = kv_heads * head_dim;
-    const at::Tensor qkv = Leaf(Rounded(numbers.Normal({tokens, query + 2 * key}), type));
-    const at::Tensor query_weight = Leaf(Rounded(numbers.Normal({head_dim}), type));
-    const at::Tensor key_weight = Leaf(Rounded(numbers.Normal({head_dim}), type));
-    const at::Tensor grad = Rounded(numbers.Normal({tokens, query + 2 * key}), type);
+    const at::Tensor qkv = RandomLeaf({tokens, query + 2 * key});
+    const at::Tensor query_weight = RandomLeaf({head_dim});
+    const at::Tensor key_weight = RandomLeaf({head_dim});
+    const at::Tensor grad = Random({tokens, query + 2 * key});
     const at::Tensor expected =
         at::cat({NormOfHeads(qkv.narrow(1, 0, query).contiguous(), query_weight, kNorm),
                  NormOfHeads(qkv.narrow(1, query, key).contiguous(), key_weight, kNorm),
@@ -49,42 +47,40 @@ TEST_P(HeadNormTest, MatchesAutogradAndLeavesValuesAsTheyAre) {
                 1);
     expected.backward(grad);
 
-    const at::Tensor qkv_t = qkv.detach().to(type);
-    const at::Tensor query_t = query_weight.detach().to(type);
-    const at::Tensor key_t = key_weight.detach().to(type);
-    at::Tensor normed = FilledWithNan({tokens, query + 2 * key}, type);
-    CpuOperations().HeadNorm(qkv_t, heads, kv_heads, query_t, key_t, kNorm, normed)();
-    EXPECT_LE(RelativeError(normed, expected), Tolerance(type));
+    const at::Tensor qkv_t = Typed(qkv);
+    const at::Tensor query_t = Typed(query_weight);
+    const at::Tensor key_t = Typed(key_weight);
+    at::Tensor normed = Nan({tokens, query + 2 * key});
+    ops_.HeadNorm(qkv_t, heads, kv_heads, query_t, key_t, kNorm, normed)();
+    EXPECT_TRUE(Near(normed, expected));
 
-    at::Tensor grad_query = FilledWithNan({head_dim}, StatisticsOf(type));
-    at::Tensor grad_key = FilledWithNan({head_dim}, StatisticsOf(type));
+    at::Tensor grad_query = NanStatistics({head_dim});
+    at::Tensor grad_key = NanStatistics({head_dim});
     for (const bool add : {false, true}) {
-      at::Tensor in_place = grad.to(type, /*non_blocking=*/false, /*copy=*/true);
-      CpuOperations().HeadNormBackward(qkv_t, heads, kv_heads, query_t, key_t, kNorm, add, in_place,
-                                       grad_query, grad_key, {})();
-      EXPECT_LE(RelativeError(in_place, qkv.grad()), Tolerance(type));
-      EXPECT_LE(RelativeError(grad_query, query_weight.grad() * (add ? 2 : 1)), Tolerance(type));
-      EXPECT_LE(RelativeError(grad_key, key_weight.grad() * (add ? 2 : 1)), Tolerance(type));
+      at::Tensor in_place = Typed(grad);
+      ops_.HeadNormBackward(qkv_t, heads, kv_heads, query_t, key_t, kNorm, add, in_place, grad_query,
+                            grad_key, {})();
+      EXPECT_TRUE(Near(in_place, qkv.grad()));
+      EXPECT_TRUE(Near(grad_query, query_weight.grad() * (add ? 2 : 1)));
+      EXPECT_TRUE(Near(grad_key, key_weight.grad() * (add ? 2 : 1)));
     }
   }
 }
 
 TEST_P(HeadNormTest, QueriesWithGatesBehindThemMatchAutogradAndGatesAndValuesAreLeftAlone) {
-  const at::ScalarType type = GetParam();
   constexpr NormConfig kAddsOne{.epsilon = 1e-6, .added = 1};
   constexpr int64_t kTokens = 7;
   constexpr int64_t kHeads = 4;
   constexpr int64_t kHeadDim = 6;
   constexpr int64_t kQuery = kHeads * kHeadDim;
   constexpr int64_t kKey = 2 * kHeadDim;
-  Numbers numbers(77);
-  const at::Tensor queries = Leaf(Rounded(numbers.Normal({kTokens, kQuery}), type));
-  const at::Tensor keys = Leaf(Rounded(numbers.Normal({kTokens, kKey}), type));
-  const at::Tensor gates = Rounded(numbers.Normal({kTokens, kQuery}), type);
-  const at::Tensor values = Rounded(numbers.Normal({kTokens, kKey}), type);
-  const at::Tensor query_weight = Leaf(Rounded(numbers.Normal({kHeadDim}), type));
-  const at::Tensor key_weight = Leaf(Rounded(numbers.Normal({kHeadDim}), type));
-  const at::Tensor grad = Rounded(numbers.Normal({kTokens, kQuery + 2 * kKey}), type);
+  const at::Tensor queries = RandomLeaf({kTokens, kQuery});
+  const at::Tensor keys = RandomLeaf({kTokens, kKey});
+  const at::Tensor gates = Random({kTokens, kQuery});
+  const at::Tensor values = Random({kTokens, kKey});
+  const at::Tensor query_weight = RandomLeaf({kHeadDim});
+  const at::Tensor key_weight = RandomLeaf({kHeadDim});
+  const at::Tensor grad = Random({kTokens, kQuery + 2 * kKey});
   const at::Tensor expected = at::cat(
       {NormOfHeads(queries, query_weight, kAddsOne), NormOfHeads(keys, key_weight, kAddsOne), values}, 1);
   expected.backward(grad);
@@ -94,22 +90,22 @@ TEST_P(HeadNormTest, QueriesWithGatesBehindThemMatchAutogradAndGatesAndValuesAre
                             const at::Tensor& value) {
     const std::vector<int64_t> of_heads = {kTokens, kHeads, 1, kHeadDim};
     const at::Tensor pairs = at::cat({query.reshape(of_heads), gate.reshape(of_heads)}, 2);
-    return at::cat({pairs.view({kTokens, 2 * kQuery}), key, value}, 1).to(type);
+    return at::cat({pairs.view({kTokens, 2 * kQuery}), key, value}, 1).to(type_);
   };
   const at::Tensor qkv = laid_out(queries.detach(), gates, keys.detach(), values);
-  const at::Tensor query_t = query_weight.detach().to(type);
-  const at::Tensor key_t = key_weight.detach().to(type);
-  at::Tensor normed = FilledWithNan({kTokens, kQuery + 2 * kKey}, type);
+  const at::Tensor query_t = Typed(query_weight);
+  const at::Tensor key_t = Typed(key_weight);
+  at::Tensor normed = Nan({kTokens, kQuery + 2 * kKey});
   at::Tensor grad_qkv = qkv.clone();
-  at::Tensor grad_query = FilledWithNan({kHeadDim}, StatisticsOf(type));
-  at::Tensor grad_key = FilledWithNan({kHeadDim}, StatisticsOf(type));
-  CpuOperations().HeadNorm(qkv, kHeads, 2, query_t, key_t, kAddsOne, normed)();
-  CpuOperations().HeadNormBackward(qkv, kHeads, 2, query_t, key_t, kAddsOne, /*add_weights=*/false,
-                                   grad.to(type), grad_query, grad_key, {}, grad_qkv)();
-  EXPECT_LE(RelativeError(normed, expected), Tolerance(type));
-  EXPECT_LE(RelativeError(grad_qkv, laid_out(queries.grad(), gates, keys.grad(), values)), Tolerance(type));
-  EXPECT_LE(RelativeError(grad_query, query_weight.grad()), Tolerance(type));
-  EXPECT_LE(RelativeError(grad_key, key_weight.grad()), Tolerance(type));
+  at::Tensor grad_query = NanStatistics({kHeadDim});
+  at::Tensor grad_key = NanStatistics({kHeadDim});
+  ops_.HeadNorm(qkv, kHeads, 2, query_t, key_t, kAddsOne, normed)();
+  ops_.HeadNormBackward(qkv, kHeads, 2, query_t, key_t, kAddsOne, /*add_weights=*/false, grad.to(type_),
+                        grad_query, grad_key, {}, grad_qkv)();
+  EXPECT_TRUE(Near(normed, expected));
+  EXPECT_TRUE(Near(grad_qkv, laid_out(queries.grad(), gates, keys.grad(), values)));
+  EXPECT_TRUE(Near(grad_query, query_weight.grad()));
+  EXPECT_TRUE(Near(grad_key, key_weight.grad()));
 }
 
 TEST(HeadNormRefusalTest, AGradientWithGatesHasAnArrayOfItsOwn) {

@@ -76,13 +76,21 @@ class InstructionSetsTest : public testing::Test {
   std::vector<E> Numbers(size_t count) { return NumbersOf<E>(count); }
   std::vector<T> Statistics(size_t count) { return NumbersOf<T>(count); }
 
-  static void Append(const std::vector<T>& numbers, std::vector<double>& to) {
-    to.insert(to.end(), numbers.begin(), numbers.end());
-  }
-  static void Append(const std::vector<Bf16>& numbers, std::vector<double>& to) {
-    for (const Bf16 number : numbers) {
-      to.push_back(std::bit_cast<float>(static_cast<uint32_t>(number.bits) << 16));
-    }
+  // All of them, as numbers.
+  template <typename... Lists>
+  static std::vector<double> Joined(const Lists&... lists) {
+    std::vector<double> all;
+    const auto append = [&](const auto& list) {
+      for (const auto number : list) {
+        if constexpr (std::is_same_v<decltype(number), const Bf16>) {
+          all.push_back(std::bit_cast<float>(static_cast<uint32_t>(number.bits) << 16));
+        } else {
+          all.push_back(number);
+        }
+      }
+    };
+    (append(lists), ...);
+    return all;
   }
 
   // The largest difference to the baseline over all outputs of `run`, relative to their largest element: of
@@ -138,11 +146,7 @@ TYPED_TEST(InstructionSetsTest, AttentionAgrees) {
         build.Run(AttentionBackwardArgs<E>{
             form, qkv.data(), documents, context.data(), lse.data(), grad.data(), grad_qkv.data(),
             Workspace{more.data(), static_cast<int64_t>(more.size() * sizeof(T))}});
-        std::vector<double> results;
-        this->Append(grad_qkv, results);
-        this->Append(context, results);
-        this->Append(lse, results);
-        return results;
+        return this->Joined(grad_qkv, context, lse);
       });
     }
   }
@@ -163,9 +167,7 @@ TYPED_TEST(InstructionSetsTest, RowKernelsAgree) {
       std::vector<E> y(rows * columns);
       build.Run(RmsNormArgs<E>{x.data(), weight.data(), {1e-5}, rows, columns, y.data()});
       build.Run(AddArgs<E>{grad.data(), rows * columns, y.data()});
-      std::vector<double> results;
-      this->Append(y, results);
-      return results;
+      return this->Joined(y);
     });
     this->ExpectAgreement([&](const Build& build) {
       std::vector<E> grad_x = x;
@@ -182,10 +184,7 @@ TYPED_TEST(InstructionSetsTest, RowKernelsAgree) {
                                        false,
                                        grad_weight.data(),
                                        Workspace()});
-      std::vector<double> results;
-      this->Append(grad_x, results);
-      this->Append(grad_weight, results);
-      return results;
+      return this->Joined(grad_x, grad_weight);
     });
     this->ExpectAgreement([&](const Build& build) {
       std::vector<E> activated(rows * columns);
@@ -195,22 +194,14 @@ TYPED_TEST(InstructionSetsTest, RowKernelsAgree) {
       build.Run(SwiGluArgs<E>{wide.data(), factors.data(), nullptr, rows, columns, activated.data()});
       build.Run(SwiGluBackwardArgs<E>{wide.data(), factors.data(), nullptr, grad.data(), rows, columns,
                                       grad_gate_up.data(), again.data(), grad_factors.data()});
-      std::vector<double> results;
-      this->Append(activated, results);
-      this->Append(grad_gate_up, results);
-      this->Append(again, results);
-      this->Append(grad_factors, results);
-      return results;
+      return this->Joined(activated, grad_gate_up, again, grad_factors);
     });
     this->ExpectAgreement([&](const Build& build) {
       std::vector<E> probabilities(rows * columns);
       std::vector<T> lse(rows);
       build.Run(LogSumExpArgs<E>{x.data(), rows, columns, lse.data()});
       build.Run(SoftmaxArgs<E>{x.data(), lse.data(), 0.25, rows, columns, probabilities.data()});
-      std::vector<double> results;
-      this->Append(probabilities, results);
-      this->Append(lse, results);
-      return results;
+      return this->Joined(probabilities, lse);
     });
     this->ExpectAgreement([&](const Build& build) {
       std::vector<T> accumulated = sums;
@@ -219,11 +210,7 @@ TYPED_TEST(InstructionSetsTest, RowKernelsAgree) {
       build.Run(WidenArgs<E>{x.data(), rows * columns, wider.data()});
       std::vector<E> narrower(rows * columns);
       build.Run(NarrowArgs<E>{sums.data(), rows * columns, narrower.data()});
-      std::vector<double> results;
-      this->Append(accumulated, results);
-      this->Append(wider, results);
-      this->Append(narrower, results);
-      return results;
+      return this->Joined(accumulated, wider, narrower);
     });
   }
 }
@@ -237,9 +224,7 @@ TYPED_TEST(InstructionSetsTest, RopeAgrees) {
     std::vector<E> turned = x;
     build.Run(
         RopeArgs<E>{tables.data(), tables.data() + 5 * 22, T{-1}, 10, 5, 2, 44, 22, 3 * 44, turned.data()});
-    std::vector<double> results;
-    this->Append(turned, results);
-    return results;
+    return this->Joined(turned);
   });
 }
 

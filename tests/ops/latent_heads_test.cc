@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "ops/operations.h"
-#include "ops/rope.h"
+#include "ops/rotary_tables.h"
 #include "tests/ops/compare.h"
 
 namespace tandem::ops {
@@ -52,14 +52,12 @@ at::Tensor Turned(const at::Tensor& x, const RopeScaling& scaling) {
          (scaled ? 3 : 1);
 }
 
-class LatentHeadsTest : public testing::TestWithParam<at::ScalarType> {};
+class LatentHeadsTest : public AgainstAutogradTest {};
 INSTANTIATE_TEST_SUITE_P(Types, LatentHeadsTest, AllTypes());
 
 // What attention sees of queries and keys are their products, of values their elements: in whatever order the
 // dims lie, both are those of the formula, and so are the gradients of a function of them.
 TEST_P(LatentHeadsTest, ProductsValuesAndTheirGradientsMatchAutograd) {
-  const at::ScalarType type = GetParam();
-  Numbers numbers(83);
   for (const auto& [h, scaling] : std::vector<std::pair<LatentHeads, RopeScaling>>{
            {{.heads = 1, .content = 0, .rotary = 2, .value = 1}, {}},
            {{.heads = 3, .content = 6, .rotary = 4, .value = 5}, {}},
@@ -69,9 +67,7 @@ TEST_P(LatentHeadsTest, ProductsValuesAndTheirGradientsMatchAutograd) {
     const int64_t tokens = 7;
     const int64_t d = h.head_dim();
     const int64_t rank = 3;
-    const auto random = [&](int64_t columns) {
-      return Leaf(Rounded(numbers.Normal({tokens, columns}), type));
-    };
+    const auto random = [&](int64_t columns) { return RandomLeaf({tokens, columns}); };
     const at::Tensor query = random(h.heads * d);
     const at::Tensor key_value = random(h.heads * (h.content + h.value));
     const at::Tensor down = random(rank + h.rotary);
@@ -88,20 +84,18 @@ TEST_P(LatentHeadsTest, ProductsValuesAndTheirGradientsMatchAutograd) {
       return at::matmul(a.transpose(0, 1), b.transpose(0, 1).transpose(1, 2));  // [heads, T, T]
     };
     const at::Tensor expected = products(queries, keys) * ScoreFactor(scaling);
-    const at::Tensor weights = numbers.Normal({h.heads, tokens, tokens});
-    const at::Tensor value_weights = Rounded(numbers.Normal({tokens, h.heads, h.value}), type);
+    const at::Tensor weights = numbers_.Normal({h.heads, tokens, tokens});
+    const at::Tensor value_weights = Random({tokens, h.heads, h.value});
     ((expected * weights).sum() + (values * value_weights).sum()).backward();
 
-    at::Tensor cosines = FilledWithNan({tokens, d / 2}, StatisticsOf(type));
-    at::Tensor sines = FilledWithNan({tokens, d / 2}, StatisticsOf(type));
+    at::Tensor cosines = NanStatistics({tokens, d / 2});
+    at::Tensor sines = NanStatistics({tokens, d / 2});
     LatentRotaryTables(h, kLatentTheta, scaling, cosines, sines);
-    at::Tensor qkv = FilledWithNan({tokens, 3 * h.heads * d}, type);
-    CpuOperations().PackLatentHeads(h, query.detach().to(type), key_value.detach().to(type),
-                                    down.detach().to(type), qkv)();
-    CpuOperations().Rope(cosines, sines, 2 * h.heads, d, qkv)();
+    at::Tensor qkv = Nan({tokens, 3 * h.heads * d});
+    ops_.PackLatentHeads(h, Typed(query), Typed(key_value), Typed(down), qkv)();
+    ops_.Rope(cosines, sines, 2 * h.heads, d, qkv)();
     const at::Tensor packed = qkv.to(at::kDouble).view({tokens, 3, h.heads, d});
-    EXPECT_LE(RelativeError(products(packed.select(1, 0), packed.select(1, 1)), expected),
-              2 * Tolerance(type));
+    EXPECT_TRUE(Near(products(packed.select(1, 0), packed.select(1, 1)), expected, 2));
     EXPECT_TRUE(packed.select(1, 2).narrow(2, 0, h.value).equal(values));
     EXPECT_TRUE((packed.select(1, 2).narrow(2, h.value, d - h.value) == 0).all().item<bool>());
 
@@ -111,16 +105,15 @@ TEST_P(LatentHeadsTest, ProductsValuesAndTheirGradientsMatchAutograd) {
     grad.select(1, 1).copy_(
         at::matmul(weights.transpose(1, 2), packed.select(1, 0).transpose(0, 1)).transpose(0, 1));
     grad.select(1, 2).narrow(2, 0, h.value).copy_(value_weights);
-    at::Tensor grad_qkv = grad.to(type).view({tokens, 3 * h.heads * d});
-    CpuOperations().RopeBackward(cosines, sines, 2 * h.heads, d, grad_qkv)();
-    at::Tensor grad_query = FilledWithNan({tokens, h.heads * d}, type);
-    at::Tensor grad_key_value = FilledWithNan({tokens, h.heads * (h.content + h.value)}, type);
-    at::Tensor grad_down = FilledWithNan({tokens, rank + h.rotary}, type);
-    CpuOperations().UnpackLatentHeads(h, grad_qkv, grad_query, grad_key_value, grad_down)();
-    EXPECT_LE(RelativeError(grad_query, query.grad()), 2 * Tolerance(type));
-    EXPECT_LE(RelativeError(grad_key_value, key_value.grad()), 2 * Tolerance(type));
-    EXPECT_LE(RelativeError(grad_down.narrow(1, rank, h.rotary), down.grad().narrow(1, rank, h.rotary)),
-              2 * Tolerance(type));
+    at::Tensor grad_qkv = grad.to(type_).view({tokens, 3 * h.heads * d});
+    ops_.RopeBackward(cosines, sines, 2 * h.heads, d, grad_qkv)();
+    at::Tensor grad_query = Nan({tokens, h.heads * d});
+    at::Tensor grad_key_value = Nan({tokens, h.heads * (h.content + h.value)});
+    at::Tensor grad_down = Nan({tokens, rank + h.rotary});
+    ops_.UnpackLatentHeads(h, grad_qkv, grad_query, grad_key_value, grad_down)();
+    EXPECT_TRUE(Near(grad_query, query.grad(), 2));
+    EXPECT_TRUE(Near(grad_key_value, key_value.grad(), 2));
+    EXPECT_TRUE(Near(grad_down.narrow(1, rank, h.rotary), down.grad().narrow(1, rank, h.rotary), 2));
     EXPECT_TRUE(grad_down.narrow(1, 0, rank).isnan().all().item<bool>());  // another's
   }
 }

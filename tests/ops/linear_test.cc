@@ -13,85 +13,69 @@ namespace {
 
 using namespace test;
 
-const Operations& Ops() { return CpuOperations(); }
-
-// Full of NaN, as a node's scratch may be.
-class Work {
- public:
-  operator Workspace() {
-    return {.begin = memory_.mutable_data_ptr(), .bytes = static_cast<int64_t>(memory_.nbytes())};
-  }
-
- private:
-  const at::Tensor memory_ = FilledWithNan({kTileBytes / 4}, at::kFloat);
+class LinearTest : public AgainstAutogradTest {
+ protected:
+  const WorkMemory work_{kTileBytes, at::kCPU};
 };
-
-class LinearTest : public testing::TestWithParam<at::ScalarType> {};
 INSTANTIATE_TEST_SUITE_P(Types, LinearTest, AllTypes());
 
 TEST_P(LinearTest, MatchesAutograd) {
-  const at::ScalarType type = GetParam();
-  Numbers numbers(11);
   for (const auto& [tokens, inputs, outputs] : std::vector<std::array<int64_t, 3>>{
            {1, 1, 1}, {1, 5, 3}, {7, 33, 17}, {64, 128, 96}, {300, 600, 520}}) {
     SCOPED_TRACE(testing::Message() << tokens << " x " << inputs << " -> " << outputs);
-    const at::Tensor x = Leaf(Rounded(numbers.Normal({tokens, inputs}), type));
-    const at::Tensor weight = Leaf(Rounded(numbers.Normal({outputs, inputs}), type));
-    const at::Tensor grad_y = Rounded(numbers.Normal({tokens, outputs}), type);
+    const at::Tensor x = RandomLeaf({tokens, inputs});
+    const at::Tensor weight = RandomLeaf({outputs, inputs});
+    const at::Tensor grad_y = Random({tokens, outputs});
     const at::Tensor expected = at::mm(x, weight.t());
     expected.backward(grad_y);
 
-    const at::Tensor x_t = x.detach().to(type);
-    const at::Tensor weight_t = weight.detach().to(type);
-    const at::Tensor grad_y_t = grad_y.to(type);
+    const at::Tensor x_t = Typed(x);
+    const at::Tensor weight_t = Typed(weight);
+    const at::Tensor grad_y_t = grad_y.to(type_);
     // Of bfloat16 operands, an output may be of float as well.
-    for (const at::ScalarType out : {type, StatisticsOf(type)}) {
-      Work work;
+    for (const at::ScalarType out : {type_, StatisticsOf(type_)}) {
       at::Tensor y = FilledWithNan({tokens, outputs}, out);
       at::Tensor grad_x = FilledWithNan({tokens, inputs}, out);
       at::Tensor grad_weight = FilledWithNan({outputs, inputs}, out);
       const void* memory = grad_weight.const_data_ptr();
-      Ops().Linear(x_t, weight_t, {}, y, work)();
-      Ops().LinearBackwardInput(grad_y_t, weight_t, /*add=*/false, grad_x, work)();
-      Ops().LinearBackwardWeight(grad_y_t, x_t, /*add=*/false, grad_weight, work)();
-      const at::Tensor residual = Rounded(numbers.Normal({tokens, outputs}), out).to(out);
+      ops_.Linear(x_t, weight_t, {}, y, work_)();
+      ops_.LinearBackwardInput(grad_y_t, weight_t, /*add=*/false, grad_x, work_)();
+      ops_.LinearBackwardWeight(grad_y_t, x_t, /*add=*/false, grad_weight, work_)();
+      const at::Tensor residual = Rounded(numbers_.Normal({tokens, outputs}), out).to(out);
       at::Tensor sum = FilledWithNan({tokens, outputs}, out);
-      Ops().Linear(x_t, weight_t, residual, sum, work)();
+      ops_.Linear(x_t, weight_t, residual, sum, work_)();
       EXPECT_TRUE(SameBits(sum, y + residual));
       EXPECT_LE(RelativeError(y, expected), Tolerance(out));
       EXPECT_LE(RelativeError(grad_x, x.grad()), Tolerance(out));
       EXPECT_LE(RelativeError(grad_weight, weight.grad()), Tolerance(out));
 
-      Ops().LinearBackwardWeight(grad_y_t, x_t, /*add=*/true, grad_weight, work)();
+      ops_.LinearBackwardWeight(grad_y_t, x_t, /*add=*/true, grad_weight, work_)();
       EXPECT_LE(RelativeError(grad_weight, weight.grad() * 2), 1.5 * Tolerance(out));  // rounded twice
       EXPECT_EQ(grad_weight.const_data_ptr(), memory);
-      Ops().LinearBackwardInput(grad_y_t, weight_t, /*add=*/true, grad_x, work)();
+      ops_.LinearBackwardInput(grad_y_t, weight_t, /*add=*/true, grad_x, work_)();
       EXPECT_LE(RelativeError(grad_x, x.grad() * 2), 1.5 * Tolerance(out));
     }
   }
 }
 
 TEST_P(LinearTest, MultipliesByAFactor) {
-  const at::ScalarType type = GetParam();
-  Numbers numbers(13);
   constexpr double kFactor = 0.22;
-  const at::Tensor x = Rounded(numbers.Normal({64, 128}), type);
-  const at::Tensor weight = Rounded(numbers.Normal({96, 128}), type);
-  const at::Tensor grad_y = Rounded(numbers.Normal({64, 96}), type);
-  const at::Tensor residual = Rounded(numbers.Normal({64, 96}), type);
-  for (const at::ScalarType out : {type, StatisticsOf(type)}) {
-    Work work;
+  const at::Tensor x = Random({64, 128});
+  const at::Tensor weight = Random({96, 128});
+  const at::Tensor grad_y = Random({64, 96});
+  const at::Tensor residual = Random({64, 96});
+  for (const at::ScalarType out : {type_, StatisticsOf(type_)}) {
     at::Tensor y = FilledWithNan({64, 96}, out);
-    Ops().Linear(x.to(type), weight.to(type), residual.to(out), y, work, kFactor)();
+    ops_.Linear(x.to(type_), weight.to(type_), residual.to(out), y, work_, kFactor)();
     EXPECT_LE(RelativeError(y, residual + kFactor * at::mm(x, weight.t())), 1.5 * Tolerance(out));
     for (const bool add : {false, true}) {
       at::Tensor grad_x =
           add ? x.to(out, /*non_blocking=*/false, /*copy=*/true) : FilledWithNan({64, 128}, out);
-      Ops().LinearBackwardInput(grad_y.to(type), weight.to(type), add, grad_x, work, kFactor)();
+      ops_.LinearBackwardInput(grad_y.to(type_), weight.to(type_), add, grad_x, work_, kFactor)();
       EXPECT_LE(RelativeError(grad_x, (add ? 1 : 0) * x + kFactor * at::mm(grad_y, weight)), Tolerance(out));
       at::Tensor grad_weight =
           add ? weight.to(out, /*non_blocking=*/false, /*copy=*/true) : FilledWithNan({96, 128}, out);
-      Ops().LinearBackwardWeight(grad_y.to(type), x.to(type), add, grad_weight, work, kFactor)();
+      ops_.LinearBackwardWeight(grad_y.to(type_), x.to(type_), add, grad_weight, work_, kFactor)();
       EXPECT_LE(RelativeError(grad_weight, (add ? 1 : 0) * weight + kFactor * at::mm(grad_y.t(), x)),
                 Tolerance(out));
     }
@@ -99,21 +83,17 @@ TEST_P(LinearTest, MultipliesByAFactor) {
 }
 
 TEST_P(LinearTest, TakesViewsOfLargerMatrices) {
-  const at::ScalarType type = GetParam();
-  Numbers numbers(12);
   constexpr int64_t kBefore = 4;
   constexpr int64_t kBehind = 6;
   const auto view = [](const at::Tensor& wide) {
     return wide.narrow(1, kBefore, wide.size(1) - kBefore - kBehind);
   };
   const auto random = [&](int64_t rows, int64_t columns) {
-    return view(numbers.Normal({rows, columns + kBefore + kBehind}).to(type));
+    return view(numbers_.Normal({rows, columns + kBefore + kBehind}).to(type_));
   };
-  const auto unset = [&](int64_t rows, int64_t columns) {
-    return FilledWithNan({rows, columns + kBefore + kBehind}, type);
-  };
+  const auto unset = [&](int64_t rows, int64_t columns) { return Nan({rows, columns + kBefore + kBehind}); };
   const auto expect = [&](const at::Tensor& wide, const at::Tensor& expected, double slack) {
-    EXPECT_LE(RelativeError(view(wide), expected), slack * Tolerance(type));
+    EXPECT_TRUE(Near(view(wide), expected, slack));
     EXPECT_TRUE(wide.narrow(1, 0, kBefore).isnan().all().item<bool>());
     EXPECT_TRUE(wide.narrow(1, wide.size(1) - kBehind, kBehind).isnan().all().item<bool>());
   };
@@ -129,14 +109,13 @@ TEST_P(LinearTest, TakesViewsOfLargerMatrices) {
   const at::Tensor x_d = x.to(at::kDouble);
   const at::Tensor weight_d = weight.to(at::kDouble);
   const at::Tensor grad_y_d = grad_y.to(at::kDouble);
-  Work work;
-  Ops().Linear(x, weight, {}, y, work)();
+  ops_.Linear(x, weight, {}, y, work_)();
   expect(wide_y, at::mm(x_d, weight_d.t()), 1);
   for (const bool add : {false, true}) {
     const double times = add ? 2 : 1;
     const double slack = add ? 1.5 : 1;  // rounded twice
-    Ops().LinearBackwardInput(grad_y, weight, add, grad_x, work)();
-    Ops().LinearBackwardWeight(grad_y, x, add, grad_weight, work)();
+    ops_.LinearBackwardInput(grad_y, weight, add, grad_x, work_)();
+    ops_.LinearBackwardWeight(grad_y, x, add, grad_weight, work_)();
     expect(wide_grad_x, at::mm(grad_y_d, weight_d) * times, slack);
     expect(wide_grad_weight, at::mm(grad_y_d.t(), x_d) * times, slack);
   }
@@ -144,19 +123,16 @@ TEST_P(LinearTest, TakesViewsOfLargerMatrices) {
 
 // The bits must depend on the shape alone: buffers have other addresses for another number of ranks.
 TEST_P(LinearTest, SameBitsAtEveryAlignedAddress) {
-  const at::ScalarType type = GetParam();
-  Numbers numbers(13);
-  Work work;
-  const int64_t line = 64 / static_cast<int64_t>(c10::elementSize(type));
-  const at::Tensor memory = FilledWithNan({1 << 20}, type);
+  const int64_t line = 64 / static_cast<int64_t>(c10::elementSize(type_));
+  const at::Tensor memory = Nan({1 << 20});
   const int64_t base =
       line - reinterpret_cast<uintptr_t>(memory.const_data_ptr()) % 64 / memory.element_size();
   for (const auto& [tokens, inputs, outputs] :
        std::vector<std::array<int64_t, 3>>{{1, 64, 192}, {37, 24, 15}, {128, 64, 320}, {256, 128, 384}}) {
     SCOPED_TRACE(testing::Message() << tokens << " x " << inputs << " -> " << outputs);
-    const at::Tensor x = numbers.Normal({tokens, inputs}).to(type);
-    const at::Tensor weight = numbers.Normal({outputs, inputs}).to(type);
-    const at::Tensor grad_y = numbers.Normal({tokens, outputs}).to(type);
+    const at::Tensor x = numbers_.Normal({tokens, inputs}).to(type_);
+    const at::Tensor weight = numbers_.Normal({outputs, inputs}).to(type_);
+    const at::Tensor grad_y = numbers_.Normal({tokens, outputs}).to(type_);
     std::vector<at::Tensor> first;
     for (const int64_t lines : {0, 1, 2, 3, 5, 17, 63}) {
       int64_t at = base;
@@ -172,11 +148,11 @@ TEST_P(LinearTest, SameBitsAtEveryAlignedAddress) {
       at::Tensor y = place({tokens, outputs}, {});
       at::Tensor grad_x = place({tokens, inputs}, {});
       at::Tensor grad_weight = place({outputs, inputs}, {});
-      Ops().Linear(x_t, weight_t, {}, y, work)();
-      Ops().LinearBackwardInput(grad_y_t, weight_t, /*add=*/false, grad_x, work)();
-      Ops().LinearBackwardWeight(grad_y_t, x_t, /*add=*/false, grad_weight, work)();
+      ops_.Linear(x_t, weight_t, {}, y, work_)();
+      ops_.LinearBackwardInput(grad_y_t, weight_t, /*add=*/false, grad_x, work_)();
+      ops_.LinearBackwardWeight(grad_y_t, x_t, /*add=*/false, grad_weight, work_)();
       at::Tensor added = grad_weight.clone();
-      Ops().LinearBackwardWeight(grad_y_t, x_t, /*add=*/true, added, work)();
+      ops_.LinearBackwardWeight(grad_y_t, x_t, /*add=*/true, added, work_)();
       const std::vector<at::Tensor> results = {y.clone(), grad_x.clone(), grad_weight.clone(), added};
       first = first.empty() ? results : first;
       for (size_t i = 0; i < results.size(); ++i) {
@@ -187,25 +163,24 @@ TEST_P(LinearTest, SameBitsAtEveryAlignedAddress) {
 }
 
 TEST_P(LinearTest, RefusesAnOutputOfAnotherShape) {
-  at::Tensor y = FilledWithNan({2, 5}, GetParam());
-  const at::Tensor x = FilledWithNan({2, 3}, GetParam());
-  EXPECT_THROW(Ops().Linear(x, FilledWithNan({4, 3}, GetParam()), {}, y, {})(), std::invalid_argument);
+  at::Tensor y = Nan({2, 5});
+  const at::Tensor x = Nan({2, 3});
+  EXPECT_THROW(ops_.Linear(x, Nan({4, 3}), {}, y, {})(), std::invalid_argument);
 }
 
 TEST_P(LinearTest, RefusesAnOutputOfAnotherType) {
-  const at::ScalarType other = GetParam() == at::kDouble ? at::kFloat : at::kDouble;
+  const at::ScalarType other = type_ == at::kDouble ? at::kFloat : at::kDouble;
   at::Tensor grad_weight = FilledWithNan({4, 3}, other);
-  EXPECT_THROW(
-      Ops().LinearBackwardWeight(FilledWithNan({2, 4}, GetParam()), FilledWithNan({2, 3}, GetParam()),
-                                 /*add=*/true, grad_weight, {})(),
-      std::invalid_argument);
+  EXPECT_THROW(ops_.LinearBackwardWeight(Nan({2, 4}), Nan({2, 3}),
+                                         /*add=*/true, grad_weight, {})(),
+               std::invalid_argument);
 }
 
 TEST(LinearBf16Test, RefusesTooLittleWorkMemory) {
   at::Tensor y = FilledWithNan({2, 4}, at::kBFloat16);
-  EXPECT_THROW(
-      Ops().Linear(FilledWithNan({2, 3}, at::kBFloat16), FilledWithNan({4, 3}, at::kBFloat16), {}, y, {})(),
-      std::invalid_argument);
+  EXPECT_THROW(CpuOperations().Linear(FilledWithNan({2, 3}, at::kBFloat16),
+                                      FilledWithNan({4, 3}, at::kBFloat16), {}, y, {})(),
+               std::invalid_argument);
 }
 
 }  // namespace

@@ -15,40 +15,36 @@ namespace {
 
 using namespace test;
 
-class NormGateTest : public testing::TestWithParam<at::ScalarType> {
+class NormGateTest : public AgainstAutogradTest {
  protected:
   // Gates of `together` rows are columns of a wider row.
-  static void Compare(int64_t rows, int64_t columns, int64_t together) {
+  void Compare(int64_t rows, int64_t columns, int64_t together) {
     SCOPED_TRACE(testing::Message() << rows << " x " << columns << ", " << together << " gates a row");
-    const at::ScalarType type = GetParam();
-    Numbers numbers(61);
-    const auto random = [&](int64_t a, int64_t b) { return Leaf(Rounded(numbers.Normal({a, b}), type)); };
     const int64_t wide_columns = together * columns;
-    const at::Tensor y = random(rows, columns);
-    const at::Tensor gate = random(rows / together, wide_columns);
-    const at::Tensor weight = random(1, columns);
-    const at::Tensor grad = Rounded(numbers.Normal({rows, columns}), type);
+    const at::Tensor y = RandomLeaf({rows, columns});
+    const at::Tensor gate = RandomLeaf({rows / together, wide_columns});
+    const at::Tensor weight = RandomLeaf({1, columns});
+    const at::Tensor grad = Random({rows, columns});
     const at::Tensor expected = y * (y.square().mean(1, /*keepdim=*/true) + 1e-6).rsqrt() * weight *
                                 at::silu(gate).view({rows, columns});
     expected.backward(grad);
 
-    const Operations& ops = CpuOperations();
-    const at::Tensor own_y = y.detach().to(type);
-    const at::Tensor own_weight = weight.detach().to(type).view({columns});
-    const at::Tensor own_grad = grad.to(type);
-    const at::Tensor wide = FilledWithNan({rows / together, wide_columns + 4}, type);
+    const at::Tensor own_y = Typed(y);
+    const at::Tensor own_weight = Typed(weight).view({columns});
+    const at::Tensor own_grad = grad.to(type_);
+    const at::Tensor wide = Nan({rows / together, wide_columns + 4});
     wide.narrow(1, 3, wide_columns).copy_(gate.detach());
-    at::Tensor gated = FilledWithNan({rows, columns}, type);
-    at::Tensor grad_y = FilledWithNan({rows, columns}, type);
-    const at::Tensor grad_wide = FilledWithNan({rows / together, wide_columns + 2}, type);
-    at::Tensor grad_weight = FilledWithNan({columns}, StatisticsOf(type));
-    ops.NormGate(own_y, wide.narrow(1, 3, wide_columns), own_weight, 1e-6, gated)();
-    ops.NormGateBackward(own_grad, own_y, wide.narrow(1, 3, wide_columns), own_weight, 1e-6, grad_y,
-                         grad_wide.narrow(1, 1, wide_columns), grad_weight, {})();
-    EXPECT_LE(RelativeError(gated, expected), Tolerance(type));
-    EXPECT_LE(RelativeError(grad_y, y.grad()), 2 * Tolerance(type));
-    EXPECT_LE(RelativeError(grad_wide.narrow(1, 1, wide_columns), gate.grad()), Tolerance(type));
-    EXPECT_LE(RelativeError(grad_weight.view({1, columns}), weight.grad()), Tolerance(type));
+    at::Tensor gated = Nan({rows, columns});
+    at::Tensor grad_y = Nan({rows, columns});
+    const at::Tensor grad_wide = Nan({rows / together, wide_columns + 2});
+    at::Tensor grad_weight = NanStatistics({columns});
+    ops_.NormGate(own_y, wide.narrow(1, 3, wide_columns), own_weight, 1e-6, gated)();
+    ops_.NormGateBackward(own_grad, own_y, wide.narrow(1, 3, wide_columns), own_weight, 1e-6, grad_y,
+                          grad_wide.narrow(1, 1, wide_columns), grad_weight, {})();
+    EXPECT_TRUE(Near(gated, expected));
+    EXPECT_TRUE(Near(grad_y, y.grad(), 2));
+    EXPECT_TRUE(Near(grad_wide.narrow(1, 1, wide_columns), gate.grad()));
+    EXPECT_TRUE(Near(grad_weight.view({1, columns}), weight.grad()));
     EXPECT_TRUE(grad_wide.narrow(1, 0, 1).isnan().all().item<bool>()) << "another's column was written";
   }
 };

@@ -61,39 +61,37 @@ TEST(PlanRowsTest, RefusesAnExpertThatIsNotThere) {
                std::out_of_range);
 }
 
-class PermuteTest : public testing::TestWithParam<at::ScalarType> {};
+class PermuteTest : public AgainstAutogradTest {};
 INSTANTIATE_TEST_SUITE_P(Types, PermuteTest, AllTypes());
 
 TEST_P(PermuteTest, MatchesAutogradBothWays) {
-  const at::ScalarType type = GetParam();
-  Numbers numbers(73);
   for (const auto& [tokens, slots, columns] :
        std::vector<std::array<int64_t, 3>>{{1, 1, 1}, {9, 1, 5}, {7, 3, 17}, {5, 8, 1100}}) {
     SCOPED_TRACE(testing::Message() << tokens << " x " << slots << " slots, " << columns << " wide");
     // Each token's experts ascend: random ones of 16, one of each pair.
-    at::Tensor chosen = numbers.Integers({tokens, slots}, 2);
+    at::Tensor chosen = numbers_.Integers({tokens, slots}, 2);
     for (int64_t slot = 0; slot < slots; ++slot) {
       chosen.select(1, slot) += 2 * slot;
     }
     at::Tensor counts = Unset({16});
     at::Tensor row_of = Unset({tokens * slots});
-    CpuOperations().sparse().PlanRows(chosen, /*chunk=*/0, counts, row_of, {})();
+    ops_.sparse().PlanRows(chosen, /*chunk=*/0, counts, row_of, {})();
 
-    const at::Tensor x = Leaf(Rounded(numbers.Normal({tokens, columns}), type));
-    const at::Tensor grad_rows = Rounded(numbers.Normal({tokens * slots, columns}), type);
+    const at::Tensor x = RandomLeaf({tokens, columns});
+    const at::Tensor grad_rows = Random({tokens * slots, columns});
     const at::Tensor slot_of = row_of.argsort();
     const at::Tensor expected = x.repeat_interleave(slots, 0).index_select(0, slot_of);
     expected.backward(grad_rows);
 
-    const at::Tensor x_t = x.detach().to(type);
-    at::Tensor rows = FilledWithNan({tokens * slots, columns}, type);
-    CpuOperations().sparse().Permute(x_t, row_of, /*first=*/0, rows)();
-    EXPECT_TRUE(SameBits(rows, expected.detach().to(type)));
-    at::Tensor grad_x = FilledWithNan({tokens, columns}, type);
-    CpuOperations().sparse().Unpermute(grad_rows.to(type), row_of, /*first=*/0, /*add=*/false, grad_x)();
-    EXPECT_LE(RelativeError(grad_x, x.grad()), Tolerance(type));
-    CpuOperations().sparse().Unpermute(grad_rows.to(type), row_of, /*first=*/0, /*add=*/true, grad_x)();
-    EXPECT_LE(RelativeError(grad_x, x.grad() * 2), 1.5 * Tolerance(type));  // rounded twice
+    const at::Tensor x_t = Typed(x);
+    at::Tensor rows = Nan({tokens * slots, columns});
+    ops_.sparse().Permute(x_t, row_of, /*first=*/0, rows)();
+    EXPECT_TRUE(SameBits(rows, Typed(expected)));
+    at::Tensor grad_x = Nan({tokens, columns});
+    ops_.sparse().Unpermute(grad_rows.to(type_), row_of, /*first=*/0, /*add=*/false, grad_x)();
+    EXPECT_TRUE(Near(grad_x, x.grad()));
+    ops_.sparse().Unpermute(grad_rows.to(type_), row_of, /*first=*/0, /*add=*/true, grad_x)();
+    EXPECT_TRUE(Near(grad_x, x.grad() * 2, 1.5));  // rounded twice
   }
 }
 
@@ -101,13 +99,13 @@ TEST_P(PermuteTest, ProbabilitiesComeBackFromTheRowsOfTheirSlots) {
   const at::Tensor chosen = at::tensor({1, 2, 0, 2, 0, 1}, at::kLong).view({3, 2});
   at::Tensor counts = Unset({3});
   at::Tensor row_of = Unset({6});
-  CpuOperations().sparse().PlanRows(chosen, /*chunk=*/0, counts, row_of, {})();
-  const at::Tensor probabilities = Numbers(74).Normal({6, 1}).to(GetParam());
-  at::Tensor rows = FilledWithNan({6, 1}, GetParam());
-  at::Tensor back = FilledWithNan({6, 1}, GetParam());
-  CpuOperations().sparse().Permute(probabilities, row_of, /*first=*/0, rows)();
+  ops_.sparse().PlanRows(chosen, /*chunk=*/0, counts, row_of, {})();
+  const at::Tensor probabilities = Numbers(74).Normal({6, 1}).to(type_);
+  at::Tensor rows = Nan({6, 1});
+  at::Tensor back = Nan({6, 1});
+  ops_.sparse().Permute(probabilities, row_of, /*first=*/0, rows)();
   EXPECT_FALSE(SameBits(rows, probabilities));
-  CpuOperations().sparse().Unpermute(rows, row_of, /*first=*/0, /*add=*/false, back)();
+  ops_.sparse().Unpermute(rows, row_of, /*first=*/0, /*add=*/false, back)();
   EXPECT_TRUE(SameBits(back, probabilities));
 }
 
@@ -124,13 +122,9 @@ TEST(UnpermuteTest, AddsInAscendingExpert) {
 }
 
 TEST_P(PermuteTest, RefusesSizesThatDoNotFit) {
-  at::Tensor rows = FilledWithNan({5, 4}, GetParam());
-  EXPECT_THROW(
-      CpuOperations().sparse().Permute(FilledWithNan({2, 4}, GetParam()), Unset({5}), /*first=*/0, rows)(),
-      std::invalid_argument);
-  EXPECT_THROW(
-      CpuOperations().sparse().Permute(FilledWithNan({5, 3}, GetParam()), Unset({5}), /*first=*/0, rows)(),
-      std::invalid_argument);
+  at::Tensor rows = Nan({5, 4});
+  EXPECT_THROW(ops_.sparse().Permute(Nan({2, 4}), Unset({5}), /*first=*/0, rows)(), std::invalid_argument);
+  EXPECT_THROW(ops_.sparse().Permute(Nan({5, 3}), Unset({5}), /*first=*/0, rows)(), std::invalid_argument);
 }
 
 }  // namespace

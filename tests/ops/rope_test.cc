@@ -9,6 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "ops/operations.h"
+#include "ops/rotary_tables.h"
 #include "tests/ops/compare.h"
 
 namespace tandem::ops {
@@ -30,12 +31,10 @@ at::Tensor Reference(const at::Tensor& all, int64_t dim) {
   return at::cat({x * twice.cos() + rotated * twice.sin(), all.narrow(-1, dim, all.size(3) - dim)}, -1);
 }
 
-class RopeTest : public testing::TestWithParam<at::ScalarType> {};
+class RopeTest : public AgainstAutogradTest {};
 INSTANTIATE_TEST_SUITE_P(Types, RopeTest, AllTypes());
 
 TEST_P(RopeTest, MatchesAutogradAndLeavesTheOtherColumnsAlone) {
-  const at::ScalarType type = GetParam();
-  Numbers numbers(41);
   for (const auto& [sequences, length, heads, dim, rotary] :
        std::vector<std::array<int64_t, 5>>{{1, 1, 1, 2, 2},
                                            {2, 5, 3, 6, 6},
@@ -48,24 +47,24 @@ TEST_P(RopeTest, MatchesAutogradAndLeavesTheOtherColumnsAlone) {
                                     << rotary << " rotated");
     const int64_t rest = 3;
     const int64_t columns = heads * dim + rest;
-    const at::Tensor all = Rounded(numbers.Normal({sequences * length, columns}), type);
+    const at::Tensor all = Random({sequences * length, columns});
     const at::Tensor x = Leaf(all.narrow(1, 0, heads * dim));
-    const at::Tensor grad = Rounded(numbers.Normal({sequences * length, columns}), type);
+    const at::Tensor grad = Random({sequences * length, columns});
     const at::Tensor expected =
         Reference(x.view({sequences, length, heads, dim}), rotary).view({sequences * length, heads * dim});
     expected.backward(grad.narrow(1, 0, heads * dim));
 
-    at::Tensor cosines = FilledWithNan({length, rotary / 2}, StatisticsOf(type));
-    at::Tensor sines = FilledWithNan({length, rotary / 2}, StatisticsOf(type));
+    at::Tensor cosines = NanStatistics({length, rotary / 2});
+    at::Tensor sines = NanStatistics({length, rotary / 2});
     RopeTables(kTheta, {}, cosines, sines);
-    at::Tensor y = all.to(type, /*non_blocking=*/false, /*copy=*/true);
-    CpuOperations().Rope(cosines, sines, heads, dim, y)();
-    EXPECT_LE(RelativeError(y.narrow(1, 0, heads * dim), expected), Tolerance(type));
-    EXPECT_TRUE(y.narrow(1, heads * dim, rest).equal(all.narrow(1, heads * dim, rest).to(type)));
+    at::Tensor y = Typed(all);
+    ops_.Rope(cosines, sines, heads, dim, y)();
+    EXPECT_TRUE(Near(y.narrow(1, 0, heads * dim), expected));
+    EXPECT_TRUE(y.narrow(1, heads * dim, rest).equal(all.narrow(1, heads * dim, rest).to(type_)));
 
-    at::Tensor grad_x = grad.to(type, /*non_blocking=*/false, /*copy=*/true);
-    CpuOperations().RopeBackward(cosines, sines, heads, dim, grad_x)();
-    EXPECT_LE(RelativeError(grad_x.narrow(1, 0, heads * dim), x.grad()), Tolerance(type));
+    at::Tensor grad_x = Typed(grad);
+    ops_.RopeBackward(cosines, sines, heads, dim, grad_x)();
+    EXPECT_TRUE(Near(grad_x.narrow(1, 0, heads * dim), x.grad()));
   }
 }
 

@@ -39,12 +39,10 @@ at::Tensor Balance(const RouterConfig& config, int64_t length, const at::Tensor&
          static_cast<double>(config.top_k * length * length * sequences);
 }
 
-class RouterLossesTest : public testing::TestWithParam<at::ScalarType> {};
+class RouterLossesTest : public AgainstAutogradTest {};
 INSTANTIATE_TEST_SUITE_P(Types, RouterLossesTest, testing::Values(at::kFloat, at::kDouble));
 
 TEST_P(RouterLossesTest, MatchAutogradForAMicrobatchAndForEachSequence) {
-  const at::ScalarType type = GetParam();
-  Numbers numbers(72);
   for (const RouterScore score : {RouterScore::kSoftmax, RouterScore::kSigmoid}) {
     // A choice by groups does not matter to the balance.
     const RouterConfig config{.experts = 12, .top_k = 4, .score = score, .groups = 3, .groups_per_token = 2};
@@ -52,37 +50,34 @@ TEST_P(RouterLossesTest, MatchAutogradForAMicrobatchAndForEachSequence) {
       for (const auto& [balance, z] : std::vector<std::pair<double, double>>{{0.5, 0.25}, {1, 0}, {0, 1}}) {
         SCOPED_TRACE(testing::Message() << static_cast<int>(score) << ", sequences of " << length << ", "
                                         << balance << " and " << z);
-        const at::Tensor logits = Leaf(Rounded(numbers.Normal({24, 12}), type));
+        const at::Tensor logits = RandomLeaf({24, 12});
         const at::Tensor expected_balance = Balance(config, length, logits);
         const at::Tensor expected_z = at::logsumexp(logits, -1).square().mean();
-        const at::Tensor before = Rounded(numbers.Normal({24, 12}) * 1e-2, type);
+        const at::Tensor before = Random({24, 12}, 1e-2);
         (expected_balance * balance + expected_z * z).backward();
 
         const RouterLossConfig losses{.sequence_length = length, .balance = balance, .z = z};
-        const at::Tensor logits_t = logits.detach().to(type);
+        const at::Tensor logits_t = Typed(logits);
         at::Tensor values = FilledWithNan({2}, at::kDouble);
-        CpuOperations().sparse().RouterLosses(config, losses, logits_t, {}, values, {})();
-        EXPECT_LE(RelativeError(values[0], expected_balance), Tolerance(type));
-        EXPECT_LE(RelativeError(values[1], expected_z), Tolerance(type));
-        at::Tensor grad_logits = before.to(type, /*non_blocking=*/false, /*copy=*/true);
-        CpuOperations().sparse().RouterLossesBackward(config, losses, logits_t, {}, /*targets=*/{},
-                                                      grad_logits, {})();
-        EXPECT_LE(RelativeError(grad_logits, before + logits.grad()), Tolerance(type));
+        ops_.sparse().RouterLosses(config, losses, logits_t, {}, values, {})();
+        EXPECT_TRUE(Near(values[0], expected_balance));
+        EXPECT_TRUE(Near(values[1], expected_z));
+        at::Tensor grad_logits = Typed(before);
+        ops_.sparse().RouterLossesBackward(config, losses, logits_t, {}, /*targets=*/{}, grad_logits, {})();
+        EXPECT_TRUE(Near(grad_logits, before + logits.grad()));
       }
     }
   }
 }
 
 TEST_P(RouterLossesTest, GradientsAreOfTheTargetsThatCount) {
-  const at::ScalarType type = GetParam();
-  Numbers numbers(73);
   const RouterConfig config{.experts = 6, .top_k = 2};
   const RouterLossConfig losses{.sequence_length = 4, .balance = 0.5, .z = 0.25};
-  const at::Tensor logits = numbers.Normal({8, 6}).to(type);
+  const at::Tensor logits = numbers_.Normal({8, 6}).to(type_);
   const auto gradient = [&](const at::Tensor& targets) {
-    at::Tensor grad_logits = at::zeros({8, 6}, type);
-    CpuOperations().sparse().RouterLossesBackward(
-        config, losses, logits, {}, targets.defined() ? Array(targets) : Array(), grad_logits, {})();
+    at::Tensor grad_logits = at::zeros({8, 6}, type_);
+    ops_.sparse().RouterLossesBackward(config, losses, logits, {},
+                                       targets.defined() ? Array(targets) : Array(), grad_logits, {})();
     return grad_logits;
   };
   const at::Tensor whole = gradient({});
@@ -91,17 +86,16 @@ TEST_P(RouterLossesTest, GradientsAreOfTheTargetsThatCount) {
   EXPECT_TRUE(at::equal(gradient(batch.narrow(1, 5, 4)), whole));
   batch[0][5] = batch[1][8] = kNotCounted;
   batch[0][4] = kNotCounted;  // not a target
-  EXPECT_LE(RelativeError(gradient(batch.narrow(1, 5, 4)), whole.to(at::kDouble) * 0.75), Tolerance(type));
+  EXPECT_TRUE(Near(gradient(batch.narrow(1, 5, 4)), whole.to(at::kDouble) * 0.75));
   batch.fill_(kNotCounted);
-  EXPECT_TRUE(at::equal(gradient(batch.narrow(1, 5, 4)), at::zeros({8, 6}, type)));
+  EXPECT_TRUE(at::equal(gradient(batch.narrow(1, 5, 4)), at::zeros({8, 6}, type_)));
 }
 
 TEST_P(RouterLossesTest, SigmoidsThatUnderflowStillHaveShares) {
-  const at::ScalarType type = GetParam();
   const RouterConfig config{.experts = 4, .top_k = 2, .score = RouterScore::kSigmoid};
   const RouterLossConfig losses{.sequence_length = 3, .balance = 1};
   // All sigmoids of the first token are 0 in T; those of the second nearly; those of the third are not.
-  const double far = type == at::kFloat ? -120 : -800;
+  const double far = type_ == at::kFloat ? -120 : -800;
   at::Tensor logits = at::zeros({3, 4}, at::kDouble);
   for (int64_t e = 0; e < 4; ++e) {
     logits[0][e] = far - static_cast<double>(e) / 4;
@@ -115,47 +109,43 @@ TEST_P(RouterLossesTest, SigmoidsThatUnderflowStillHaveShares) {
   const at::Tensor expected = (counts * shares.sum(0)).sum() * (4.0 / (2 * 3 * 3));
   expected.backward();
 
-  const at::Tensor logits_t = logits.detach().to(type);
+  const at::Tensor logits_t = Typed(logits);
   at::Tensor values = FilledWithNan({2}, at::kDouble);
-  CpuOperations().sparse().RouterLosses(config, losses, logits_t, {}, values, {})();
-  EXPECT_LE(RelativeError(values[0], expected), Tolerance(type));
-  at::Tensor grad_logits = at::zeros({3, 4}, type);
-  CpuOperations().sparse().RouterLossesBackward(config, losses, logits_t, {}, /*targets=*/{}, grad_logits,
-                                                {})();
-  EXPECT_LE(RelativeError(grad_logits, logits.grad()), 10 * Tolerance(type));
+  ops_.sparse().RouterLosses(config, losses, logits_t, {}, values, {})();
+  EXPECT_TRUE(Near(values[0], expected));
+  at::Tensor grad_logits = at::zeros({3, 4}, type_);
+  ops_.sparse().RouterLossesBackward(config, losses, logits_t, {}, /*targets=*/{}, grad_logits, {})();
+  EXPECT_TRUE(Near(grad_logits, logits.grad(), 10));
 }
 
 TEST_P(RouterLossesTest, AnEvenLoadHasBalanceOne) {
-  at::Tensor logits = at::zeros({8, 4}, GetParam());
+  at::Tensor logits = at::zeros({8, 4}, type_);
   for (int64_t token = 0; token < 8; ++token) {
     logits[token][token % 4] = 1e-3;
   }
   at::Tensor values = FilledWithNan({2}, at::kDouble);
-  CpuOperations().sparse().RouterLosses({.experts = 4, .top_k = 1}, {.sequence_length = 8}, logits, {},
-                                        values, {})();
+  ops_.sparse().RouterLosses({.experts = 4, .top_k = 1}, {.sequence_length = 8}, logits, {}, values, {})();
   EXPECT_NEAR(values[0].item<double>(), 1, 1e-6);
 }
 
 TEST_P(RouterLossesTest, RefuseSequencesThatAreNotWhole) {
   at::Tensor values = FilledWithNan({2}, at::kDouble);
-  EXPECT_THROW(CpuOperations().sparse().RouterLosses({.experts = 4, .top_k = 1}, {.sequence_length = 3},
-                                                     at::zeros({8, 4}, GetParam()), {}, values, {})(),
+  EXPECT_THROW(ops_.sparse().RouterLosses({.experts = 4, .top_k = 1}, {.sequence_length = 3},
+                                          at::zeros({8, 4}, type_), {}, values, {})(),
                std::invalid_argument);
 }
 
 // A batch of three microbatches on two ranks, in two rounds of which the second lacks one: the mean of the
 // microbatches' losses and gradients is that of the whole batch where all of it has been seen.
 TEST_P(RouterLossesTest, MicrobatchesWithTheMeanCountsHaveTheLossOfTheBatch) {
-  const at::ScalarType type = GetParam();
-  Numbers numbers(73);
   for (const RouterScore score : {RouterScore::kSoftmax, RouterScore::kSigmoid}) {
     const RouterConfig config{.experts = 12, .top_k = 4, .score = score, .groups = 3, .groups_per_token = 2};
-    const SparseOperations& sparse = CpuOperations().sparse();
-    const at::Tensor logits = Rounded(numbers.Normal({24, 12}), type).to(type);
+    const SparseOperations& sparse = ops_.sparse();
+    const at::Tensor logits = Random({24, 12}).to(type_);
     const RouterLossConfig whole{.sequence_length = 24, .balance = 0.75, .z = 0.25};
     at::Tensor values = FilledWithNan({2}, at::kDouble);
     sparse.RouterLosses(config, whole, logits, {}, values, {})();
-    at::Tensor gradient = at::zeros({24, 12}, type);
+    at::Tensor gradient = at::zeros({24, 12}, type_);
     sparse.RouterLossesBackward(config, whole, logits, {}, /*targets=*/{}, gradient, {})();
 
     at::Tensor by_rank = FilledWithNan({3, 12}, at::kDouble);
@@ -175,7 +165,7 @@ TEST_P(RouterLossesTest, MicrobatchesWithTheMeanCountsHaveTheLossOfTheBatch) {
     EXPECT_TRUE(at::equal(at_once, counts));
 
     at::Tensor mean = at::zeros({2}, at::kDouble);
-    at::Tensor mean_gradient = at::zeros({24, 12}, type);
+    at::Tensor mean_gradient = at::zeros({24, 12}, type_);
     for (int64_t m = 0; m < 3; ++m) {
       const RouterLossConfig part{.sequence_length = 8, .balance = 0.75, .z = 0.25};
       at::Tensor of_part = FilledWithNan({2}, at::kDouble);
@@ -185,22 +175,21 @@ TEST_P(RouterLossesTest, MicrobatchesWithTheMeanCountsHaveTheLossOfTheBatch) {
       sparse.RouterLossesBackward(config, part, logits.narrow(0, 8 * m, 8), counts, /*targets=*/{}, rows,
                                   {})();
     }
-    EXPECT_LE(RelativeError(mean, values), Tolerance(type));
-    EXPECT_LE(RelativeError(mean_gradient / 3, gradient.to(at::kDouble)), Tolerance(type));
+    EXPECT_TRUE(Near(mean, values));
+    EXPECT_TRUE(Near(mean_gradient / 3, gradient.to(at::kDouble)));
   }
 }
 
 TEST_P(RouterLossesTest, RefuseCountsOfSequencesAndNothingToContinue) {
   at::Tensor values = FilledWithNan({2}, at::kDouble);
   const at::Tensor counts = at::ones({4}, at::kDouble);
-  EXPECT_THROW(CpuOperations().sparse().RouterLosses({.experts = 4, .top_k = 1}, {.sequence_length = 4},
-                                                     at::zeros({8, 4}, GetParam()), counts, values, {})(),
+  EXPECT_THROW(ops_.sparse().RouterLosses({.experts = 4, .top_k = 1}, {.sequence_length = 4},
+                                          at::zeros({8, 4}, type_), counts, values, {})(),
                std::invalid_argument);
   at::Tensor nothing;
   at::Tensor mean = at::zeros({4}, at::kDouble);
-  EXPECT_THROW(
-      CpuOperations().sparse().MeanCounts(counts.view({1, 4}), 8, /*continues=*/true, nothing, mean)(),
-      std::invalid_argument);
+  EXPECT_THROW(ops_.sparse().MeanCounts(counts.view({1, 4}), 8, /*continues=*/true, nothing, mean)(),
+               std::invalid_argument);
 }
 
 }  // namespace

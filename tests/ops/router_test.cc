@@ -64,12 +64,10 @@ Routed Expected(const RouterConfig& config, const at::Tensor& logits, const at::
   return {.chosen = chosen, .probabilities = probabilities * config.scale};
 }
 
-class RouterTest : public testing::TestWithParam<at::ScalarType> {};
+class RouterTest : public AgainstAutogradTest {};
 INSTANTIATE_TEST_SUITE_P(Types, RouterTest, testing::Values(at::kFloat, at::kDouble));
 
 TEST_P(RouterTest, MatchesAutograd) {
-  const at::ScalarType type = GetParam();
-  Numbers numbers(71);
   for (const RouterConfig& config : std::vector<RouterConfig>{
            {.experts = 1, .top_k = 1},
            {.experts = 8, .top_k = 2, .normalize = true},
@@ -96,26 +94,25 @@ TEST_P(RouterTest, MatchesAutograd) {
                                       << (config.score == kSigmoid ? "sigmoid" : "softmax") << ", "
                                       << config.groups << " groups, bias " << biased);
       const int64_t tokens = 37;
-      const at::Tensor logits = Leaf(Rounded(numbers.Normal({tokens, config.experts}) * 2, type));
-      const at::Tensor bias = biased ? Rounded(numbers.Normal({config.experts}), type) : at::Tensor();
-      const at::Tensor grad = Rounded(numbers.Normal({tokens, config.top_k}), type);
+      const at::Tensor logits = RandomLeaf({tokens, config.experts}, 2);
+      const at::Tensor bias = biased ? Random({config.experts}) : at::Tensor();
+      const at::Tensor grad = Random({tokens, config.top_k});
       const Routed expected = Expected(config, logits, bias);
       expected.probabilities.backward(grad);
 
-      const at::Tensor logits_t = logits.detach().to(type);
-      const Routed routed = RouteAll(config, logits_t, biased ? bias.to(type) : at::Tensor());
+      const at::Tensor logits_t = Typed(logits);
+      const Routed routed = RouteAll(config, logits_t, biased ? bias.to(type_) : at::Tensor());
       EXPECT_EQ(ToVector(routed.chosen), ToVector(expected.chosen.contiguous()));
-      EXPECT_LE(RelativeError(routed.probabilities, expected.probabilities), Tolerance(type));
-      at::Tensor grad_logits = FilledWithNan({tokens, config.experts}, type);
-      CpuOperations().sparse().RouteBackward(config, logits_t, routed.chosen, routed.chosen, grad.to(type),
-                                             grad_logits)();
-      EXPECT_LE(RelativeError(grad_logits, logits.grad()), Tolerance(type));
+      EXPECT_TRUE(Near(routed.probabilities, expected.probabilities));
+      at::Tensor grad_logits = Nan({tokens, config.experts});
+      ops_.sparse().RouteBackward(config, logits_t, routed.chosen, routed.chosen, grad.to(type_),
+                                  grad_logits)();
+      EXPECT_TRUE(Near(grad_logits, logits.grad()));
     }
   }
 }
 
 TEST_P(RouterTest, DealtTokensAreSpreadEvenlyWhateverTheScores) {
-  Numbers numbers(72);
   for (const RouterConfig& config :
        std::vector<RouterConfig>{{.experts = 8, .top_k = 2, .normalize = true, .deals = true},
                                  {.experts = 7, .top_k = 3, .deals = true},
@@ -128,7 +125,7 @@ TEST_P(RouterTest, DealtTokensAreSpreadEvenlyWhateverTheScores) {
                                  .deals = true}}) {
     SCOPED_TRACE(testing::Message() << config.top_k << " of " << config.experts);
     const int64_t tokens = 37;
-    at::Tensor logits = numbers.Normal({tokens, config.experts}).to(GetParam());
+    at::Tensor logits = numbers_.Normal({tokens, config.experts}).to(type_);
     logits.select(1, 3).fill_(100);  // all would choose it
     const Routed routed = RouteAll(config, logits);
     std::vector<int64_t> loads(static_cast<size_t>(config.experts));
@@ -147,13 +144,12 @@ TEST_P(RouterTest, DealtTokensAreSpreadEvenlyWhateverTheScores) {
     const at::Tensor wide = logits.to(at::kDouble);
     at::Tensor scores = config.score == kSigmoid ? wide.sigmoid() : wide.softmax(-1);
     scores = scores.gather(1, routed.chosen);
-    EXPECT_LE(RelativeError(routed.probabilities, config.normalize ? scores / scores.sum(-1, true) : scores),
-              Tolerance(GetParam()));
+    EXPECT_TRUE(Near(routed.probabilities, config.normalize ? scores / scores.sum(-1, true) : scores));
   }
 }
 
 TEST_P(RouterTest, OfEqualScoresTheSmallestIndexIsChosen) {
-  const at::Tensor equal = at::zeros({2, 6}, GetParam());
+  const at::Tensor equal = at::zeros({2, 6}, type_);
   const RouterConfig config{.experts = 6, .top_k = 3, .normalize = true};
   EXPECT_EQ(ToVector(RouteAll(config, equal).chosen), (std::vector<int64_t>{0, 1, 2, 0, 1, 2}));
   equal[1][4] = 1;
@@ -164,9 +160,9 @@ TEST_P(RouterTest, OfEqualScoresTheSmallestIndexIsChosen) {
 }
 
 TEST_P(RouterTest, TheBiasChoosesButDoesNotWeigh) {
-  at::Tensor logits = at::zeros({1, 4}, GetParam());
+  at::Tensor logits = at::zeros({1, 4}, type_);
   logits[0][0] = 3;
-  at::Tensor bias = at::zeros({4}, GetParam());
+  at::Tensor bias = at::zeros({4}, type_);
   bias[2] = 10;
   const RouterConfig config{.experts = 4, .top_k = 1, .score = kSigmoid};
   const Routed routed = RouteAll(config, logits, bias);
@@ -178,29 +174,28 @@ TEST_P(RouterTest, TokensAreCountedByExpert) {
   const at::Tensor chosen = at::tensor({0, 3, 2, 3, 0, 1, 0, 3}, at::kLong).view({4, 2});
   at::Tensor tokens = FilledWithNan({5}, at::kDouble);
   at::Tensor dropped = FilledWithNan({1}, at::kDouble);
-  CpuOperations().sparse().CountTokens(chosen, tokens, dropped)();
+  ops_.sparse().CountTokens(chosen, tokens, dropped)();
   EXPECT_EQ(dropped.item<double>(), 0);
   EXPECT_TRUE(tokens.equal(at::tensor({3., 1., 1., 3., 0.}, at::kDouble)));
-  CpuOperations().sparse().CountTokens(at::tensor({-1, 4, 4, -1}, at::kLong).view({2, 2}), tokens, dropped)();
+  ops_.sparse().CountTokens(at::tensor({-1, 4, 4, -1}, at::kLong).view({2, 2}), tokens, dropped)();
   EXPECT_EQ(dropped.item<double>(), 2);
   EXPECT_TRUE(tokens.equal(at::tensor({0., 0., 0., 0., 2.}, at::kDouble)));
-  EXPECT_THROW(
-      CpuOperations().sparse().CountTokens(at::tensor({5}, at::kLong).view({1, 1}), tokens, dropped)(),
-      std::out_of_range);
+  EXPECT_THROW(ops_.sparse().CountTokens(at::tensor({5}, at::kLong).view({1, 1}), tokens, dropped)(),
+               std::out_of_range);
 }
 
 TEST_P(RouterTest, BiasesMoveTowardsAnEvenLoad) {
-  at::Tensor bias = at::tensor({0.5, -1.0, 0.0, 2.0}, at::kDouble).to(GetParam());
+  at::Tensor bias = at::tensor({0.5, -1.0, 0.0, 2.0}, at::kDouble).to(type_);
   // Of two ranks together: 3, 1, 2, 2.
   const at::Tensor tokens = at::tensor({1., 1., 0., 2., 2., 0., 2., 0.}, at::kDouble).view({2, 4});
-  CpuOperations().sparse().UpdateRouterBias(tokens, at::zeros({1}, at::kBool), 0.25, bias)();
+  ops_.sparse().UpdateRouterBias(tokens, at::zeros({1}, at::kBool), 0.25, bias)();
   EXPECT_EQ(bias[0].item<double>(), 0.5);
-  CpuOperations().sparse().UpdateRouterBias(tokens, at::ones({1}, at::kBool), 0.25, bias)();
-  EXPECT_TRUE(bias.equal(at::tensor({0.25, -0.75, 0.0, 2.0}, at::kDouble).to(GetParam())));
+  ops_.sparse().UpdateRouterBias(tokens, at::ones({1}, at::kBool), 0.25, bias)();
+  EXPECT_TRUE(bias.equal(at::tensor({0.25, -0.75, 0.0, 2.0}, at::kDouble).to(type_)));
 }
 
 TEST_P(RouterTest, HugeLogitsDoNotOverflowAndNanShows) {
-  at::Tensor logits = at::zeros({2, 4}, GetParam());
+  at::Tensor logits = at::zeros({2, 4}, type_);
   logits[0][1] = 1e4;
   logits[0][2] = 1e4;
   logits[1][3] = std::numeric_limits<double>::quiet_NaN();
@@ -211,7 +206,7 @@ TEST_P(RouterTest, HugeLogitsDoNotOverflowAndNanShows) {
 }
 
 TEST_P(RouterTest, RefusesWhatDoesNotFit) {
-  const at::Tensor logits = at::zeros({2, 6}, GetParam());
+  const at::Tensor logits = at::zeros({2, 6}, type_);
   const auto refuses = [&](const RouterConfig& config, const at::Tensor& bias = {}) {
     EXPECT_THROW(RouteAll(config, logits, bias), std::invalid_argument);
   };
@@ -223,7 +218,7 @@ TEST_P(RouterTest, RefusesWhatDoesNotFit) {
   refuses({.experts = 6, .top_k = 3, .groups = 3, .groups_per_token = 1});
   refuses({.experts = 6, .top_k = 2, .groups = 3, .groups_per_token = 2, .best_of_group = 3});
   refuses({.experts = 6, .top_k = 2, .groups = 3, .groups_per_token = 2, .best_of_group = 0});
-  refuses({.experts = 6, .top_k = 2}, at::zeros({6}, GetParam()));
+  refuses({.experts = 6, .top_k = 2}, at::zeros({6}, type_));
   EXPECT_THROW(RouteAll({.experts = 6, .top_k = 2}, logits.to(at::kBFloat16)), std::invalid_argument);
 }
 

@@ -11,7 +11,6 @@
 #include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <vector>
 
 #include "ops/mixer_work.h"
@@ -23,176 +22,130 @@ namespace {
 
 using namespace test;
 
-// What a scan reads, as numbers that the type holds, and the gradient of what it writes.
-struct ScanNumbers {
-  ScanNumbers(const ScanShape& s, at::ScalarType type, uint64_t seed) {
-    Numbers numbers(seed);
-    const auto random = [&](const std::vector<int64_t>& shape) {
-      return Leaf(Rounded(numbers.Normal(shape), type));
-    };
-    xbc = random({s.tokens(), s.channels()});
-    steps = random({s.tokens(), s.heads});
-    const auto random_statistics = [&] {
-      return Leaf(Rounded(numbers.Normal({s.heads}), StatisticsOf(type)));
-    };
-    dt_bias = random_statistics();
-    a_log = random_statistics();
-    d = random_statistics();
-    grad_y = Rounded(numbers.Normal({s.tokens(), s.inner()}), type);
+// Steps are columns of wider matrices, as in a model.
+class StateScanTest : public AgainstAutogradTest {
+ protected:
+  // Draws the inputs of a scan, and what autograd makes of its recurrence. starts: the first row of each
+  // row's document, or empty.
+  void Draw(const ScanShape& s, const std::vector<int64_t>& starts = {}) {
+    xbc_ = RandomLeaf({s.tokens(), s.channels()});
+    steps_ = RandomLeaf({s.tokens(), s.heads});
+    dt_bias_ = StatisticsLeaf({s.heads});
+    a_log_ = StatisticsLeaf({s.heads});
+    d_ = StatisticsLeaf({s.heads});
+    grad_y_ = Random({s.tokens(), s.inner()});
+    documents_ = DocumentsOf(starts, s.sequences, s.length);
+    expected_ = Recurrence(s, starts);
+    expected_.backward(grad_y_);
   }
 
-  at::Tensor xbc;
-  at::Tensor steps;
-  at::Tensor dt_bias;
-  at::Tensor a_log;
-  at::Tensor d;
-  at::Tensor grad_y;
-};
+  // Gradients are sums over a state's numbers, over tokens, and of products that cancel: with a slack.
+  void ExpectMatches(const ScanShape& s) const {
+    const at::Tensor wide = Nan({s.tokens(), s.heads + 3});
+    wide.narrow(1, 2, s.heads).copy_(steps_.detach());
+    const at::Tensor xbc = Typed(xbc_);
+    const at::Tensor dt_bias = TypedStatistics(dt_bias_);
+    const at::Tensor a_log = TypedStatistics(a_log_);
+    const at::Tensor d = TypedStatistics(d_);
+    const ScanInputs in{.xbc = xbc,
+                        .steps = wide.narrow(1, 2, s.heads),
+                        .dt_bias = dt_bias,
+                        .a_log = a_log,
+                        .d = d,
+                        .documents = documents_};
+    const auto bytes = static_cast<int64_t>(at::elementSize(type_));
+    const at::Tensor y = Nan({s.tokens(), s.inner()});
+    const at::Tensor states = NanStatistics({s.kept()});
+    ops_.StateScan(s, in, y, states, WorkMemory(ops_, StateScanWorkBytes(DeviceKind::kCpu, s, bytes)))();
+    const at::Tensor grad_xbc = Nan({s.tokens(), s.channels()});
+    const at::Tensor grad_steps = Nan({s.tokens(), s.heads + 1}).narrow(1, 1, s.heads);
+    const at::Tensor grad_dt_bias = NanStatistics({s.heads});
+    const at::Tensor grad_a_log = NanStatistics({s.heads});
+    const at::Tensor grad_d = NanStatistics({s.heads});
+    ops_.StateScanBackward(s, in, states, Typed(grad_y_), grad_xbc, grad_steps, grad_dt_bias, grad_a_log,
+                           grad_d,
+                           WorkMemory(ops_, StateScanBackwardWorkBytes(DeviceKind::kCpu, s, bytes)))();
+    EXPECT_TRUE(Near(y, expected_, 4));
+    EXPECT_TRUE(Near(grad_xbc, xbc_.grad(), 4));
+    EXPECT_TRUE(Near(grad_steps, steps_.grad(), 4));
+    EXPECT_TRUE(Near(grad_dt_bias, dt_bias_.grad(), 4));
+    EXPECT_TRUE(Near(grad_a_log, a_log_.grad(), 4));
+    EXPECT_TRUE(Near(grad_d, d_.grad(), 4));
+  }
 
-// The recurrence, token by token, in double. starts: the first row of each row's document, or empty.
-at::Tensor PlainScan(const ScanShape& s, const ScanNumbers& in, const std::vector<int64_t>& starts = {}) {
-  const at::Tensor dt = at::softplus(in.steps + in.dt_bias).clamp_min(s.least_step);
-  const at::Tensor decay = at::exp(-dt * in.a_log.exp());
-  const int64_t share = s.heads / s.groups;
-  const auto vectors = [&](int64_t first) {  // [tokens, H, N]
-    return in.xbc.narrow(1, first, s.groups * s.state)
-        .view({s.tokens(), s.groups, s.state})
-        .repeat_interleave(share, 1);
-  };
-  const at::Tensor x = in.xbc.narrow(1, 0, s.inner()).view({s.tokens(), s.heads, s.head_dim});
-  const at::Tensor b = vectors(s.inner());
-  const at::Tensor c = vectors(s.inner() + s.groups * s.state);
-  std::vector<at::Tensor> rows;
-  for (int64_t sequence = 0; sequence < s.sequences; ++sequence) {
-    at::Tensor state = at::zeros({s.heads, s.head_dim, s.state}, at::kDouble);
-    for (int64_t i = 0; i < s.length; ++i) {
-      const int64_t t = sequence * s.length + i;
-      if (!starts.empty() && starts[t] == i) {
+  at::Tensor xbc_;
+  at::Tensor steps_;
+  at::Tensor dt_bias_;
+  at::Tensor a_log_;
+  at::Tensor d_;
+  at::Tensor grad_y_;
+  at::Tensor documents_;
+  at::Tensor expected_;
+
+ private:
+  // Token by token, in double.
+  at::Tensor Recurrence(const ScanShape& s, const std::vector<int64_t>& starts) const {
+    const at::Tensor dt = at::softplus(steps_ + dt_bias_).clamp_min(s.least_step);
+    const at::Tensor decay = at::exp(-dt * a_log_.exp());
+    const auto vectors = [&](int64_t first) {  // [tokens, H, N]
+      return xbc_.narrow(1, first, s.groups * s.state)
+          .view({s.tokens(), s.groups, s.state})
+          .repeat_interleave(s.heads / s.groups, 1);
+    };
+    const at::Tensor x = xbc_.narrow(1, 0, s.inner()).view({s.tokens(), s.heads, s.head_dim});
+    const at::Tensor b = vectors(s.inner());
+    const at::Tensor c = vectors(s.inner() + s.groups * s.state);
+    std::vector<at::Tensor> rows;
+    at::Tensor state;
+    for (int64_t t = 0; t < s.tokens(); ++t) {
+      if (t % s.length == 0 || (!starts.empty() && starts[t] == t % s.length)) {
         state = at::zeros({s.heads, s.head_dim, s.state}, at::kDouble);
       }
       state = state * decay[t].view({s.heads, 1, 1}) +
               at::bmm((x[t] * dt[t].unsqueeze(1)).unsqueeze(2), b[t].unsqueeze(1));
-      const at::Tensor y = at::bmm(state, c[t].unsqueeze(2)).squeeze(2) + x[t] * in.d.unsqueeze(1);
+      const at::Tensor y = at::bmm(state, c[t].unsqueeze(2)).squeeze(2) + x[t] * d_.unsqueeze(1);
       rows.push_back(y.reshape({s.inner()}));
     }
+    return at::stack(rows);
   }
-  return at::stack(rows);
-}
-
-struct ScanResult {
-  at::Tensor y;
-  at::Tensor xbc;
-  at::Tensor steps;
-  at::Tensor dt_bias;
-  at::Tensor a_log;
-  at::Tensor d;
 };
-
-// Forward and backward of the operations. Steps are columns of a wider matrix, as in a model.
-ScanResult Scanned(const ScanShape& s, const ScanNumbers& numbers, at::ScalarType type,
-                   const std::vector<int64_t>& starts = {}) {
-  const Operations& ops = CpuOperations();
-  const auto of = [&](const at::Tensor& tensor) { return tensor.detach().to(type); };
-  const auto none = [](const std::vector<int64_t>& shape, at::ScalarType of) {
-    return FilledWithNan(shape, of);
-  };
-  const at::Tensor wide = none({s.tokens(), s.heads + 3}, type);
-  wide.narrow(1, 2, s.heads).copy_(numbers.steps.detach());
-  const at::Tensor xbc = of(numbers.xbc);
-  const at::ScalarType statistics = StatisticsOf(type);
-  const at::Tensor dt_bias = numbers.dt_bias.detach().to(statistics);
-  const at::Tensor a_log = numbers.a_log.detach().to(statistics);
-  const at::Tensor d = numbers.d.detach().to(statistics);
-  const at::Tensor grad_y = of(numbers.grad_y);
-  at::Tensor documents;
-  if (!starts.empty()) {
-    documents = at::zeros({s.sequences, s.length}, at::kLong);
-    std::copy(starts.begin(), starts.end(), documents.data_ptr<int64_t>());
-  }
-  const ScanInputs in{.xbc = xbc,
-                      .steps = wide.narrow(1, 2, s.heads),
-                      .dt_bias = dt_bias,
-                      .a_log = a_log,
-                      .d = d,
-                      .documents = starts.empty() ? Array() : Array(documents)};
-  at::Tensor states = none({s.kept()}, statistics);
-  ScanResult result{.y = none({s.tokens(), s.inner()}, type),
-                    .xbc = none({s.tokens(), s.channels()}, type),
-                    .steps = none({s.tokens(), s.heads + 1}, type).narrow(1, 1, s.heads),
-                    .dt_bias = none({s.heads}, statistics),
-                    .a_log = none({s.heads}, statistics),
-                    .d = none({s.heads}, statistics)};
-  const auto bytes = static_cast<int64_t>(at::elementSize(type));
-  ops.StateScan(s, in, result.y, states,
-                WorkMemory(StateScanWorkBytes(DeviceKind::kCpu, s, bytes), at::kCPU))();
-  ops.StateScanBackward(s, in, states, grad_y, result.xbc, result.steps, result.dt_bias, result.a_log,
-                        result.d,
-                        WorkMemory(StateScanBackwardWorkBytes(DeviceKind::kCpu, s, bytes), at::kCPU))();
-  return result;
-}
-
-// Gradients are sums over a state's numbers, over tokens, and of products that cancel: with a slack.
-void ExpectMatches(const ScanResult& result, const ScanNumbers& in, const at::Tensor& y,
-                   at::ScalarType type) {
-  const double tolerance = 4 * Tolerance(type);
-  EXPECT_LE(RelativeError(result.y, y), tolerance);
-  EXPECT_LE(RelativeError(result.xbc, in.xbc.grad()), tolerance);
-  EXPECT_LE(RelativeError(result.steps, in.steps.grad()), tolerance);
-  EXPECT_LE(RelativeError(result.dt_bias, in.dt_bias.grad()), tolerance);
-  EXPECT_LE(RelativeError(result.a_log, in.a_log.grad()), tolerance);
-  EXPECT_LE(RelativeError(result.d, in.d.grad()), tolerance);
-}
-
-class StateScanTest : public testing::TestWithParam<at::ScalarType> {};
 INSTANTIATE_TEST_SUITE_P(Types, StateScanTest, AllTypes());
 
 TEST_P(StateScanTest, MatchesAutogradOfTheRecurrenceForEveryChunk) {
-  const at::ScalarType type = GetParam();
   for (const int64_t length : {1, 7, 64, 257}) {
     ScanShape s{
         .sequences = 2, .length = length, .heads = 4, .head_dim = 3, .groups = 2, .state = 5, .chunk = 1};
-    const ScanNumbers in(s, type, 31 + static_cast<uint64_t>(length));
-    const at::Tensor y = PlainScan(s, in);
-    y.backward(in.grad_y);
+    Draw(s);
     for (const int64_t chunk : {1, 2, 3, 16, 64, 100, 128, 256}) {
       SCOPED_TRACE(testing::Message() << length << " tokens in chunks of " << chunk);
       s.chunk = chunk;
-      ExpectMatches(Scanned(s, in, type), in, y, type);
+      ExpectMatches(s);
     }
   }
 }
 
 TEST_P(StateScanTest, AStateIsAsWideAsAnyNumberOfLanes) {
-  const at::ScalarType type = GetParam();
   for (const int64_t state : {1, 2, 8, 16, 33, 64}) {
     SCOPED_TRACE(testing::Message() << state << " numbers of state");
     const ScanShape s{
         .sequences = 1, .length = 20, .heads = 2, .head_dim = 2, .groups = 1, .state = state, .chunk = 8};
-    const ScanNumbers in(s, type, 47);
-    const at::Tensor y = PlainScan(s, in);
-    y.backward(in.grad_y);
-    ExpectMatches(Scanned(s, in, type), in, y, type);
+    Draw(s);
+    ExpectMatches(s);
   }
 }
 
 // Documents begin within chunks, at their first token, and hold one token alone.
 TEST_P(StateScanTest, ADocumentBeginsWithoutAState) {
-  const at::ScalarType type = GetParam();
   ScanShape s{.sequences = 2, .length = 12, .heads = 2, .head_dim = 2, .groups = 1, .state = 3, .chunk = 4};
-  const std::vector<int64_t> starts = {0, 0, 0, 3, 4, 4, 4, 4, 8, 8, 10, 10,
-                                       0, 1, 1, 1, 1, 1, 6, 6, 6, 6, 6,  6};
-  const ScanNumbers in(s, type, 53);
-  const at::Tensor y = PlainScan(s, in, starts);
-  y.backward(in.grad_y);
+  Draw(s, {0, 0, 0, 3, 4, 4, 4, 4, 8, 8, 10, 10, 0, 1, 1, 1, 1, 1, 6, 6, 6, 6, 6, 6});
   for (const int64_t chunk : {1, 4, 5, 12}) {
     SCOPED_TRACE(testing::Message() << "chunks of " << chunk);
     s.chunk = chunk;
-    ExpectMatches(Scanned(s, in, type, starts), in, y, type);
+    ExpectMatches(s);
   }
 }
 
 TEST_P(StateScanTest, AStepIsNeverShorterThanTheLeast) {
-  const at::ScalarType type = GetParam();
   const ScanShape s{.sequences = 1,
                     .length = 30,
                     .heads = 3,
@@ -201,11 +154,9 @@ TEST_P(StateScanTest, AStepIsNeverShorterThanTheLeast) {
                     .state = 4,
                     .chunk = 7,
                     .least_step = 0.5};
-  const ScanNumbers in(s, type, 59);
-  const at::Tensor y = PlainScan(s, in);
-  y.backward(in.grad_y);
-  ExpectMatches(Scanned(s, in, type), in, y, type);
-  EXPECT_TRUE((in.steps.grad() == 0).any().item<bool>()) << "no step is shorter";
+  Draw(s);
+  ExpectMatches(s);
+  EXPECT_TRUE((steps_.grad() == 0).any().item<bool>()) << "no step is shorter";
 }
 
 // Of Nemotron-H-8B: tensor cores pass states on in registers, and read rounded ones.
