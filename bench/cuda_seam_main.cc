@@ -34,11 +34,13 @@
 #include <map>
 #include <memory>
 #include <span>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "bench/current_gpu.h"
 #include "bench/median.h"
 #include "bench/read_job.h"
@@ -50,7 +52,7 @@
 #include "plan/job_plan.h"
 #include "tests/device/forwarding_device.h"
 #include "tests/parity/run.h"
-#include "trainer/backend.h"
+#include "tests/trainer/forwarding_backend.h"
 #include "trainer/bound_program.h"
 
 namespace {
@@ -159,47 +161,39 @@ class MarkingDevice final : public tandem::device::ForwardingDevice {
   std::unique_ptr<tandem::device::Graph> Capture(std::function<void()> work) override {
     return std::make_unique<TimedGraph>(inner_.Capture(std::move(work)), marks_);
   }
-  void Fill(void* begin, uint8_t byte, int64_t bytes) override { inner_.Fill(begin, byte, bytes); }
   std::unique_ptr<TimeMark> MarkTime() override {
     ++marks_.marked;
     return inner_.MarkTime();
   }
-  void Synchronize() override { inner_.Synchronize(); }
 
  private:
   Marks& marks_;
 };
 
-class MarkingBackend final : public tandem::trainer::Backend {
+class MarkingBackend final : public tandem::trainer::ForwardingBackend {
  public:
   MarkingBackend(int index, Marks& marks, bool parts)
-      : inner_(tandem::trainer::MakeCudaBackend(index)), device_(inner_->device(), marks) {
+      : ForwardingBackend(tandem::trainer::MakeCudaBackend(index)), device_(inner().device(), marks) {
     if (!parts) {
       return;
     }
-    const tandem::bench::CallTimer timer(inner_->device(), marks.calls);
-    kernels_ = tandem::bench::MakeTimedKernels(inner_->operations().kernels(), timer);
+    const tandem::bench::CallTimer timer(inner().device(), marks.calls);
+    kernels_ = tandem::bench::MakeTimedKernels(inner().operations().kernels(), timer);
     operations_ = std::make_unique<tandem::ops::Operations>(*kernels_);
-    shard_kernels_ = tandem::bench::MakeTimedShardKernels(inner_->shard_kernels(), timer);
+    shard_kernels_ = tandem::bench::MakeTimedShardKernels(inner().shard_kernels(), timer);
   }
 
   tandem::device::Device& device() override { return device_; }
   const tandem::ops::Operations& operations() const override {
-    return operations_ != nullptr ? *operations_ : inner_->operations();
+    return operations_ != nullptr ? *operations_ : ForwardingBackend::operations();
   }
   const tandem::fsdp::ShardKernels& shard_kernels() const override {
-    return shard_kernels_ != nullptr ? *shard_kernels_ : inner_->shard_kernels();
+    return shard_kernels_ != nullptr ? *shard_kernels_ : ForwardingBackend::shard_kernels();
   }
-  std::unique_ptr<tandem::comm::CommunicatorFactory> MakeCommunicatorFactory(
-      tandem::comm::Rendezvous rendezvous) override {
-    return inner_->MakeCommunicatorFactory(std::move(rendezvous));
-  }
-  bool needs_watchdog() const override { return inner_->needs_watchdog(); }
 
  private:
-  const std::unique_ptr<tandem::trainer::Backend> inner_;
   MarkingDevice device_;
-  std::unique_ptr<tandem::ops::DeviceKernels> kernels_;  // null, both: the backend's
+  std::unique_ptr<tandem::ops::DeviceKernels> kernels_;  // null, as the next two: the backend's
   std::unique_ptr<tandem::ops::Operations> operations_;
   std::unique_ptr<tandem::fsdp::ShardKernels> shard_kernels_;
 };
@@ -321,9 +315,8 @@ nlohmann::ordered_json Seams(const tandem::plan::JobPlan& plan, const std::vecto
   const auto runs = static_cast<size_t>(plan.train.steps);
   const size_t expected = begin + (runs - 1) * train + ComputePieces(plan.stage.update);
   if (compute.size() != expected) {
-    std::fprintf(stderr, "%zu pieces of compute in %zu steps, the programs have %zu\n", compute.size(), runs,
-                 expected);
-    std::exit(1);
+    throw std::runtime_error(
+        absl::StrCat(compute.size(), " pieces of compute in ", runs, " steps, the programs have ", expected));
   }
   const auto first_of = [&](size_t run) { return begin + (run - 1) * train; };  // run > 0
   const auto first_run = std::max<size_t>(1, static_cast<size_t>(warmup));
@@ -341,11 +334,7 @@ nlohmann::ordered_json Seams(const tandem::plan::JobPlan& plan, const std::vecto
     const Piece& first = compute[first_of(run)];
     const int64_t from = compute[first_of(run) - 1].end->Since(origin);
     const int64_t to = first.start->Since(origin);
-    int64_t busy = 0;
-    for (const Piece& piece : reduce) {
-      busy += std::max<int64_t>(
-          0, std::min(to, piece.end->Since(origin)) - std::max(from, piece.start->Since(origin)));
-    }
+    const int64_t busy = Length(Within(reduce, origin, from, to));
     gaps.push_back(static_cast<double>(to - from) * 1e-3);
     reducing.push_back(static_cast<double>(busy) * 1e-3);
     issuing.push_back(std::chrono::duration<double, std::milli>(compute[first_of(run + 1)].issued_before -
@@ -416,7 +405,13 @@ int main(int argc, char** argv) {
       .make_backend = [&](int rank) { return std::make_unique<MarkingBackend>(rank, marks[rank], parts); },
       .arrays = false,
       .at_end = [&] { result.update(Seams(plan, marks, warmup)); }};  // while the devices are there
-  const tandem::parity::JobRun run = tandem::parity::RunJob(plan, options);
+  tandem::parity::JobRun run;
+  try {
+    run = tandem::parity::RunJob(plan, options);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    return 1;
+  }
   std::vector<double> seconds;
   for (size_t i = static_cast<size_t>(warmup); i < run.steps.size(); ++i) {
     seconds.push_back(run.steps[i].seconds());
