@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/attention_times.h"
-
 #include <ATen/Context.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
@@ -19,6 +17,7 @@
 #include <cstdint>
 #include <tuple>
 
+#include "bench/kernel_times.h"
 #include "ops/attention_work.h"
 #include "ops/cuda/operations.h"
 #include "ops/operations.h"
@@ -82,8 +81,7 @@ void TimeAttention(const AttentionShape& shape, const std::string& operation, co
     operations.PrepareAttention(form, 2);
     operations.Attention(form, qkv, form.documents ? starts : at::Tensor(), context, lse, work)();
   };
-  rows.Computes(
-      operation + " within documents", flops_within, [&] { ours(within); }, nullptr);
+  rows.Computes(operation + " within documents", flops_within, [&] { ours(within); });
   rows.Computes(
       operation, flops, [&] { ours(a); }, [&] { forward(); });
   const auto result = forward();
@@ -107,9 +105,8 @@ void TimeAttention(const AttentionShape& shape, const std::string& operation, co
             std::get<3>(flash), a.length, a.length, 0.0, true, std::get<6>(flash), std::get<7>(flash));
         aten.setDeterministicAlgorithms(false, /*warn_only=*/false);
       });
-  rows.Computes(
-      operation + " backward within documents, repeatable", 2.5 * flops_within, [&] { backward(within); },
-      nullptr);
+  rows.Computes(operation + " backward within documents, repeatable", 2.5 * flops_within,
+                [&] { backward(within); });
   rows.Computes(
       operation + " backward, not repeatable", 2.5 * flops, [&] { backward(free); },
       [&] {

@@ -40,7 +40,7 @@
 #include "nlohmann/json.hpp"
 #include "ops/attention_work.h"
 #include "ops/operations.h"
-#include "ops/rope.h"
+#include "ops/rotary_tables.h"
 #include "ops/tensors.h"
 
 namespace {

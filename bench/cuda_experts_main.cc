@@ -23,9 +23,9 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
-#include <functional>
 #include <string>
 
+#include "absl/strings/str_cat.h"
 #include "bench/gpu_bounds.h"
 #include "ops/cuda/operations.h"
 #include "ops/sparse_operations.h"
@@ -34,10 +34,9 @@
 
 namespace {
 
-using tandem::bench::Amount;
 using tandem::bench::Bounds;
 using tandem::bench::Bytes;
-using tandem::bench::Unit;
+using tandem::bench::ShapeRows;
 using tandem::ops::DeviceKind;
 using tandem::ops::Workspace;
 namespace ops = tandem::ops;
@@ -59,7 +58,7 @@ class Bench {
  public:
   Bench(const Shape& shape, const Bounds& bounds)
       : s_(shape),
-        bounds_(bounds),
+        results_(absl::StrCat(shape.tokens, " tokens, ", shape.experts, " experts"), bounds),
         local_(shape.experts / shape.ranks),
         seen_(shape.ranks * shape.tokens),
         width_(std::min(shape.top_k, local_)),
@@ -79,10 +78,6 @@ class Bench {
   }
 
  private:
-  void Report(const char* name, const Amount& amount, const std::function<void()>& ours,
-              const std::function<void()>& aten = {}) {
-    tandem::bench::Report({{"operation", name}}, amount, bounds_, ours, aten);
-  }
   Workspace Work(int64_t bytes) {
     if (work_.numel() < bytes) {
       work_ = at::empty({bytes}, kBf16.dtype(at::kByte));
@@ -98,16 +93,16 @@ class Bench {
     at::Tensor tokens = at::empty({s_.experts}, kFloat.dtype(at::kDouble));
     at::Tensor dropped = at::empty({1}, kFloat.dtype(at::kDouble));
     const Workspace work = Work(ops::RouterLossesWorkBytes(DeviceKind::kGpu, s_.tokens, 1, s_.experts));
-    Report("route", {Unit::kBytes, Bytes({logits_, chosen_, probabilities_})},
-           [&] { ops_.Route(config, logits_, {}, chosen_, probabilities_)(); });
-    Report("route backward", {Unit::kBytes, Bytes({logits_, chosen_, chosen_, probabilities_, grad})},
-           [&] { ops_.RouteBackward(config, logits_, chosen_, chosen_, probabilities_, grad)(); });
-    Report("router losses", {Unit::kBytes, Bytes({logits_})},
-           [&] { ops_.RouterLosses(config, losses, logits_, /*counts=*/{}, values, work)(); });
-    Report("router losses backward", {Unit::kBytes, Bytes({logits_, grad, grad})},
-           [&] { ops_.RouterLossesBackward(config, losses, logits_, {}, /*targets=*/{}, grad, work)(); });
-    Report("count tokens", {Unit::kBytes, Bytes({chosen_})},
-           [&] { ops_.CountTokens(chosen_, tokens, dropped)(); });
+    results_.Moves("route", Bytes({logits_, chosen_, probabilities_}),
+                   [&] { ops_.Route(config, logits_, {}, chosen_, probabilities_)(); });
+    results_.Moves("route backward", Bytes({logits_, chosen_, chosen_, probabilities_, grad}),
+                   [&] { ops_.RouteBackward(config, logits_, chosen_, chosen_, probabilities_, grad)(); });
+    results_.Moves("router losses", Bytes({logits_}),
+                   [&] { ops_.RouterLosses(config, losses, logits_, /*counts=*/{}, values, work)(); });
+    results_.Moves("router losses backward", Bytes({logits_, grad, grad}), [&] {
+      ops_.RouterLossesBackward(config, losses, logits_, {}, /*targets=*/{}, grad, work)();
+    });
+    results_.Moves("count tokens", Bytes({chosen_}), [&] { ops_.CountTokens(chosen_, tokens, dropped)(); });
   }
 
   // What a rank sends, and what it receives where all ranks have the same router.
@@ -120,14 +115,15 @@ class Bench {
     at::Tensor slots = at::empty({seen_, width_}, kIntegers);
     at::Tensor slot_probabilities = at::empty({seen_, width_}, kFloat);
     const Workspace work = Work(ops::SortWorkBytes(DeviceKind::kGpu, s_.tokens * s_.ranks, s_.ranks));
-    Report("plan sends", {Unit::kBytes, Bytes({chosen_, place})},
-           [&] { ops_.PlanSends(chosen_, local_, s_.tokens, counts, place, work)(); });
-    Report("pack sends", {Unit::kBytes, Bytes({tokens, sent, place})},
-           [&] { ops_.Permute(tokens, place, 0, sent)(); });
-    Report("send slots", {Unit::kBytes, Bytes({chosen_, probabilities_, slots, slot_probabilities})},
-           [&] { ops_.SendSlots(chosen_, probabilities_, place, local_, slots, slot_probabilities)(); });
-    Report("add returned", {Unit::kBytes, Bytes({sent, back, place})},
-           [&] { ops_.Unpermute(sent, place, 0, /*add=*/false, back)(); });
+    results_.Moves("plan sends", Bytes({chosen_, place}),
+                   [&] { ops_.PlanSends(chosen_, local_, s_.tokens, counts, place, work)(); });
+    results_.Moves("pack sends", Bytes({tokens, sent, place}),
+                   [&] { ops_.Permute(tokens, place, 0, sent)(); });
+    results_.Moves("send slots", Bytes({chosen_, probabilities_, slots, slot_probabilities}), [&] {
+      ops_.SendSlots(chosen_, probabilities_, place, local_, slots, slot_probabilities)();
+    });
+    results_.Moves("add returned", Bytes({sent, back, place}),
+                   [&] { ops_.Unpermute(sent, place, 0, /*add=*/false, back)(); });
     // The first rank's chunk, from each rank.
     received_slots_ = slots.narrow(0, 0, s_.tokens).repeat({s_.ranks, 1}).contiguous();
   }
@@ -138,15 +134,14 @@ class Bench {
     at::Tensor rows = at::empty({rows_, s_.hidden}, kBf16);
     at::Tensor back = at::empty_like(tokens);
     const Workspace work = Work(ops::SortWorkBytes(DeviceKind::kGpu, seen_ * width_, local_));
-    Report("plan rows", {Unit::kBytes, Bytes({received_slots_, row_of_})}, [&] {
+    results_.Moves("plan rows", Bytes({received_slots_, row_of_}), [&] {
       ops_.PlanRows(received_slots_, /*chunk=*/0, counts_, row_of_, work)();
       ops_.PlanWindow(counts_, 0, rows_, begins_)();
     });
     there_ = begins_[local_].item<int64_t>();
     const double moved = Bytes({tokens, row_of_}) + static_cast<double>(there_ * s_.hidden * 2);
-    Report("permute", {Unit::kBytes, moved}, [&] { ops_.Permute(tokens, row_of_, 0, rows)(); });
-    Report("unpermute", {Unit::kBytes, moved},
-           [&] { ops_.Unpermute(rows, row_of_, 0, /*add=*/false, back)(); });
+    results_.Moves("permute", moved, [&] { ops_.Permute(tokens, row_of_, 0, rows)(); });
+    results_.Moves("unpermute", moved, [&] { ops_.Unpermute(rows, row_of_, 0, /*add=*/false, back)(); });
   }
 
   void Products() {
@@ -168,25 +163,27 @@ class Bench {
     const double known_flops =
         2.0 * static_cast<double>(each * local_) * static_cast<double>(inputs * outputs);
     const Workspace work = Work(ops::GroupedWorkBytes(DeviceKind::kGpu, 2, /*known_rows=*/true));
-    Report((name + ", known").c_str(), {Unit::kFlops, known_flops},
-           [&] { ops_.GroupedLinear(known, x, weight, y, work)(); });
-    Report((name + " grad x, known").c_str(), {Unit::kFlops, known_flops},
-           [&] { ops_.GroupedLinearBackwardInput(known, y, weight, grad_x, work)(); });
-    Report((name + " grad weight, known").c_str(), {Unit::kFlops, known_flops},
-           [&] { ops_.GroupedLinearBackwardWeight(known, y, x, /*add=*/false, grad_weight, work)(); });
+    results_.Computes(name + ", known", known_flops,
+                      [&] { ops_.GroupedLinear(known, x, weight, y, work)(); });
+    results_.Computes(name + " grad x, known", known_flops,
+                      [&] { ops_.GroupedLinearBackwardInput(known, y, weight, grad_x, work)(); });
+    results_.Computes(name + " grad weight, known", known_flops, [&] {
+      ops_.GroupedLinearBackwardWeight(known, y, x, /*add=*/false, grad_weight, work)();
+    });
     // Where the GPU reads how many rows there are.
-    Report(
-        name.c_str(), {Unit::kFlops, flops}, [&] { ops_.GroupedLinear(begins_, x, weight, y, work)(); },
+    results_.Computes(
+        name, flops, [&] { ops_.GroupedLinear(begins_, x, weight, y, work)(); },
         [&] { at::_grouped_mm(x, by_expert.transpose(1, 2), ends); });
-    Report((name + " grad x").c_str(), {Unit::kFlops, flops},
-           [&] { ops_.GroupedLinearBackwardInput(begins_, y, weight, grad_x, work)(); },
-           [&] { at::_grouped_mm(y, by_expert, ends); });
-    Report((name + " grad weight").c_str(), {Unit::kFlops, flops},
-           [&] { ops_.GroupedLinearBackwardWeight(begins_, y, x, /*add=*/false, grad_weight, work)(); },
-           [&] { at::_grouped_mm(y.t(), x, ends); });
+    results_.Computes(
+        name + " grad x", flops, [&] { ops_.GroupedLinearBackwardInput(begins_, y, weight, grad_x, work)(); },
+        [&] { at::_grouped_mm(y, by_expert, ends); });
+    results_.Computes(
+        name + " grad weight", flops,
+        [&] { ops_.GroupedLinearBackwardWeight(begins_, y, x, /*add=*/false, grad_weight, work)(); },
+        [&] { at::_grouped_mm(y.t(), x, ends); });
     at::Tensor sums = at::zeros(grad_weight.sizes(), kFloat);
-    Report((name + " grad weight, added to float").c_str(), {Unit::kFlops, flops},
-           [&] { ops_.GroupedLinearBackwardWeight(begins_, y, x, /*add=*/true, sums, work)(); });
+    results_.Computes(name + " grad weight, added to float", flops,
+                      [&] { ops_.GroupedLinearBackwardWeight(begins_, y, x, /*add=*/true, sums, work)(); });
   }
 
   void Activation() {
@@ -195,16 +192,16 @@ class Bench {
     at::Tensor activated = at::randn({rows_, s_.inner}, kBf16);
     at::Tensor grad_gate_up = at::empty_like(gate_up);
     at::Tensor grad_weights = at::empty_like(weights);
-    Report("weighted swiglu", {Unit::kBytes, Bytes({gate_up, activated})},
-           [&] { ops_.WeightedSwiGlu(begins_, gate_up, weights, activated)(); });
-    Report("weighted swiglu backward", {Unit::kBytes, Bytes({gate_up, gate_up, activated, activated})}, [&] {
+    results_.Moves("weighted swiglu", Bytes({gate_up, activated}),
+                   [&] { ops_.WeightedSwiGlu(begins_, gate_up, weights, activated)(); });
+    results_.Moves("weighted swiglu backward", Bytes({gate_up, gate_up, activated, activated}), [&] {
       ops_.WeightedSwiGluBackward(begins_, gate_up, weights, activated, grad_gate_up, activated,
                                   grad_weights)();
     });
   }
 
   const Shape s_;
-  const Bounds bounds_;
+  const ShapeRows results_;
   const ops::SparseOperations& ops_ = ops::CudaOperations().sparse();
   const int64_t local_;
   const int64_t seen_;

@@ -47,18 +47,15 @@
 #include <tuple>
 #include <vector>
 
-#include "bench/attention_times.h"
 #include "bench/gpu_bounds.h"
-#include "bench/mixer_times.h"
-#include "bench/shape_rows.h"
-#include "bench/shard_times.h"
+#include "bench/kernel_times.h"
 #include "nlohmann/json.hpp"
 #include "ops/attention_shape.h"
 #include "ops/cuda/operations.h"
 #include "ops/latent_shape.h"
 #include "ops/linear_work.h"
 #include "ops/operations.h"
-#include "ops/rope.h"
+#include "ops/rotary_tables.h"
 #include "ops/row_work.h"
 #include "ops/tensors.h"
 

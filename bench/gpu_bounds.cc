@@ -7,6 +7,7 @@
 #include <ATen/ops/ones.h>
 #include <ATen/ops/randn.h>
 #include <c10/core/Device.h>
+#include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAStream.h>
 #include <cuda_runtime.h>
 
@@ -21,6 +22,7 @@
 #include "bench/median.h"
 #include "bench/result_line.h"
 #include "device/cuda/check.h"
+#include "nlohmann/json.hpp"
 
 namespace tandem::bench {
 
@@ -31,6 +33,16 @@ namespace {
 void Print(nlohmann::ordered_json line, const Bounds& bounds) {
   std::printf("%s\n", ResultLine(std::move(line), bounds.machine).c_str());
   std::fflush(stdout);
+}
+
+// Prints the line of an operation with LibTorch's time for the same.
+void Report(nlohmann::ordered_json line, const std::function<void()>& aten, const Bounds& bounds) {
+  line["aten_ms"] = nullptr;
+  if (aten) {
+    line["aten_ms"] = Time(aten);
+  }
+  Print(std::move(line), bounds);
+  c10::cuda::CUDACachingAllocator::emptyCache();
 }
 
 }  // namespace
@@ -77,19 +89,28 @@ double Bytes(std::initializer_list<at::Tensor> tensors) {
   return bytes;
 }
 
-void Report(nlohmann::ordered_json line, const Amount& amount, const Bounds& bounds,
-            const std::function<void()>& ours, const std::function<void()>& aten) {
-  const bool moves = amount.unit == Unit::kBytes;
+void ShapeRows::Moves(const std::string& operation, double bytes, const std::function<void()>& ours,
+                      const std::function<void()>& aten) const {
   const double ms = Time(ours);
-  line["ms"] = ms;
-  line[moves ? "bytes" : "flops"] = amount.number;
-  line[moves ? "tb_per_s" : "tflop_per_s"] = amount.number / ms * 1e-9;
-  line["of_bound"] = amount.number / (moves ? bounds.bytes_per_second : bounds.flops_per_second) * 1e3 / ms;
-  line["aten_ms"] = nullptr;
-  if (aten) {
-    line["aten_ms"] = Time(aten);
-  }
-  Print(std::move(line), bounds);
+  Report({{"shape", shape_},
+          {"operation", operation},
+          {"ms", ms},
+          {"bytes", bytes},
+          {"tb_per_s", bytes / ms * 1e-9},
+          {"of_bound", bytes / bounds_.bytes_per_second * 1e3 / ms}},
+         aten, bounds_);
+}
+
+void ShapeRows::Computes(const std::string& operation, double flops, const std::function<void()>& ours,
+                         const std::function<void()>& aten) const {
+  const double ms = Time(ours);
+  Report({{"shape", shape_},
+          {"operation", operation},
+          {"ms", ms},
+          {"flops", flops},
+          {"tflop_per_s", flops / ms * 1e-9},
+          {"of_bound", flops / bounds_.flops_per_second * 1e3 / ms}},
+         aten, bounds_);
 }
 
 Bounds MeasureBounds() {

@@ -6,8 +6,7 @@
 #include <functional>
 #include <initializer_list>
 #include <string>
-
-#include "nlohmann/json.hpp"
+#include <utility>
 
 namespace tandem::bench {
 
@@ -26,17 +25,24 @@ struct Bounds {
 // of results (result_line.h).
 Bounds MeasureBounds();
 
-// What an operation has to move or to compute.
-enum class Unit { kBytes, kFlops };
-struct Amount {
-  Unit unit = Unit::kBytes;
-  double number = 0;
-};
 double Bytes(std::initializer_list<at::Tensor> tensors);
 
-// Times `ours` and, if it is not null, `aten`. Prints `line` (which names the operation) as a line of results
-// with both times, the amount, its rate, and the share of the bound.
-void Report(nlohmann::ordered_json line, const Amount& amount, const Bounds& bounds,
-            const std::function<void()>& ours, const std::function<void()>& aten);
+// Prints the lines of one shape: of each operation a line of results with its time, what it must move or
+// compute, its rate, the share of the bound, and LibTorch's time, if `aten` is not null. Then releases
+// LibTorch's cached memory, which the next operation may need.
+class ShapeRows {
+ public:
+  ShapeRows(std::string shape, const Bounds& bounds) : shape_(std::move(shape)), bounds_(bounds) {}
+
+  // Times an operation that is bound by `bytes` moved, or by `flops` computed.
+  void Moves(const std::string& operation, double bytes, const std::function<void()>& ours,
+             const std::function<void()>& aten = {}) const;
+  void Computes(const std::string& operation, double flops, const std::function<void()>& ours,
+                const std::function<void()>& aten = {}) const;
+
+ private:
+  const std::string shape_;
+  const Bounds bounds_;
+};
 
 }  // namespace tandem::bench

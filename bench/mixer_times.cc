@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/mixer_times.h"
-
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/bmm.h>
@@ -20,6 +18,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "bench/kernel_times.h"
 #include "ops/cuda/operations.h"
 #include "ops/delta_work.h"
 #include "ops/mixer_work.h"
@@ -93,13 +92,10 @@ void TimeMixer(const ops::ScanShape& shape, const ShapeRows& rows) {
       "causal convolution", Bytes({xbc, convolved}),
       [&] { ops.CausalConv(s.sequences, xbc, at::Tensor(), weight, bias, convolved)(); },
       [&] { at::silu(at::conv1d(planes, weight.unsqueeze(1), bias, 1, kWidth - 1, 1, s.channels())); });
-  rows.Moves(
-      "causal convolution backward", 3 * Bytes({xbc}),
-      [&] {
-        ops.CausalConvBackward(s.sequences, xbc, at::Tensor(), weight, bias, convolved, grad_xbc, grad_weight,
-                               grad_bias, work)();
-      },
-      nullptr);
+  rows.Moves("causal convolution backward", 3 * Bytes({xbc}), [&] {
+    ops.CausalConvBackward(s.sequences, xbc, at::Tensor(), weight, bias, convolved, grad_xbc, grad_weight,
+                           grad_bias, work)();
+  });
 
   const at::Tensor steps = at::randn({s.tokens(), s.heads}, bf16);
   const at::Tensor dt_bias = at::zeros({s.heads}, sums);
@@ -115,13 +111,10 @@ void TimeMixer(const ops::ScanShape& shape, const ShapeRows& rows) {
   const at::Tensor grad_steps = at::empty_like(steps);
   at::Tensor grad_heads[] = {at::empty({s.heads}, sums), at::empty({s.heads}, sums),
                              at::empty({s.heads}, sums)};
-  rows.Moves(
-      "scan backward", Bytes({xbc, steps, grad_y, states, grad_xbc, grad_steps}),
-      [&] {
-        ops.StateScanBackward(s, in, states, grad_y, grad_xbc, grad_steps, grad_heads[0], grad_heads[1],
-                              grad_heads[2], work)();
-      },
-      nullptr);
+  rows.Moves("scan backward", Bytes({xbc, steps, grad_y, states, grad_xbc, grad_steps}), [&] {
+    ops.StateScanBackward(s, in, states, grad_y, grad_xbc, grad_steps, grad_heads[0], grad_heads[1],
+                          grad_heads[2], work)();
+  });
 
   const at::Tensor gate = at::randn(y.sizes(), bf16);
   const at::Tensor norm_weight = at::ones({s.inner()}, bf16);
@@ -136,13 +129,10 @@ void TimeMixer(const ops::ScanShape& shape, const ShapeRows& rows) {
       });
   const at::Tensor grad_gate = at::empty_like(gate);
   const at::Tensor grad_norm_weight = at::empty({s.inner()}, sums);
-  rows.Moves(
-      "gated norm backward", 5 * Bytes({y}),
-      [&] {
-        ops.GatedNormBackward(grad_y, y, gate, norm_weight, s.groups, 1e-5, normed, grad_gate,
-                              grad_norm_weight, work)();
-      },
-      nullptr);
+  rows.Moves("gated norm backward", 5 * Bytes({y}), [&] {
+    ops.GatedNormBackward(grad_y, y, gate, norm_weight, s.groups, 1e-5, normed, grad_gate, grad_norm_weight,
+                          work)();
+  });
 }
 
 void TimeDeltaNet(const ops::DeltaShape& shape, const ShapeRows& rows) {
@@ -164,9 +154,8 @@ void TimeDeltaNet(const ops::DeltaShape& shape, const ShapeRows& rows) {
   const at::Tensor y = at::empty_like(v);
   const at::Tensor states = at::empty({s.kept()}, sums);
   const ops::DeltaInputs in{.q = q, .k = k, .v = v, .ba = ba, .dt_bias = dt_bias, .a_log = a_log};
-  rows.Moves(
-      "gated delta", Bytes({q, k, v, ba, y, states}), [&] { ops.GatedDelta(s, in, y, states, work)(); },
-      nullptr);
+  rows.Moves("gated delta", Bytes({q, k, v, ba, y, states}),
+             [&] { ops.GatedDelta(s, in, y, states, work)(); });
   const at::Tensor grad_y = at::randn(y.sizes(), bf16);
   const ops::DeltaGradients grads{.q = at::empty_like(q),
                                   .k = at::empty_like(k),
@@ -174,9 +163,8 @@ void TimeDeltaNet(const ops::DeltaShape& shape, const ShapeRows& rows) {
                                   .ba = at::empty_like(ba),
                                   .dt_bias = at::empty_like(dt_bias),
                                   .a_log = at::empty_like(a_log)};
-  rows.Moves(
-      "gated delta backward", 2 * Bytes({q, k, v, ba}) + Bytes({grad_y, states}),
-      [&] { ops.GatedDeltaBackward(s, in, states, grad_y, grads, work)(); }, nullptr);
+  rows.Moves("gated delta backward", 2 * Bytes({q, k, v, ba}) + Bytes({grad_y, states}),
+             [&] { ops.GatedDeltaBackward(s, in, states, grad_y, grads, work)(); });
 }
 
 }  // namespace tandem::bench

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/shard_times.h"
-
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/_fused_adamw.h>
 #include <ATen/ops/empty.h>
@@ -14,6 +12,7 @@
 #include <memory>
 #include <vector>
 
+#include "bench/kernel_times.h"
 #include "fsdp/buffer_bytes.h"
 #include "fsdp/cuda/shard_kernels.h"
 #include "fsdp/layout.h"
@@ -84,8 +83,8 @@ class ShardTimes {
         "fold with the norm's terms, added", Bytes({contribution, gradients_, gradients_}),
         [&] { fold(*of_one, /*add=*/true, norm_terms); }, [&] { gradients_.add_(contribution); });
     rows_.Moves(
-        "fold, added", Bytes({contribution, gradients_, gradients_}),
-        [&] { fold(*of_one, /*add=*/true, nullptr); }, [&] { gradients_.add_(contribution); });
+        "fold, added", Bytes({contribution, gradients_, gradients_}), [&] { fold(*of_one, /*add=*/true); },
+        [&] { gradients_.add_(contribution); });
     rows_.Moves(
         "fold of 4 contributions with the norm's terms", Bytes({contributions, gradients_}),
         [&] { fold(*of_four, /*add=*/false, norm_terms); },
