@@ -5,11 +5,6 @@
 
 #include "device/bf16.h"
 #include "ops/latent_shape.h"
-#include "ops/rope_scaling.h"
-
-namespace at {
-class Tensor;
-}
 
 namespace tandem::ops {
 
@@ -43,12 +38,5 @@ struct UnpackLatentHeadsArgs {
   E* grad_key_value;
   E* grad_down;
 };
-
-// Fills tables for ops/rope.h, [S, d / 2]. The first rotary / 2 columns rotate; the others leave their
-// elements unchanged, bit for bit. With yarn and an mscale_all_dim, all columns also multiply by 0.1
-// mscale_all_dim ln(factor) + 1, because DeepSeek's attention multiplies the products of queries and keys by
-// the square of that.
-void LatentRotaryTables(const LatentHeads& heads, double theta, const RopeScaling& scaling,
-                        at::Tensor& cosines, at::Tensor& sines);
 
 }  // namespace tandem::ops

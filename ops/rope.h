@@ -4,21 +4,12 @@
 #include <cstdint>
 
 #include "device/bf16.h"
-#include "ops/rope_scaling.h"
-
-namespace at {
-class Tensor;
-}
 
 namespace tandem::ops {
 
 // Rotary position embedding, half-split ("rotate_half") as in Hugging Face's models: dims i and i + r / 2 of
 // a head's first r dims rotate by position times the frequency of that pair (rope_scaling.h). The other dims
 // do not rotate.
-
-// Fills tables [S, r / 2] with cosine and sine of position times frequency, times the scaling's attention
-// factor, computed in double. The tables are float if bfloat16 is rotated.
-void RopeTables(double theta, const RopeScaling& scaling, at::Tensor& cosines, at::Tensor& sines);
 
 // Rotates the first `heads` heads of every row in place by sign times their angle. `sign` is 1, or -1 for the
 // transpose, which is the backward. x: [rows, ≥ heads * head_dim], rows row_stride apart; row t has position

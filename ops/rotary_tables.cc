@@ -5,9 +5,6 @@
 #include <vector>
 
 #include "ops/array_checks.h"
-#include "ops/latent_heads.h"
-#include "ops/rope.h"
-#include "ops/tensors.h"
 
 namespace tandem::ops {
 
@@ -51,15 +48,6 @@ void LatentRotaryTables(const LatentHeads& heads, double theta, const RopeScalin
       }
     }
   });
-}
-
-void RopeTables(double theta, const RopeScaling& scaling, at::Tensor& cosines, at::Tensor& sines) {
-  RopeTables(theta, scaling, Array(cosines), Array(sines));
-}
-
-void LatentRotaryTables(const LatentHeads& heads, double theta, const RopeScaling& scaling,
-                        at::Tensor& cosines, at::Tensor& sines) {
-  LatentRotaryTables(heads, theta, scaling, Array(cosines), Array(sines));
 }
 
 }  // namespace tandem::ops

@@ -7,9 +7,15 @@
 
 namespace tandem::ops {
 
-// Fill the tables of ops/rope.h and ops/latent_heads.h on the host, in float or double. The functions on
-// tensors, which these headers declare, are for tests.
+// Fills tables of ops/rope.h on the host, [S, r / 2], with cosine and sine of position times frequency, times
+// the scaling's attention factor, computed in double. The tables are double, or float, also if bfloat16 is
+// rotated.
 void RopeTables(double theta, const RopeScaling& scaling, const Array& cosines, const Array& sines);
+
+// Fills those of heads that ops/latent_heads.h packs, [S, d / 2]. The first rotary / 2 columns rotate; the
+// others leave their elements unchanged, bit for bit. With yarn and an mscale_all_dim, all columns also
+// multiply by 0.1 mscale_all_dim ln(factor) + 1, because DeepSeek's attention multiplies the products of
+// queries and keys by the square of that.
 void LatentRotaryTables(const LatentHeads& heads, double theta, const RopeScaling& scaling,
                         const Array& cosines, const Array& sines);
 
