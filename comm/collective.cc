@@ -100,10 +100,14 @@ Collective CheckAllToAllRows(const std::string& group, int size, Memory input,
 }
 
 Collective CheckGather(const std::string& group, int rank, int size, Memory input, Memory output) {
-  if (rank == 0) {
-    return Check("Gather", group, 1, size, input, output);
-  }
-  return {.operation = "Gather", .input = input.begin, .slice = input.bytes};
+  const bool is_root = rank == 0;
+  Collective call = is_root ? Check("Gather", group, 1, size, input, output)
+                            : Collective{.operation = "Gather", .input = input.begin};
+  call.sends.assign(size, 0);
+  call.sends[0] = input.bytes;
+  call.receives.assign(size, is_root ? input.bytes : 0);
+  call.slice = 0;
+  return call;
 }
 
 Collective CheckSend(const std::string& group, int rank, int size, Memory input) {

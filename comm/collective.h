@@ -58,7 +58,7 @@ class HostCommunicator : public Communicator {
     Exchange(CheckAllToAllRows(name_, size_, input, sends, output, receives, row_bytes));
   }
   void Gather(Memory input, Memory output) final {
-    Exchange(CheckGather(name_, rank_, size_, input, output), /*to_root=*/true);
+    Exchange(CheckGather(name_, rank_, size_, input, output));
   }
   void Send(Memory input) final { Exchange(CheckSend(name_, rank_, size_, input)); }
   void Receive(Memory output) final { Exchange(CheckReceive(name_, rank_, size_, output)); }
@@ -68,8 +68,8 @@ class HostCommunicator : public Communicator {
   uint64_t num_ended() const final { return num_ended_; }
 
  protected:
-  // Updates num_collectives_ and num_ended_. to_root: everything goes to rank 0.
-  virtual void Exchange(const Collective& call, bool to_root = false) = 0;
+  // Updates num_collectives_ and num_ended_.
+  virtual void Exchange(const Collective& call) = 0;
 
   const std::string name_;
   const int rank_;

@@ -105,7 +105,7 @@ class GlooCommunicator final : public HostCommunicator {
 
   // Point to point on purpose: Gloo's own collectives hand over to a thread and copy once more (all-gather),
   // and their errors do not say which rank was lost.
-  void Exchange(const Collective& call, bool to_root) override {
+  void Exchange(const Collective& call) override {
     const std::string where = "group " + name_ + " " + RankText(ranks_, rank_) + " " + call.operation;
     if (aborted_) {
       throw CommError(where + ": aborted");
@@ -126,7 +126,7 @@ class GlooCommunicator final : public HostCommunicator {
       }
       for (int step = 1; step < size_; ++step) {
         peer = (rank_ + step) % size_;
-        if ((to_root && peer != 0) || call.BytesTo(peer) == 0) {
+        if (call.BytesTo(peer) == 0) {
           continue;
         }
         std::vector<at::Tensor> from = {Bytes(const_cast<char*>(call.InputFor(peer)), call.BytesTo(peer))};

@@ -30,7 +30,7 @@ class LoneCommunicator final : public HostCommunicator {
   void Abort() override { aborted_ = true; }
 
  private:
-  void Exchange(const Collective& call, bool) override {
+  void Exchange(const Collective& call) override {
     const std::string where = "group " + name_ + " rank " + std::to_string(job_rank_) + " " + call.operation;
     if (aborted_) {
       throw CommError(where + ": aborted");

@@ -259,10 +259,21 @@ void NcclCommunicator::AllToAll(Memory input, Memory output) {
   });
 }
 
-// What is for each rank, to it: copy engines take slices of one size alone.
 void NcclCommunicator::AllToAllRows(Memory input, const std::vector<int64_t>& sends, Memory output,
                                     const std::vector<int64_t>& receives, int64_t row_bytes) {
-  const Collective call = CheckAllToAllRows(name_, size_, input, sends, output, receives, row_bytes);
+  Exchange(CheckAllToAllRows(name_, size_, input, sends, output, receives, row_bytes));
+}
+
+void NcclCommunicator::Gather(Memory input, Memory output) {
+  Exchange(CheckGather(name_, rank_, size_, input, output));
+}
+
+void NcclCommunicator::Send(Memory input) { Exchange(CheckSend(name_, rank_, size_, input)); }
+
+void NcclCommunicator::Receive(Memory output) { Exchange(CheckReceive(name_, rank_, size_, output)); }
+
+// Copy engines take slices of one size alone.
+void NcclCommunicator::Exchange(const Collective& call) {
   Start(call, [&](ncclComm_t comm, cudaStream_t stream) {
     ncclResult_t result = ncclGroupStart();
     for (int peer = 0; peer < size_ && result == ncclSuccess; ++peer) {
@@ -277,38 +288,6 @@ void NcclCommunicator::AllToAllRows(Memory input, const std::vector<int64_t>& se
     }
     const ncclResult_t end = ncclGroupEnd();
     return result == ncclSuccess ? end : result;
-  });
-}
-
-void NcclCommunicator::Gather(Memory input, Memory output) {
-  const Collective call = CheckGather(name_, rank_, size_, input, output);
-  Start(call, [&](ncclComm_t comm, cudaStream_t stream) {
-    const auto bytes = static_cast<size_t>(call.slice);
-    ncclResult_t result = ncclGroupStart();
-    for (int peer = 0; peer < size_ && rank_ == 0 && result == ncclSuccess; ++peer) {
-      result = ncclRecv(call.output + peer * call.slice, bytes, ncclInt8, peer, comm, stream);
-    }
-    if (result == ncclSuccess) {
-      result = ncclSend(call.input, bytes, ncclInt8, /*peer=*/0, comm, stream);
-    }
-    const ncclResult_t end = ncclGroupEnd();
-    return result == ncclSuccess ? end : result;
-  });
-}
-
-void NcclCommunicator::Send(Memory input) {
-  const Collective call = CheckSend(name_, rank_, size_, input);
-  Start(call, [&](ncclComm_t comm, cudaStream_t stream) {
-    const int peer = 1 - rank_;
-    return ncclSend(call.input, static_cast<size_t>(call.BytesTo(peer)), ncclInt8, peer, comm, stream);
-  });
-}
-
-void NcclCommunicator::Receive(Memory output) {
-  const Collective call = CheckReceive(name_, rank_, size_, output);
-  Start(call, [&](ncclComm_t comm, cudaStream_t stream) {
-    const int peer = 1 - rank_;
-    return ncclRecv(call.output, static_cast<size_t>(call.BytesFrom(peer)), ncclInt8, peer, comm, stream);
   });
 }
 

@@ -101,6 +101,9 @@ class NcclCommunicator final : public Communicator {
   template <typename Launch>
   void Start(const Collective& call, const Launch& launch) ABSL_LOCKS_EXCLUDED(mu_);
 
+  // Sends to each rank and receives from each rank what the call says.
+  void Exchange(const Collective& call) ABSL_LOCKS_EXCLUDED(mu_);
+
   // Records an event on `stream`, after all work that is enqueued there.
   cudaEvent_t Mark(cudaStream_t stream) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 

@@ -8,6 +8,13 @@
 namespace tandem::comm {
 
 // NCCL's text for `result` and for the last error of `comm` (may be null).
-std::string NcclErrorText(ncclResult_t result, ncclComm_t comm);
+inline std::string NcclErrorText(ncclResult_t result, ncclComm_t comm) {
+  std::string text = ncclGetErrorString(result);
+  const char* const last = ncclGetLastError(comm);
+  if (last != nullptr && last[0] != '\0') {
+    text += std::string(" (") + last + ")";
+  }
+  return text;
+}
 
 }  // namespace tandem::comm

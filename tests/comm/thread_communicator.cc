@@ -111,7 +111,7 @@ class ThreadCommunicator final : public HostCommunicator {
 
  private:
   // Copies what is for this rank of every rank's input, in rank order.
-  void Exchange(const Collective& mine, bool /*to_root*/) override {
+  void Exchange(const Collective& mine) override {
     const std::string where = "group " + name_ + " rank " + std::to_string(rank_) + " " + mine.operation;
     if (aborted_) {
       throw CommError(where + ": aborted");
