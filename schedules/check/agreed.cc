@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "schedules/check/agreed.h"
-
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "platform/status_macros.h"
+#include "schedules/check/rules.h"
 #include "schedules/check/together.h"
 #include "schedules/check/violation.h"
 
@@ -97,9 +97,7 @@ absl::Status CheckAgreed(const Outline& outline, const BuildOptions& options, co
                                                   }),
                                     "); a rank has ", kMostCommunicators, " at most"));
     }
-    if (absl::Status status = CheckGroups(outline, options, *program); !status.ok()) {
-      return status;
-    }
+    TANDEM_RETURN_IF_ERROR(CheckGroups(outline, options, *program));
   }
   return absl::OkStatus();
 }

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "schedules/check/apart.h"
-
 #include <algorithm>
 #include <map>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "platform/status_macros.h"
+#include "schedules/check/rules.h"
 #include "schedules/check/violation.h"
 #include "schedules/program/access_order.h"
 
@@ -22,9 +22,7 @@ class ApartRule {
     std::vector<BufferId> locals;
     for (BufferId b = 0; b < static_cast<int>(program_.buffers.size()); ++b) {
       if (program_.buffers[b].life != Life::kLocal) {
-        if (absl::Status status = Place(b); !status.ok()) {
-          return status;
-        }
+        TANDEM_RETURN_IF_ERROR(Place(b));
       } else if (order_.first(b) >= 0) {
         locals.push_back(b);
       }
@@ -33,9 +31,7 @@ class ApartRule {
     std::stable_sort(locals.begin(), locals.end(),
                      [&](BufferId a, BufferId b) { return order_.first(a) < order_.first(b); });
     for (const BufferId b : locals) {
-      if (absl::Status status = Place(b); !status.ok()) {
-        return status;
-      }
+      TANDEM_RETURN_IF_ERROR(Place(b));
     }
     return absl::OkStatus();
   }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "schedules/check/division.h"
-
 #include <algorithm>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "platform/status_macros.h"
+#include "schedules/check/rules.h"
 
 namespace tandem::schedules {
 namespace {
@@ -94,20 +94,14 @@ absl::Status CheckOnce(absl::Span<const Stage> stages, const std::vector<T>& who
 }  // namespace
 
 absl::Status CheckDivision(const Outline& undivided, absl::Span<const Stage> stages) {
-  if (absl::Status status = CheckOnce(stages, undivided.nodes, &Outline::nodes, &Origin::nodes,
-                                      [](const Stage& stage, const Node& part, const Node& whole) {
-                                        return SameNumbers(stage.origin).Node(part, whole);
-                                      });
-      !status.ok()) {
-    return status;
-  }
-  if (absl::Status status = CheckOnce(stages, undivided.states, &Outline::states, &Origin::states,
-                                      [](const Stage& stage, const NodeState& part, const NodeState& whole) {
-                                        return SameNumbers(stage.origin).State(part, whole);
-                                      });
-      !status.ok()) {
-    return status;
-  }
+  TANDEM_RETURN_IF_ERROR(CheckOnce(stages, undivided.nodes, &Outline::nodes, &Origin::nodes,
+                                   [](const Stage& stage, const Node& part, const Node& whole) {
+                                     return SameNumbers(stage.origin).Node(part, whole);
+                                   }));
+  TANDEM_RETURN_IF_ERROR(CheckOnce(stages, undivided.states, &Outline::states, &Origin::states,
+                                   [](const Stage& stage, const NodeState& part, const NodeState& whole) {
+                                     return SameNumbers(stage.origin).State(part, whole);
+                                   }));
   return CheckOnce(stages, undivided.units, &Outline::units, &Origin::units,
                    [](const Stage&, const Unit& part, const Unit& whole) { return IsSameUnit(part, whole); });
 }

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "schedules/check/formed.h"
-
 #include <algorithm>
 #include <map>
 #include <string>
@@ -9,7 +7,9 @@
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
+#include "platform/status_macros.h"
 #include "schedules/check/operand_shapes.h"
+#include "schedules/check/rules.h"
 #include "schedules/check/violation.h"
 #include "schedules/program/signature.h"
 #include "schedules/program/text.h"
@@ -35,16 +35,10 @@ class FormedRule {
       : outline_(outline), options_(options), stage_(stage), program_(program), users_(users) {}
 
   absl::Status Run() {
-    if (absl::Status status = CheckBuffers(); !status.ok()) {
-      return status;
-    }
-    if (absl::Status status = CheckNames(); !status.ok()) {
-      return status;
-    }
+    TANDEM_RETURN_IF_ERROR(CheckBuffers());
+    TANDEM_RETURN_IF_ERROR(CheckNames());
     for (int i = 0; i < static_cast<int>(program_.instructions.size()); ++i) {
-      if (absl::Status status = CheckInstruction(i); !status.ok()) {
-        return status;
-      }
+      TANDEM_RETURN_IF_ERROR(CheckInstruction(i));
     }
     return absl::OkStatus();
   }
@@ -193,9 +187,7 @@ class FormedRule {
     if (!InRange(in.stream, program_.streams)) {
       return violation(absl::StrCat("is on stream ", in.stream, ", which is not there"));
     }
-    if (absl::Status status = CheckCommunicator(i); !status.ok()) {
-      return status;
-    }
+    TANDEM_RETURN_IF_ERROR(CheckCommunicator(i));
     for (const Wait& wait : in.waits) {
       if (wait.instruction < 0 || wait.instruction >= i) {
         return violation(absl::StrCat("waits for ", wait.instruction, ", which is not issued before it"));
@@ -361,9 +353,7 @@ class FormedRule {
 absl::Status CheckFormed(const Outline& outline, const BuildOptions& options, const StagePrograms& stage) {
   Users users;
   for (const Program* program : stage.All()) {
-    if (absl::Status status = FormedRule(outline, options, stage, *program, users).Run(); !status.ok()) {
-      return status;
-    }
+    TANDEM_RETURN_IF_ERROR(FormedRule(outline, options, stage, *program, users).Run());
   }
   return absl::OkStatus();
 }

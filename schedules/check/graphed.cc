@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "schedules/check/graphed.h"
-
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "schedules/check/rules.h"
 #include "schedules/check/violation.h"
 #include "schedules/program/text.h"
 

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "schedules/check/meant.h"
-
 #include <algorithm>
 #include <array>
 #include <string>
@@ -8,9 +6,11 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "platform/status_macros.h"
 #include "schedules/check/execution.h"
 #include "schedules/check/first_difference.h"
 #include "schedules/check/reference.h"
+#include "schedules/check/rules.h"
 #include "schedules/check/symbols.h"
 #include "schedules/check/together.h"
 #include "schedules/check/violation.h"
@@ -50,9 +50,7 @@ class MeantRule {
   }
 
   absl::Status Run() {
-    if (absl::Status status = Execute(); !status.ok()) {
-      return status;
-    }
+    TANDEM_RETURN_IF_ERROR(Execute());
     return CompareBuffers();
   }
 
@@ -74,11 +72,8 @@ class MeantRule {
     for (const Stage& stage : stages_) {
       outlines.push_back(&stage.outline);
     }
-    const absl::StatusOr<std::vector<Ended>> order = RunTogether(outlines, programs_);
-    if (!order.ok()) {
-      return order.status();
-    }
-    for (const Ended ended : *order) {
+    TANDEM_ASSIGN_OR_RETURN(const std::vector<Ended> order, RunTogether(outlines, programs_));
+    for (const Ended ended : order) {
       Execute(ended.stage, programs_[ended.stage]->instructions[ended.instruction]);
     }
     return absl::OkStatus();
@@ -226,10 +221,7 @@ absl::Status CheckMeant(const Outline& undivided, const BuildOptions& options, a
     if (member == &StagePrograms::validate) {
       reference.Validate();
     }
-    if (absl::Status status = MeantRule(undivided, stages, std::move(of_name), symbols, reference).Run();
-        !status.ok()) {
-      return status;
-    }
+    TANDEM_RETURN_IF_ERROR(MeantRule(undivided, stages, std::move(of_name), symbols, reference).Run());
   }
   return absl::OkStatus();
 }

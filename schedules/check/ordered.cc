@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "schedules/check/ordered.h"
-
 #include <algorithm>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "platform/status_macros.h"
+#include "schedules/check/rules.h"
 #include "schedules/check/violation.h"
 #include "schedules/program/cells.h"
 
@@ -47,11 +47,8 @@ class OrderedRule {
       for (const Operand& operand : instruction.operands) {
         const bool by_host = instruction.opcode != Opcode::kHostWait && operand.mode == Mode::kReads &&
                              program_.buffers[operand.buffer].kind == BufferKind::kSizes;
-        if (absl::Status status =
-                Access(i, operand, by_host ? clocks_.KnownByHost(i) : clocks_.End(i), by_host);
-            !status.ok()) {
-          return status;
-        }
+        TANDEM_RETURN_IF_ERROR(
+            Access(i, operand, by_host ? clocks_.KnownByHost(i) : clocks_.End(i), by_host));
       }
     }
     return absl::OkStatus();

@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "platform/status_macros.h"
 #include "schedules/check/violation.h"
 
 namespace tandem::schedules {
@@ -169,9 +170,7 @@ class Together {
       for (StageRank& rank : ranks_) {
         for (const int i : rank.Started()) {
           if (rank.At(i).opcode == Opcode::kSend) {
-            if (absl::Status status = Send(rank, i, any); !status.ok()) {
-              return status;
-            }
+            TANDEM_RETURN_IF_ERROR(Send(rank, i, any));
           }
         }
       }
@@ -236,9 +235,7 @@ absl::StatusOr<std::vector<Ended>> RunTogether(absl::Span<const Outline* const> 
   for (size_t s = 0; s < programs.size(); ++s) {
     ranks.emplace_back(static_cast<int>(s), *outlines[s], *programs[s], order);
   }
-  if (absl::Status status = Together(std::move(ranks)).Run(); !status.ok()) {
-    return status;
-  }
+  TANDEM_RETURN_IF_ERROR(Together(std::move(ranks)).Run());
   return order;
 }
 

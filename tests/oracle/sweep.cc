@@ -7,11 +7,8 @@
 #include <random>
 #include <utility>
 
-#include "schedules/check/agreed.h"
 #include "schedules/check/check.h"
-#include "schedules/check/formed.h"
-#include "schedules/check/graphed.h"
-#include "schedules/check/meant.h"
+#include "schedules/check/rules.h"
 #include "tests/oracle/explorer.h"
 #include "tests/oracle/mutations.h"
 #include "tests/oracle/random_job.h"

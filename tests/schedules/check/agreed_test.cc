@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "schedules/check/agreed.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <string>
 
+#include "schedules/check/rules.h"
 #include "schedules/check/together.h"
 #include "tests/schedules/check/edited_stage.h"
 #include "tests/schedules/divided_job.h"

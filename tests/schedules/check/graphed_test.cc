@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "schedules/check/graphed.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -9,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "schedules/check/rules.h"
 #include "schedules/passes/segments.h"
 #include "tests/schedules/check/edited_stage.h"
 
