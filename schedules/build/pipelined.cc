@@ -1,15 +1,67 @@
 // SPDX-License-Identifier: Apache-2.0
+// The schedules that go chunk by chunk: one microbatch after the other, and those of several stages.
 #include <algorithm>
 #include <utility>
 #include <vector>
 
-#include "schedules/build/chunk_passes.h"
 #include "schedules/build/schedule.h"
 
 namespace tandem::schedules {
 namespace {
 
 constexpr int kReceivesAhead = 1;
+
+// The work of one chunk of a stage for one microbatch in one direction.
+struct ChunkPass {
+  bool forward = true;
+  int chunk = 0;
+  int microbatch = 0;
+};
+
+// The exchanges of the pass's chunk with other stages: kReceive or kSend. A gradient goes the other way.
+void AppendExchanges(Opcode opcode, const Outline& outline, const ChunkPass& pass, PassList& passes) {
+  const bool comes_in_forward = (opcode == Opcode::kReceive) == pass.forward;
+  for (const Boundary& boundary : comes_in_forward ? outline.received : outline.sent) {
+    if (boundary.chunk == pass.chunk) {
+      passes.push_back({opcode, boundary.value, pass.microbatch, /*gradient=*/!pass.forward});
+    }
+  }
+}
+
+void AppendNodes(const Outline& outline, const ChunkPass& pass, PassList& passes) {
+  const int num_nodes = static_cast<int>(outline.nodes.size());
+  for (int i = 0; i < num_nodes; ++i) {
+    const NodeId node = pass.forward ? i : num_nodes - 1 - i;
+    if (outline.nodes[node].chunk != pass.chunk) {
+      continue;
+    }
+    if (pass.forward) {
+      passes.push_back({Opcode::kForward, node, pass.microbatch});
+      continue;
+    }
+    if (HasBackward(outline.nodes[node])) {
+      passes.push_back({Opcode::kBackwardInput, node, pass.microbatch});
+    }
+    if (HasWeightHalf(outline.nodes[node])) {
+      passes.push_back({Opcode::kBackwardWeight, node, pass.microbatch});
+    }
+  }
+}
+
+// Lists the passes of the chunks' nodes in the order of `chunks`. Each chunk pass is followed by what it
+// sends. What it receives is received `ahead` chunk passes earlier.
+PassList PassesOf(const Outline& outline, const std::vector<ChunkPass>& chunks, int ahead) {
+  PassList passes;
+  size_t received = 0;  // chunks' passes whose receives are there
+  for (size_t i = 0; i < chunks.size(); ++i) {
+    for (const size_t end = std::min(i + ahead + 1, chunks.size()); received < end; ++received) {
+      AppendExchanges(Opcode::kReceive, outline, chunks[received], passes);
+    }
+    AppendNodes(outline, chunks[i], passes);
+    AppendExchanges(Opcode::kSend, outline, chunks[i], passes);
+  }
+  return passes;
+}
 
 // The chunks' passes of one direction: group by group, in each chunk by chunk. Every group has a place for as
 // many microbatches as there are stages: in a smaller one the last are of microbatches that are not there.
@@ -39,6 +91,20 @@ int WarmUp(int stage, int num_stages, int num_chunks) {
 }
 
 }  // namespace
+
+PassList Sequential(const Outline& outline, int num_microbatches) {
+  const int num_chunks = NumChunks(outline);
+  std::vector<ChunkPass> chunks;
+  for (int microbatch = 0; microbatch < num_microbatches; ++microbatch) {
+    for (int chunk = 0; chunk < num_chunks; ++chunk) {
+      chunks.push_back({.forward = true, .chunk = chunk, .microbatch = microbatch});
+    }
+    for (int chunk = num_chunks - 1; chunk >= 0; --chunk) {
+      chunks.push_back({.forward = false, .chunk = chunk, .microbatch = microbatch});
+    }
+  }
+  return PassesOf(outline, chunks, /*ahead=*/0);
+}
 
 PassList Pipelined(const Outline& outline, int num_stages, int num_microbatches) {
   const int num_chunks = NumChunks(outline);
