@@ -178,20 +178,24 @@ std::string OperandName(const Program& program, const Operand& operand) {
   return name;
 }
 
-std::string ToText(const Instruction& instruction, const Outline& outline) {
-  std::string text(ToText(instruction.opcode));
+std::string TargetName(const Instruction& instruction, const Outline& outline) {
   switch (InfoOf(instruction.opcode).target) {
     case TargetKind::kNone:
       break;
     case TargetKind::kNode:
-      absl::StrAppend(&text, " ", NameOf(outline.nodes, instruction.target, "node"));
-      break;
+      return NameOf(outline.nodes, instruction.target, "node");
     case TargetKind::kUnit:
-      absl::StrAppend(&text, " ", NameOf(outline.units, instruction.target, "unit"));
-      break;
+      return NameOf(outline.units, instruction.target, "unit");
     case TargetKind::kValue:
-      absl::StrAppend(&text, " ", NameOf(outline.values, instruction.target, "value"));
-      break;
+      return NameOf(outline.values, instruction.target, "value");
+  }
+  return "";
+}
+
+std::string ToText(const Instruction& instruction, const Outline& outline) {
+  std::string text(ToText(instruction.opcode));
+  if (const std::string target = TargetName(instruction, outline); !target.empty()) {
+    absl::StrAppend(&text, " ", target);
   }
   if (instruction.microbatch >= 0) {
     absl::StrAppend(&text, " mb ", instruction.microbatch);

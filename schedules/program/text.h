@@ -17,6 +17,9 @@ std::string ToText(const Instruction& instruction, const Outline& outline);
 
 const char* ToText(Opcode opcode);
 
+// The name of the node, unit or value that the instruction is of; empty if it has no target.
+std::string TargetName(const Instruction& instruction, const Outline& outline);
+
 // "layers.0.attention" for a part of a buffer; the buffer's name if part is -1.
 std::string OperandName(const Program& program, const Operand& operand);
 

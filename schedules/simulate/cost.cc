@@ -94,20 +94,6 @@ std::string WithoutNumbers(absl::string_view name) {
   return absl::StrJoin(words, ".");
 }
 
-std::string TargetName(const Outline& outline, const Instruction& instruction) {
-  switch (InfoOf(instruction.opcode).target) {
-    case TargetKind::kNode:
-      return outline.nodes[instruction.target].name;
-    case TargetKind::kUnit:
-      return outline.units[instruction.target].name;
-    case TargetKind::kValue:
-      return outline.values[instruction.target].name;
-    case TargetKind::kNone:
-      return "";
-  }
-  platform::CheckFailed(__FILE__, __LINE__, "target", "every target has a name");
-}
-
 // Whether an instruction adds to gradients that others write first; an optimizer step always adds.
 bool AddsToGradient(const Program& program, const Instruction& instruction) {
   return std::any_of(instruction.operands.begin(), instruction.operands.end(), [&](const Operand& operand) {
@@ -192,7 +178,7 @@ double CrossingBytes(const Work& work, Opcode opcode) {
 
 std::string KindOf(const Outline& outline, const Program& program, const Instruction& instruction) {
   const bool pass = InfoOf(instruction.opcode).memory == MemoryRule::kPass;
-  return absl::StrJoin(NonEmpty({ToText(instruction.opcode), WithoutNumbers(TargetName(outline, instruction)),
+  return absl::StrJoin(NonEmpty({ToText(instruction.opcode), WithoutNumbers(TargetName(instruction, outline)),
                                  pass ? TypeOf(outline.nodes[instruction.target]) : "",
                                  AddsToGradient(program, instruction) ? "add" : ""}),
                        " ");
