@@ -45,7 +45,7 @@ struct Membership {
   int rank = 0;        // within the group
   int size = 1;
   std::vector<int> ranks;  // job ranks in the group's order, for error messages; empty: 0 to size - 1
-  int ctas = 0;            // bound of a collective's thread blocks on a GPU (parallel/ctas.h); 0: NCCL's own
+  int ctas = 0;  // bound of a collective's thread blocks on a GPU (parallel/group_options.h); 0: NCCL's own
   parallel::GroupOptions options;  // of NCCL; Gloo has none, and specs that give some on CPUs are refused
   std::string clone_of;  // a group with the same members in the same order, to be cloned live; or empty
 };

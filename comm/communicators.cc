@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "absl/status/status.h"
-#include "parallel/ctas.h"
+#include "parallel/group_options.h"
 
 namespace tandem::comm {
 namespace {

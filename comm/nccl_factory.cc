@@ -15,7 +15,7 @@
 #include "device/cuda/check.h"
 #include "device/cuda/current.h"
 #include "device/device.h"
-#include "parallel/ctas.h"
+#include "parallel/group_options.h"
 #include "parallel/job_groups.h"
 #include "platform/clock.h"
 
@@ -94,7 +94,7 @@ class NcclFactory final : public CommunicatorFactory {
     link.CheckPending();
   }
 
-  // parallel/ctas.h
+  // parallel/group_options.h
   void TakeMultiprocessors(const Membership& membership) {
     int multiprocessors = 0;
     device::CheckCuda(cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device_),

@@ -7,10 +7,10 @@
 #include "jobspec/checks.h"
 #include "jobspec/field_rules.h"
 #include "jobspec/schema.h"
-#include "parallel/ctas.h"
 #include "parallel/data_parallel_mesh.h"
 #include "parallel/from_spec.h"
 #include "parallel/grid_sizes.h"
+#include "parallel/group_options.h"
 #include "parallel/job_groups.h"
 
 namespace tandem::jobspec {
@@ -61,8 +61,8 @@ bool IsTwoCommunicators(const v1::JobSpec& spec, const parallel::ProcessGroups& 
           (spec.parallelism().expert() > 1 && is_outer(parallel::ExpertMesh(groups))));
 }
 
-// Collectives of all groups may run at once (parallel/ctas.h). Counts the communicators that move much; ranks
-// count those that move numbers too when they start.
+// Collectives of all groups may run at once (parallel/group_options.h). Counts the communicators that move
+// much; ranks count those that move numbers too when they start.
 void CheckAllCtas(FieldChecker& check, const parallel::ProcessGroups& groups,
                   const std::vector<std::string>& used) {
   constexpr int kMost = parallel::kMultiprocessors - parallel::kSpareMultiprocessors;

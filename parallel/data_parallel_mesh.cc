@@ -4,7 +4,7 @@
 #include <cstddef>
 
 #include "absl/strings/str_cat.h"
-#include "parallel/rank_lists.h"
+#include "parallel/rank_grid.h"
 
 namespace tandem::parallel {
 namespace {

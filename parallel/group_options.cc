@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "parallel/group_options.h"
 
+#include <map>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -11,6 +12,21 @@ namespace tandem::parallel {
 int MostCtas(const GroupOptions& options) {
   const bool uses_ctas = options.min_ctas || options.cga_cluster_size;
   return options.max_ctas.value_or(uses_ctas ? kMostCtas : 0);
+}
+
+int BoundOfCtas(const GroupOptions& options, const std::string& purpose) {
+  if (const int said = MostCtas(options); said > 0) {
+    return said;
+  }
+  constexpr int kRows = 16;  // rows of experts, of which compute waits for more than it overlaps
+  constexpr int kLarge = 4;  // gathers and reductions
+  constexpr int kLink = 2;   // a receive that waits for its peer spins on them
+  constexpr int kNumbers = 1;
+  static const auto& bounds = *new std::map<std::string, int>{
+      {"dispatch", kRows}, {"combine", kRows},   {"values", kLink},   {"gradients", kLink},
+      {"norm", kNumbers},  {"counts", kNumbers}, {"sizes", kNumbers}, {"balance", kNumbers}};
+  const auto bound = bounds.find(purpose);
+  return bound == bounds.end() ? kLarge : bound->second;
 }
 
 std::string ToText(const GroupOptions& options) {

@@ -7,7 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "parallel/rank_lists.h"
+#include "platform/check.h"
 #include "platform/status_macros.h"
 
 namespace tandem::parallel {
@@ -26,6 +26,40 @@ Lists Inner(const Lists& data, int replicas) {
 Lists Outer(const Lists& data, int replicas) {
   return replicas == 1 ? Lists()
                        : SplitLevel(data, replicas, static_cast<int>(data.front().size()) / replicas);
+}
+
+// `count` neighbouring lists put together, in order. Members are not sorted: group rank is position. Requires
+// that `count` divides the number of lists.
+Lists Concatenated(const Lists& lists, int count) {
+  TANDEM_CHECK(count > 0 && lists.size() % count == 0, "as many lists go into every group");
+  Lists groups;
+  for (size_t i = 0; i < lists.size(); ++i) {
+    if (i % count == 0) {
+      groups.emplace_back();
+    }
+    groups.back().insert(groups.back().end(), lists[i].begin(), lists[i].end());
+  }
+  return groups;
+}
+
+// The first member of every list, and the last where there is another.
+Lists Ends(const Lists& lists) {
+  Lists ends;
+  for (const RankList& list : lists) {
+    ends.push_back({list.front()});
+    if (list.size() > 1) {
+      ends.back().push_back(list.back());
+    }
+  }
+  return ends;
+}
+
+Lists Firsts(const Lists& lists) {
+  Lists firsts;
+  for (const RankList& list : lists) {
+    firsts.push_back({list.front()});
+  }
+  return firsts;
 }
 
 Lists World(const Grids& grids) {

@@ -105,4 +105,21 @@ std::vector<RankList> RankGrid::Groups(std::string_view axes) const {
   return groups;
 }
 
+std::vector<RankList> SplitLevel(const std::vector<RankList>& lists, int size, int stride) {
+  std::vector<RankList> groups;
+  const size_t block = static_cast<size_t>(size) * stride;
+  for (const RankList& list : lists) {
+    TANDEM_CHECK(block > 0 && list.size() % block == 0, "a level divides its lists");
+    for (size_t begin = 0; begin < list.size(); begin += block) {
+      for (size_t first = begin; first < begin + stride; ++first) {
+        RankList& group = groups.emplace_back();
+        for (size_t at = first; at < begin + block; at += stride) {
+          group.push_back(list[at]);
+        }
+      }
+    }
+  }
+  return groups;
+}
+
 }  // namespace tandem::parallel

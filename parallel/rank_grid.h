@@ -52,6 +52,12 @@ class RankGrid {
   int offset_ = 0;
 };
 
+// Every list cut into groups of `size` members that stand `stride` places apart: one level of a hierarchical
+// split, where `stride` is the product of the sizes of the levels below. {0..7}, size 4, stride 1: {0,1,2,3},
+// {4,5,6,7}; size 2, stride 4: {0,4}, {1,5}, {2,6}, {3,7}. Requires that size × stride divides every list's
+// length.
+std::vector<RankList> SplitLevel(const std::vector<RankList>& lists, int size, int stride);
+
 inline constexpr char kAllowedOrder[] = "tp, cp, ep, dp and pp, each at most once, joined by -";
 
 // The names of an order string, in lower case. InvalidArgument: unknown or repeated ones ("tp is there

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "device/device.h"
-#include "parallel/ctas.h"
+#include "parallel/group_options.h"
 #include "tests/comm/collectives.h"
 #include "tests/comm/forwarding_communicator.h"
 #include "tests/comm/memory_store.h"

@@ -7,7 +7,6 @@
 #include <map>
 #include <string>
 
-#include "parallel/ctas.h"
 #include "parallel/from_spec.h"
 #include "parallel/job_groups.h"
 

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "parallel/ctas.h"
+#include "parallel/group_options.h"
 #include "tests/plan/test_job.h"
 
 namespace tandem::plan {
