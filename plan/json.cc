@@ -6,8 +6,8 @@
 
 #include "absl/strings/str_split.h"
 #include "plan/memory_plan.h"
-#include "plan/plan_rows.h"
 #include "plan/recomputation.h"
+#include "plan/text.h"
 #include "schedules/program/text.h"
 
 namespace tandem::plan {

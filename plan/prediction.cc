@@ -6,12 +6,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "plan/mfu.h"
 #include "platform/status_macros.h"
+#include "schedules/simulate/cost.h"
+#include "schedules/simulate/device_profile.h"
 #include "schedules/simulate/timeline.h"
 
 namespace tandem::plan {
-
 namespace {
 
 // The same program without what only keeps it within its memory.
@@ -138,6 +138,32 @@ absl::StatusOr<Prediction> Predict(const JobPlan& plan, const schedules::DeviceP
   result.host_waits = schedules::HostWaitsOf(program, timeline);
   result.outside_bytes = OutsideBytes(plan, profile);
   return result;
+}
+
+double SecondsAtPeak(const JobPlan& plan, double peak) {
+  return model::FlopsPerToken(plan.model, plan.batch.sequence_length) *
+         static_cast<double>(TokensPerStep(plan)) / plan.topology.world / peak;
+}
+
+double SecondsAtPeakOf(const JobPlan& plan, absl::string_view device) {
+  const double peak = schedules::PeakFlops(device, ComputeName(plan));
+  return peak > 0 ? SecondsAtPeak(plan, peak) : 0;
+}
+
+std::map<std::string, double> SentBytes(const JobPlan& plan) {
+  const schedules::Program& program = plan.stage.train;
+  const schedules::Workload workload = WorkloadOf(plan);
+  std::map<std::string, double> sent;
+  for (const schedules::Instruction& instruction : program.instructions) {
+    if (instruction.communicator < 0 || instruction.opcode == schedules::Opcode::kReceive) {
+      continue;
+    }
+    const schedules::Work work = schedules::WorkOf(plan.outline, program, instruction, workload);
+    if (const double bytes = schedules::CrossingBytes(work, instruction.opcode); bytes > 0) {
+      sent[program.communicators[instruction.communicator].purpose] += bytes;
+    }
+  }
+  return sent;
 }
 
 }  // namespace tandem::plan

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "plan/job_plan.h"
 #include "plan/memory_plan.h"
 #include "schedules/simulate/device_profile.h"
@@ -61,5 +62,24 @@ absl::StatusOr<Prediction> Predict(const JobPlan& plan, const schedules::DeviceP
 
 // What a simulation and a measurement need to know about a job besides its programs.
 schedules::Workload WorkloadOf(const JobPlan& plan);
+
+// The model FLOPs utilization (MFU) of a step is SecondsAtPeak divided by the time that the step takes. Plans
+// and step reports (trainer/reporter.h) both compute it.
+
+// Seconds that an optimizer step would take if the devices of all ranks did the model's FLOPs
+// (model::FlopsPerToken) at this rate. `peak` is FLOPs a second of one device in the type that layers compute
+// in, > 0.
+double SecondsAtPeak(const JobPlan& plan, double peak);
+
+// The same at the vendor's figure for a device with that driver name; 0 if the figure is unknown
+// (schedules::PeakFlops).
+double SecondsAtPeakOf(const JobPlan& plan, absl::string_view device);
+
+// The bytes that one rank sends to others in an optimizer step, by the purpose of its communicator ("gather",
+// "reduce", "dispatch"), computed from the train program's operands. In a collective over n ranks each rank
+// sends (n - 1) / n of the buffer. If routers decide how many rows travel, it is what they send when they
+// spread tokens evenly. Validations, checkpoints, reports and messages of a few bytes do not count. Empty for
+// one rank.
+std::map<std::string, double> SentBytes(const JobPlan& plan);
 
 }  // namespace tandem::plan

@@ -4,7 +4,7 @@
 #include <map>
 #include <utility>
 
-#include "plan/sent_bytes.h"
+#include "plan/prediction.h"
 #include "platform/build_info.h"
 #include "platform/log.h"
 #include "tandem/v1/workers.pb.h"

@@ -83,7 +83,7 @@ TEST(MemoryPlanTest, OnlyOnCpusTheArenaIsMemoryOfTheHost) {
   EXPECT_EQ(HostBytesWanted(stage, model::DeviceKind::kCpu), 130);
 }
 
-// As a rank decides when it starts (trainer/host_room.h).
+// As a rank decides when it starts (trainer/stage_memory.h).
 TEST(MemoryPlanTest, WhatAMachineNeedsIsTheLeastOfWhichATenthCanBeSpared) {
   JobPlan plan;
   plan.topology.world = 1;
