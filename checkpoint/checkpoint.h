@@ -12,7 +12,7 @@
 #include "checkpoint/job_folder.h"
 #include "checkpoint/owner.h"
 #include "checkpoint/shard.h"
-#include "checkpoint/whole_steps.h"
+#include "checkpoint/verify.h"
 #include "checkpoint/work_together.h"
 #include "platform/files.h"
 

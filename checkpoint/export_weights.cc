@@ -17,7 +17,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/synchronization/mutex.h"
 #include "checkpoint/hugging_face_folder.h"
-#include "checkpoint/step_stream.h"
+#include "checkpoint/saved_step.h"
 #include "platform/status_macros.h"
 
 namespace tandem::checkpoint {

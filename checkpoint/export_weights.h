@@ -42,7 +42,7 @@ struct ExportedFiles {
 // Writes `tensors` of `step`, in their order, to the existing folder `to`: model.safetensors, or several
 // files and their index if that would have more than most_file_bytes. fp32 is rounded to the nearest bf16,
 // ties to even. Each byte that is needed of the step is read once and verified in the process, by several
-// threads (step_stream.h). Each thread rounds and writes what it has read.
+// threads (StreamStep). Each thread rounds and writes what it has read.
 //
 // Returns InvalidArgument, with the array's name, if an array is missing, has another shape or is not fp32;
 // OutOfRange if a value is finite in fp32 but not in bf16; otherwise the error of a file. The header of a

@@ -5,6 +5,18 @@
 #include "platform/status_macros.h"
 
 namespace tandem::checkpoint {
+
+absl::Status Tenure::Do(const std::function<absl::Status()>& deed) {
+  const absl::MutexLock lock(&mu_);
+  return ended_ ? absl::CancelledError("this process ends, and has given the checkpoint directory back")
+                : deed();
+}
+
+void Tenure::End() {
+  const absl::MutexLock lock(&mu_);
+  ended_ = true;
+}
+
 namespace {
 
 std::string Named(const JobFolder& folder) { return absl::StrCat("checkpoint.directory ", folder.path); }

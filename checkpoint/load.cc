@@ -12,7 +12,6 @@
 #include "checkpoint/manifest.h"
 #include "checkpoint/safetensors.h"
 #include "checkpoint/shard.h"
-#include "checkpoint/verified_bytes.h"
 #include "checkpoint/verify.h"
 #include "checkpoint/work_together.h"
 #include "platform/status_macros.h"

@@ -13,7 +13,6 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
-#include "checkpoint/exchange.h"
 #include "checkpoint/work_together.h"
 #include "comm/communicator.h"
 

@@ -4,10 +4,16 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "checkpoint/elements.h"
 #include "checkpoint/manifest.h"
+#include "device/memory.h"
 #include "fsdp/slice.h"
+
+namespace tandem::device {
+class Device;
+}
 
 namespace tandem::checkpoint {
 
@@ -34,5 +40,34 @@ fsdp::Range ElementsOf(const Shard& shard);
 
 // Whether its slice is one of its shape, and its data are elements of that.
 bool IsPart(const Shard& shard);
+
+// Device memory, and host memory of the same size for a copy of it.
+struct CopiedMemory {
+  device::Memory from;
+  device::Memory to;
+};
+
+// Copies of a rank's shards on the host, which a save writes while training changes the shards. Used by the
+// issuing thread. One other thread may use shards() between two copies.
+class ShardCopies {
+ public:
+  // The data of every shard must lie in memory that one of `memory` copies. All memory, the shards and their
+  // data outlive this object. The constructor copies everything once; what never changes is not copied again.
+  // Throws std::logic_error.
+  ShardCopies(device::Device& device, const std::vector<Shard>& shards, std::vector<CopiedMemory> memory);
+  ShardCopies(const ShardCopies&) = delete;
+  ShardCopies& operator=(const ShardCopies&) = delete;
+
+  // Brings the copies up to date, and returns when that is done. Requires that no run is in flight.
+  void Copy();
+
+  // The shards of the constructor, with the copies as their data.
+  const std::vector<Shard>& shards() const { return copies_; }
+
+ private:
+  device::Device& device_;
+  const std::vector<CopiedMemory> memory_;
+  std::vector<Shard> copies_;
+};
 
 }  // namespace tandem::checkpoint

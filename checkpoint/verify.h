@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "checkpoint/retention.h"
 #include "checkpoint/work_together.h"
 #include "fsdp/layout.h"
 #include "platform/files.h"
@@ -51,5 +53,18 @@ absl::Status DamageOnlyOnRankZero(const comm::Communicator& comm, const absl::St
 // unless it is 0. Damage takes precedence. Throws CommError.
 absl::StatusOr<Manifest> VerifyTogether(platform::Files& files, comm::Communicator& comm,
                                         const std::string& path, const OnWorkProgress& on_progress);
+
+// Called on every rank, on the caller's thread, when the ranks have examined the checkpoint of `step`.
+// `reason` says why it is not known to be whole, the same on every rank; empty: it is.
+using OnLooked = std::function<void(int64_t step, const std::string& reason)>;
+
+// Collective. Finds the steps that exist when the job starts; all ranks return the same. Reads manifests and
+// sizes, but not the content of other files. The ranks share the files as in verify.h and meet after every
+// step, so that no collective waits longer than a rank needs for its share of one checkpoint. A step is left
+// out if any rank cannot read it now or finds it different; the reason names the first such rank unless it is
+// 0. Throws CommError, and CheckpointError on every rank if rank 0 cannot list the directory. A directory
+// that does not exist has no steps.
+WholeSteps FindWholeSteps(platform::Files& files, comm::Communicator& comm, const std::string& directory,
+                          const OnLooked& looked);
 
 }  // namespace tandem::checkpoint

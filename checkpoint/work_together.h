@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -13,6 +14,20 @@ class Communicator;
 }
 
 namespace tandem::checkpoint {
+
+// Collective. Returns every rank's text, in the order of ranks, on every rank. Throws CommError.
+std::vector<std::string> ExchangeTexts(comm::Communicator& comm, const std::string& text);
+
+// Collective. Returns every rank's text, in the order of ranks, on rank 0, and nothing on the others. Throws
+// CommError.
+std::vector<std::string> GatherTexts(comm::Communicator& comm, const std::string& text);
+
+// Collective. Returns rank 0's text on every rank; the texts of other ranks are ignored. Throws CommError.
+std::string TextOfRankZero(comm::Communicator& comm, const std::string& text);
+
+// Collective. If a rank has an error, throws on every rank, with the same text and the number of the first
+// such rank: DirectoryLost if its error is Aborted, otherwise CheckpointError. Throws CommError.
+void AgreeOnSuccess(comm::Communicator& comm, const absl::Status& status);
 
 // Lets ranks share work that takes minutes, such as reading 100 GB, and wait for each other. Between two
 // parts of its share each rank meets the others. So a collective never waits longer than the slowest rank

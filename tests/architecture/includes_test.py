@@ -41,7 +41,7 @@ TORCH_HALF = {
 }
 ALLOWED = {**TORCH_FREE, **TORCH_HALF}
 TORCH_FREE_FILES = {
-    "checkpoint": {"data_segment.h", "info.h", "owner.h", "start_files.h", "whole_steps.h"},
+    "checkpoint": {"info.h", "owner.h", "start_files.h"},
     "data": {"text_format.h"},
     "fsdp": {"double_double.h", "host_device.h", "norm_outcome.h", "parameter_norms.h", "run_inputs.h"},
     "ops": {"attention_shape.h", "attention_work.h", "attention_work.cc", "delta_shape.h", "delta_work.h", "device_kind.h", "latent_shape.h", "linear_work.h", "mixer_work.h", "rope_scaling.h", "rope_scaling.cc", "router_config.h", "row_work.h", "scan_shape.h", "sparse_work.h", "tokens.h", "workspace.h"},

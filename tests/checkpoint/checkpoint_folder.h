@@ -18,7 +18,7 @@
 #include "absl/strings/str_cat.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/job_folder.h"
-#include "checkpoint/whole_steps.h"
+#include "checkpoint/verify.h"
 #include "tests/checkpoint/elements_of.h"
 #include "tests/comm/run_thread_ranks.h"
 

@@ -16,7 +16,7 @@
 
 #include "absl/status/statusor.h"
 #include "checkpoint/checkpoint.h"
-#include "checkpoint/whole_steps.h"
+#include "checkpoint/verify.h"
 #include "comm/communicator.h"
 #include "platform/files.h"
 #include "tests/checkpoint/checkpoint_folder.h"

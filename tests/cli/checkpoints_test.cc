@@ -12,8 +12,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "checkpoint/delete_step.h"
 #include "checkpoint/manifest.h"
+#include "checkpoint/retention.h"
 #include "platform/files.h"
 #include "platform/xxh3.h"
 #include "tests/checkpoint/watched_files.h"

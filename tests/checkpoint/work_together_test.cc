@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "checkpoint/exchange.h"
+#include "checkpoint/work_together.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
