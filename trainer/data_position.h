@@ -5,7 +5,6 @@
 #include <string>
 #include <vector>
 
-#include "checkpoint/data_segment.h"
 #include "checkpoint/info.h"
 
 namespace tandem::trainer {

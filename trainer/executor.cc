@@ -20,13 +20,11 @@
 #include "trainer/bound_program.h"
 #include "trainer/collective_log.h"
 #include "trainer/failure.h"
-#include "trainer/placed_program.h"
+#include "trainer/profiling.h"
 #include "trainer/progress.h"
 #include "trainer/run_memory.h"
 #include "trainer/segment_graph.h"
-#include "trainer/shared_calls.h"
 #include "trainer/stage_memory.h"
-#include "trainer/step_recorder.h"
 
 namespace tandem::trainer {
 

@@ -3,15 +3,20 @@
 
 #include <c10/util/Exception.h>
 
+#include <exception>
 #include <new>
+#include <nlohmann/json.hpp>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/work_together.h"
 #include "comm/communicator.h"
 #include "data/token_source.h"
 #include "device/device.h"
 #include "link/exit_code.h"
 #include "model/rows_beyond_room.h"
+#include "platform/regular_file.h"
 #include "proto/reasons.h"
 
 namespace tandem::trainer {
@@ -119,6 +124,55 @@ std::string Message(const std::exception_ptr& error) {
   } catch (...) {
     return "an exception that is not a std::exception";
   }
+}
+
+void ThrowIfUnwritable(const std::string& what, const absl::Status& status) {
+  if (status.ok()) {
+    return;
+  }
+  const std::string problem = absl::StrCat("checkpoint.directory: ", what, ": ", status.message());
+  if (absl::IsResourceExhausted(status)) {
+    throw checkpoint::CheckpointError(
+        absl::StrCat(problem, "; ", platform::RemedyOf(status), ", or use another folder"));
+  }
+  if (absl::IsOutOfRange(status)) {
+    throw checkpoint::CheckpointError(absl::StrCat(problem, "; ", platform::RemedyOf(status)));
+  }
+  // As EIO, ETIMEDOUT and ESTALE come (platform/regular_file.h).
+  if (absl::IsUnknown(status) || absl::IsDeadlineExceeded(status) || absl::IsUnavailable(status)) {
+    throw checkpoint::CheckpointError(
+        absl::StrCat(problem, "; that file system fails: start again when it works, or use another folder"));
+  }
+  throw UserError(absl::StrCat(problem, "; correct that, or use another folder"));
+}
+
+std::string OnRankZero(comm::Communicator& comm, const std::function<std::string()>& decide) {
+  std::string text;
+  std::string error;   // empty: none
+  std::string reason;  // of the user's error; empty: it is not the user's
+  if (comm.rank() == 0) {
+    try {
+      text = decide();
+    } catch (const UserError& user) {
+      error = user.what();
+      reason = user.reason;
+    } catch (const std::exception& other) {  // the other ranks wait for this one, so they must learn of it
+      error = other.what();
+    }
+  }
+  const nlohmann::json mine = {{"text", text}, {"error", error}, {"reason", reason}};
+  const nlohmann::json json = nlohmann::json::parse(
+      checkpoint::TextOfRankZero(comm, mine.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)));
+  text = json.at("text").get<std::string>();
+  error = json.at("error").get<std::string>();
+  reason = json.at("reason").get<std::string>();
+  if (error.empty()) {
+    return text;
+  }
+  if (reason.empty()) {
+    throw checkpoint::CheckpointError(error);
+  }
+  throw UserError(error, reason);
 }
 
 }  // namespace tandem::trainer

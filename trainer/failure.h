@@ -3,12 +3,18 @@
 
 #include <cstdint>
 #include <exception>
+#include <functional>
 #include <stdexcept>
 #include <string>
 #include <utility>
 
+#include "absl/status/status.h"
 #include "proto/reasons.h"
 #include "tandem/v1/state.pb.h"
+
+namespace tandem::comm {
+class Communicator;
+}
 
 namespace tandem::trainer {
 
@@ -64,5 +70,15 @@ Failure Describe(const std::exception_ptr& error);
 
 // what() of `error` as one line, without LibTorch's backtrace.
 std::string Message(const std::exception_ptr& error);
+
+// Throws if `status` is an error of a job's own files in checkpoint.directory. `what` says what failed ("rank
+// 0 cannot write there"), and `status` names the file. Throws checkpoint::CheckpointError if the job is not
+// to blame: the disk has no room or fails (EIO, ESTALE), or too many files are open. Otherwise throws
+// UserError. Both messages say what to do.
+void ThrowIfUnwritable(const std::string& what, const absl::Status& status);
+
+// Collective. Returns what `decide` returned on rank 0, on every rank. If it threw, every rank throws the
+// error: UserError with its reason, and any other as checkpoint::CheckpointError. Throws CommError.
+std::string OnRankZero(comm::Communicator& comm, const std::function<std::string()>& decide);
 
 }  // namespace tandem::trainer

@@ -19,6 +19,12 @@
 
 namespace tandem::trainer {
 
+// Appends `text` to a file that was opened with O_APPEND, in one write(2). If that fails, as on a full disk,
+// nothing is appended. If a part stays in the file, `torn_at` is set to the length of the file before it; the
+// next call first cuts the file there, and appends nothing while that fails. The error names no path.
+absl::Status AppendWhole(const platform::Descriptor& file, std::string_view text,
+                         std::optional<off_t>& torn_at);
+
 // A file in a job's directory to which the running job appends.
 //
 // If the file, or a folder above it, is removed, renamed or replaced meanwhile, later text goes to a new
@@ -47,7 +53,7 @@ class FollowedFile {
   // Must be called once, before the first Append. The error names the path.
   absl::Status Open();
 
-  // Appends the waiting texts and then this one, each as a whole or not at all (append_whole.h). Logs the
+  // Appends the waiting texts and then this one, each as a whole or not at all (AppendWhole). Logs the
   // first failure of a file, and again when the waiting texts have been written.
   void Append(std::string_view text);
 

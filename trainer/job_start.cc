@@ -14,7 +14,6 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "checkpoint/exchange.h"
 #include "checkpoint/folder.h"
 #include "checkpoint/job_folder.h"
 #include "checkpoint/remove_together.h"
@@ -25,10 +24,8 @@
 #include "platform/random.h"
 #include "platform/status_macros.h"
 #include "proto/reasons.h"
-#include "trainer/directory_error.h"
 #include "trainer/failure.h"
-#include "trainer/on_rank_zero.h"
-#include "trainer/shown_progress.h"
+#include "trainer/progress.h"
 
 namespace tandem::trainer {
 namespace {

@@ -9,7 +9,7 @@
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/job_folder.h"
 #include "checkpoint/lease.h"
-#include "checkpoint/whole_steps.h"
+#include "checkpoint/verify.h"
 #include "comm/communicator.h"
 #include "platform/files.h"
 #include "tandem/v1/state.pb.h"
@@ -56,7 +56,7 @@ struct StartListener {
 // * another job has used a directory that was new or empty when this job was submitted.
 //
 // Throws CheckpointError if a checkpoint, or the directory, cannot be read now, or if rank 0 cannot write to
-// it for a reason that is not the job's fault (directory_error.h), such as a full or failing disk. Throws
+// it for a reason that is not the job's fault (failure.h), such as a full or failing disk. Throws
 // CommError.
 JobStart StartJob(platform::Files& files, comm::Communicator& comm, const ResumeOptions& options,
                   checkpoint::HeldLease& lease, const StartListener& listener);

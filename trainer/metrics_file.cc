@@ -8,8 +8,8 @@
 #include "absl/status/status.h"
 #include "nlohmann/json.hpp"
 #include "platform/filter_lines.h"
-#include "trainer/directory_error.h"
-#include "trainer/spread.h"
+#include "trainer/failure.h"
+#include "trainer/spikes.h"
 
 namespace tandem::trainer {
 namespace {

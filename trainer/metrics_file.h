@@ -19,7 +19,7 @@ namespace tandem::trainer {
 class MetricsFile {
  public:
   // Drops the lines of steps that will be computed again (from `first_step` on), and a line that a crash cut
-  // off. Throws as ThrowIfUnwritable (directory_error.h), naming the file, if the file cannot be read or
+  // off. Throws as ThrowIfUnwritable (failure.h), naming the file, if the file cannot be read or
   // written or the directory does not exist. `files` outlives this object.
   MetricsFile(platform::Files& files, const std::string& directory, checkpoint::Owner self,
               int64_t first_step);
@@ -28,7 +28,7 @@ class MetricsFile {
   // there is room (followed_file.h), and the service receives the report as well.
   void Append(const v1::StepReport& report);
 
-  // The losses of the newest steps in the file when it was opened, at most Spread::kMost (spread.h), in the
+  // The losses of the newest steps in the file when it was opened, at most Spread::kMost (spikes.h), in the
   // order of steps. Steps whose loss or gradients are not finite are left out.
   const std::vector<double>& losses_before() const { return losses_before_; }
 

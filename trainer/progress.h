@@ -3,13 +3,16 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
+#include <string>
 #include <thread>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "checkpoint/work_together.h"
 #include "device/stream.h"
 #include "link/shared_page.h"
 #include "platform/steady_condition.h"
@@ -75,6 +78,25 @@ class Progress {
   int64_t run_ ABSL_GUARDED_BY(mu_) = -1;  // run of the position on the page; used only if `looks`
   bool ending_ ABSL_GUARDED_BY(mu_) = false;
   std::thread thread_;  // set if `looks`
+};
+
+// Shows that the ranks make progress while they read or remove a checkpoint: an OnWorkProgress
+// (checkpoint/work_together.h).
+class ShownProgress {
+ public:
+  // If `logs`, the log gets a line with `what` for each tenth, unless everything is done between two of the
+  // ranks' meetings. `unit` is the unit of the amounts, "bytes" or "files". `moved` is called every time.
+  ShownProgress(bool logs, std::string what, std::string unit, std::function<void()> moved);
+
+  void operator()(const checkpoint::WorkProgress& progress);
+
+ private:
+  bool logs_;
+  std::string what_;
+  std::string unit_;
+  std::function<void()> moved_;
+  std::string path_;
+  int64_t tenth_ = 0;  // tenths of the path that were logged
 };
 
 }  // namespace tandem::trainer

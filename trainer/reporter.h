@@ -75,7 +75,7 @@ class Reporter {
   // * item_elements: elements of each parameter, in the order of the table.
   // * own: indices in the table of the parameters whose norms this rank sends; it sends no others.
   // * sharing: which ranks have which losses and experts.
-  // * seconds_at_peak: time of a step at peak speed (plan/mfu.h), for the model FLOPs utilization in
+  // * seconds_at_peak: time of a step at peak speed (plan/prediction.h), for the model FLOPs utilization in
   //   reports; 0: unknown.
   // * report: called on rank 0 with every report, in the order of steps, on the reporter's thread, together
   //   with the places where its gradients are not finite, in the order of the table and by rank (none if

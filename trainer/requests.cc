@@ -1,7 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "trainer/requests.h"
 
+#include <array>
+#include <exception>
 #include <utility>
+#include <vector>
+
+#include "comm/communicator.h"
+#include "trainer/failure.h"
 
 namespace tandem::trainer {
 
@@ -53,6 +59,24 @@ std::vector<uint64_t> RequestBox::FinishAll() {
   waiting_.clear();
   bits_ = 0;
   return ids;
+}
+
+Agreed AgreedOf(const fsdp::NormOutcome& outcome) {
+  return {.checkpoint = (outcome.requests & kRequestCheckpoint) != 0,
+          .stop = (outcome.requests & kRequestStop) != 0,
+          .profile = ProfileSteps::FromNumber(outcome.profile)};
+}
+
+Agreed AgreeOnRequests(comm::Communicator& comm, RequestBox& requests, int64_t step) {
+  std::array mine = {fsdp::NormTerms{.requests = static_cast<double>(requests.Take()),
+                                     .profile = requests.WantedProfile().ToNumber()}};
+  std::vector<fsdp::NormTerms> all(comm.size());
+  try {
+    comm.AllGather(device::MemoryOf(mine), device::MemoryOf(all));
+  } catch (...) {
+    throw InstructionError(std::current_exception(), step, "requests", comm.name());
+  }
+  return AgreedOf(fsdp::AgreeOnNorm(all.data(), comm.size(), {}));
 }
 
 }  // namespace tandem::trainer

@@ -8,7 +8,13 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
+#include "fsdp/norm_outcome.h"
 #include "trainer/profiling.h"
+#include "trainer/run_sequence.h"
+
+namespace tandem::comm {
+class Communicator;
+}
 
 namespace tandem::trainer {
 
@@ -55,5 +61,13 @@ class RequestBox {
   std::deque<ProfileSteps> profiles_ ABSL_GUARDED_BY(mu_);  // those that are not agreed on
   std::set<uint64_t> seen_profiles_ ABSL_GUARDED_BY(mu_);
 };
+
+// The requests in the outcome of a norm.
+Agreed AgreedOf(const fsdp::NormOutcome& outcome);
+
+// Agrees, between runs that compute no norm, on the requests that the ranks of `comm` have received since the
+// last time; each rank may have received only some. Collective, on the host; all ranks call it for the same
+// step. Throws InstructionError with that step.
+Agreed AgreeOnRequests(comm::Communicator& comm, RequestBox& requests, int64_t step);
 
 }  // namespace tandem::trainer

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "checkpoint/checkpoint.h"
-#include "checkpoint/data_segment.h"
+#include "checkpoint/info.h"
 #include "checkpoint/owner.h"
 #include "checkpoint/stored_weights.h"
 #include "fsdp/slice.h"

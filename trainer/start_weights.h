@@ -10,10 +10,17 @@
 #include "checkpoint/stored_weights.h"
 #include "checkpoint/work_together.h"
 #include "comm/communicator.h"
+#include "jobspec/data_texts.h"
 #include "platform/files.h"
 #include "trainer/resume_checks.h"
 
 namespace tandem::trainer {
+
+// Says in one line for the user how the tokenizer with which a text was prepared differs from that of the
+// Hugging Face model in `weights`. Empty if they agree, or if it cannot be known because the text is not
+// prepared, or the model has no tokenizer.json and no eos_token_id.
+std::string TokenizerDifference(platform::Files& files, const jobspec::DataText& text,
+                                const std::string& weights);
 
 // The weights that checkpoint.start_from names, after they were found to be of this job's model: a folder of
 // a Hugging Face model, or one step of a checkpoint.

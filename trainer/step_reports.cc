@@ -8,15 +8,45 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "fsdp/layout.h"
+#include "fsdp/unit_mesh.h"
 #include "google/protobuf/util/json_util.h"
 #include "platform/check.h"
 #include "platform/clock.h"
 #include "platform/log.h"
 #include "proto/table_digest.h"
-#include "trainer/norm_window.h"
-#include "trainer/spread.h"
+#include "trainer/spikes.h"
 
 namespace tandem::trainer {
+
+std::vector<OwnNorm> OwnNormsOf(const plan::JobPlan& plan, int rank) {
+  const std::vector<size_t> in_table = plan::TrainedParametersOf(plan, rank);
+  const std::vector<fsdp::ClassLayouts> layouts = plan::LayoutsOf(plan, rank);
+  std::vector<OwnNorm> own;
+  size_t in_run = 0;
+  for (size_t unit = 0; unit < layouts.size(); ++unit) {
+    if (plan.outline.units[unit].frozen) {
+      continue;
+    }
+    const fsdp::UnitMesh mesh = plan::MeshOf(plan, unit, rank);
+    for (const fsdp::Layout& layout : layouts[unit]) {
+      std::vector<bool> counts(layout.parameters.size(), false);
+      if (CountsHeld(mesh)) {
+        for (const fsdp::Piece& piece : PiecesOf(layout, HeldRange(layout, mesh))) {
+          counts[piece.parameter] = true;
+        }
+      }
+      for (const bool counted : counts) {
+        if (counted) {
+          own.push_back({.in_run = in_run, .in_table = static_cast<int64_t>(in_table.at(in_run))});
+        }
+        ++in_run;
+      }
+    }
+  }
+  return own;
+}
+
 namespace {
 
 constexpr size_t kMostNonfinite = 5;  // places that are named

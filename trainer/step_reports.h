@@ -14,15 +14,24 @@
 #include "plan/job_plan.h"
 #include "platform/files.h"
 #include "trainer/failure.h"
-#include "trainer/loss_window.h"
 #include "trainer/metrics_file.h"
-#include "trainer/own_norms.h"
 #include "trainer/rank.h"
 #include "trainer/reporter.h"
 #include "trainer/run_memory.h"
+#include "trainer/spikes.h"
 #include "trainer/tensorboard_file.h"
 
 namespace tandem::trainer {
+
+// A parameter whose norm this rank contributes to. Of the ranks that update an element, only the first
+// contributes it.
+struct OwnNorm {
+  size_t in_run = 0;     // index in RunRecord::norms
+  int64_t in_table = 0;  // index among the trained parameters of the job
+};
+
+// In the order of RunRecord::norms.
+std::vector<OwnNorm> OwnNormsOf(const plan::JobPlan& plan, int rank);
 
 // The table of the parameters whose norms reports have, in their order. Its digest covers names and shapes,
 // so jobs with the same layouts that train different parts of them have different tables.
@@ -35,14 +44,14 @@ class StepReports {
  public:
   // A scalar of steps whose gradient norm is a spike: the limit that the norm exceeds.
   static constexpr char kSpikeLimit[] = "spike_limit";
-  // The same for the loss (loss_window.h).
+  // The same for the loss (LossWindow).
   static constexpr char kLossSpikeLimit[] = "loss_spike_limit";
 
   // `comm` and `seconds_at_peak` are arguments of the reporter. `resumed_step` is the step done before. If it
   // has a `pending_report`, as Hold returned it, the step is reported again. `self` is the job. `failed` is
   // called once, on the reporter's thread, with the error that Flush throws. All arguments except functions
   // outlive this object. On rank 0 the table of parameters is sent first, if norms are requested. Throws as
-  // ThrowIfUnwritable (directory_error.h) if a file cannot be written.
+  // ThrowIfUnwritable (failure.h) if a file cannot be written.
   StepReports(platform::Files& files, comm::Communicator& comm, const plan::JobPlan& plan,
               double seconds_at_peak, int64_t resumed_step, const std::string& pending_report,
               const checkpoint::Owner& self, SendToWorker send,

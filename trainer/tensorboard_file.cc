@@ -17,7 +17,7 @@
 #include "absl/time/time.h"
 #include "platform/host.h"
 #include "platform/status_macros.h"
-#include "trainer/directory_error.h"
+#include "trainer/failure.h"
 #include "trainer/tensorboard.pb.h"
 
 namespace tandem::trainer {

@@ -28,7 +28,7 @@ std::string TensorBoardRecord(std::string_view data);
 // followed_file.h says.
 class TensorBoardFile {
  public:
-  // Throws as ThrowIfUnwritable (directory_error.h), naming the folder, if it cannot be written or the
+  // Throws as ThrowIfUnwritable (failure.h), naming the folder, if it cannot be written or the
   // directory does not exist. `first_step` is the first step that will be written. `files` and `clock`
   // outlive this object.
   TensorBoardFile(platform::Files& files, const platform::Clock& clock, const std::string& directory,

@@ -25,14 +25,12 @@
 #include "tandem/v1/workers.pb.h"
 #include "trainer/backend.h"
 #include "trainer/data_position.h"
-#include "trainer/directory_error.h"
 #include "trainer/failure.h"
-#include "trainer/host_room.h"
 #include "trainer/job_start.h"
-#include "trainer/on_rank_zero.h"
+#include "trainer/progress.h"
 #include "trainer/resume_checks.h"
-#include "trainer/shown_progress.h"
-#include "trainer/start_tokenizer.h"
+#include "trainer/stage_memory.h"
+#include "trainer/start_weights.h"
 
 namespace tandem::trainer {
 namespace {

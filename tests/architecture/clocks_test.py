@@ -21,7 +21,7 @@ ALLOWED = {
     "platform/clock.cc": (1, "where SteadyClock starts"),
     "platform/log.cc": (1, "the time of a line"),
     "trainer/trainer_process.cc": (1, "the time of a cause"),
-    "trainer/step_recorder.cc": (1, "the time of a profile"),
+    "trainer/profiling.cc": (1, "the time of a profile"),
     "cli/certs.cc": (3, "a certificate is valid by the wall clock"),
     "cli/client.cc": (2, "gRPC takes a wall time and counts from then on by CLOCK_MONOTONIC"),
     "cli/error.cc": (1, "as cli/certs.cc"),

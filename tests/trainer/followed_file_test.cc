@@ -24,7 +24,6 @@
 #include "platform/files.h"
 #include "platform/regular_file.h"
 #include "tests/platform/temporary_folder.h"
-#include "trainer/append_whole.h"
 
 namespace tandem::trainer {
 namespace {

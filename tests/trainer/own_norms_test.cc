@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "trainer/own_norms.h"
-
 #include <gtest/gtest.h>
 
 #include <set>
 #include <string>
 
 #include "tests/parity/job.h"
+#include "trainer/step_reports.h"
 
 namespace tandem::trainer {
 namespace {

@@ -11,7 +11,7 @@
 #include "absl/synchronization/notification.h"
 #include "absl/time/time.h"
 #include "schedules/program/program.h"
-#include "trainer/host_room.h"
+#include "trainer/stage_memory.h"
 
 namespace tandem::trainer {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "trainer/start_tokenizer.h"
+#include "trainer/start_weights.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,11 +1,41 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "trainer/norm_window.h"
+#include "trainer/spikes.h"
 
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
 
 namespace tandem::trainer {
+
+std::optional<Spread> SpreadOf(std::span<const double> values) {
+  if (values.size() < Spread::kFewest) {
+    return std::nullopt;
+  }
+  const auto count = static_cast<double>(values.size());
+  double mean = 0;
+  for (const double value : values) {
+    mean += value / count;
+  }
+  double variance = 0;
+  for (const double value : values) {
+    const double difference = value - mean;
+    variance += difference * difference / count;
+  }
+  return Spread{.mean = mean, .deviation = std::max(std::sqrt(variance), Spread::kLeastDeviation)};
+}
+
+std::optional<Spread> LossWindow::Add(double loss) {
+  if (!std::isfinite(loss)) {
+    return std::nullopt;
+  }
+  const std::optional<Spread> before = SpreadOf(losses_);
+  losses_.push_back(loss);
+  if (losses_.size() > Spread::kMost) {
+    losses_.erase(losses_.begin());
+  }
+  return before.has_value() && loss > before->limit() ? before : std::nullopt;
+}
+
 void NormWindow::Computed(int64_t step, double norm, bool applied) {
   if (!applied || norm <= 0) {
     return;

@@ -2,18 +2,50 @@
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <utility>
 #include <vector>
 
 #include "checkpoint/info.h"
-#include "trainer/spread.h"
 
 namespace tandem::trainer {
 
+// The mean and standard deviation of a value in the newest steps. A step is a spike if its value is more than
+// kDeviations deviations above the mean.
+struct Spread {
+  static constexpr size_t kMost = 128;   // at most so many steps count
+  static constexpr size_t kFewest = 16;  // with fewer steps there is no spread
+  static constexpr double kDeviations = 6;
+  static constexpr double kLeastDeviation = 0.01;  // prevents spikes of values that hardly differ
+
+  double mean = 0;
+  double deviation = 0;  // at least kLeastDeviation
+
+  // The limit above which a value is a spike.
+  double limit() const { return mean + kDeviations * deviation; }
+};
+
+// Unset if there are fewer than Spread::kFewest values.
+std::optional<Spread> SpreadOf(std::span<const double> values);
+
+// The losses of the newest steps, which decide whether the next loss is a spike. The losses
+// themselves are compared, and not their logarithms as for norms: a loss is already a mean of logarithms, and
+// its noise from batch to batch does not shrink with it.
+class LossWindow {
+ public:
+  // Adds the loss of the next step. If it is a spike, returns the spread of the losses before it. A loss that
+  // is not finite is not a spike and is not kept.
+  std::optional<Spread> Add(double loss);
+
+ private:
+  std::vector<double> losses_;  // in the order of steps
+};
+
 // The gradient norms of the newest applied steps, and the limit above which a step's norm is a spike. The
-// limit is computed from the logarithms of the norms of the kSteps applied steps before it (spread.h). The
+// limit is computed from the logarithms of the norms of the kSteps applied steps before it. The
 // step directly before does not count: its run may still be in flight when this step's run is issued, though
 // in a job that resumes from a checkpoint it is not. Pure.
 class NormWindow {
