@@ -8,20 +8,16 @@
 
 namespace tandem::plan {
 
-enum class Decay : uint8_t { kConstant, kCosine, kLinear, kWsd, kInverseSqrt };
-enum class DecayShape : uint8_t { kLinear, kSqrt };
-
 // The learning rate of every step, as LearningRateSchedule of job.proto defines it.
 struct LearningRateSchedule {
   double peak = 0;
   int64_t warmup_steps = 0;
-  Decay decay = Decay::kConstant;
+  v1::Decay decay = v1::DECAY_CONSTANT;
   double minimum = 0;
-  int64_t decay_steps = 0;                       // for kWsd
-  DecayShape decay_shape = DecayShape::kLinear;  // for kWsd
+  int64_t decay_steps = 0;                              // for WSD
+  v1::DecayShape decay_shape = v1::DECAY_SHAPE_LINEAR;  // for WSD
 };
 
-// Throws std::logic_error if the resolved spec has an unknown schedule.
 LearningRateSchedule LearningRateScheduleOf(const v1::Training& resolved);
 
 // The rate of step s of n, counted from 1: peak · s / w in the warm-up of w steps, and then
@@ -31,7 +27,7 @@ LearningRateSchedule LearningRateScheduleOf(const v1::Training& resolved);
 //   wsd           peak up to step n - d, then minimum + (peak - minimum) · (1 - y) or · (1 - √y),
 //                 y = (s - (n - d)) / d   (warmup-stable-decay: Hägele et al., 2024)
 //   inverse_sqrt  peak · √(max(w, 1) / s), at least minimum   (Vaswani et al., 2017)
-// Rates that fall to the minimum stay there after step n.
+// Rates that fall to the minimum stay there after step n. Throws std::logic_error for an unknown decay.
 double LearningRate(const LearningRateSchedule& schedule, int64_t step, int64_t steps);
 
 // "0.001 at step 20, then cosine to 0 at step 200".

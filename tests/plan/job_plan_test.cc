@@ -29,7 +29,7 @@ TEST(JobPlanTest, PlainStructsHoldWhatTheSpecSays) {
   EXPECT_EQ(plan.train.microbatches_per_rank, 3);
   EXPECT_EQ(plan.train.optimizer.schedule.peak, 1e-3);
   EXPECT_EQ(plan.train.optimizer.schedule.warmup_steps, 20);
-  EXPECT_EQ(plan.train.optimizer.schedule.decay, Decay::kCosine);
+  EXPECT_EQ(plan.train.optimizer.schedule.decay, v1::DECAY_COSINE);
   EXPECT_EQ(plan.train.data.train.at(0).path, "/data");
   EXPECT_EQ(plan.batch.sequences, 2);
   EXPECT_EQ(plan.batch.sequence_length, 64);
