@@ -37,12 +37,49 @@ class NamedStartTest : public checkpoint::CheckpointTest {
  protected:
   NamedStartTest() { checkpoint::SaveOn(files_, directory_, 2, 10); }
 
-  // What becomes of each of `ranks` ranks, of which `files` has those that do not use the machine's.
+  // A second attempt of the job that saved there, which goes on as `resume` says.
+  ResumeOptions Goes(const std::string& resume) const {
+    return {.self = checkpoint::OwnerOf(checkpoint::InfoOf(0, /*attempt=*/2)),
+            .directory = directory_,
+            .resume = resume,
+            .last_step = 100,
+            .parameters = {{"array0", {1000}}, {"array1", {64}}, {"array2", {7}}},
+            .weights_dtype = "F32"};
+  }
+
+  // Starts that job on ranks, of which `files` has those that do not use the machine's, and gives the
+  // directory back. Returns what rank 0 has.
+  JobStart Start(const ResumeOptions& options, int ranks = 2,
+                 const std::map<int, platform::Files*>& files = {}) {
+    JobStart first;
+    moves_.assign(static_cast<size_t>(ranks), 0);
+    comm::RunThreadRanks(ranks, [&](comm::Communicator& comm) {
+      const auto own = files.find(comm.rank());
+      checkpoint::HeldLease lease;
+      JobStart start = StartJob(own == files.end() ? files_ : *own->second, comm, options, lease,
+                                {.lost = [](const std::string& reason) { ADD_FAILURE() << reason; },
+                                 .moved = [&] { ++moves_[static_cast<size_t>(comm.rank())]; }});
+      if (comm.rank() == 0) {
+        first = std::move(start);
+      }
+      lease.Release();
+    });
+    return first;
+  }
+
+  static std::vector<std::string> MessagesOf(const JobStart& start) {
+    std::vector<std::string> messages;
+    for (const v1::CheckpointWarning& warning : start.warnings) {
+      messages.push_back(warning.message());
+    }
+    return messages;
+  }
+
+  // What becomes of each of `ranks` ranks of another job that names step 10.
   std::vector<std::string> Starts(int ranks, const std::map<int, platform::Files*>& files) {
-    ResumeOptions options{.self = {.job = "second", .name = "", .host = ""}, .resume = Path(10)};
-    options.last_step = 100;
-    options.parameters = {{"array0", {1000}}, {"array1", {64}}, {"array2", {7}}};
-    options.weights_dtype = "F32";
+    ResumeOptions options = Goes(Path(10));
+    options.self = {.job = "second", .name = "", .host = ""};
+    options.directory.clear();
     std::vector<std::string> starts(static_cast<size_t>(ranks));
     comm::RunThreadRanks(ranks, [&](comm::Communicator& comm) {
       const auto own = files.find(comm.rank());
@@ -61,6 +98,7 @@ class NamedStartTest : public checkpoint::CheckpointTest {
     return starts;
   }
 
+  std::vector<int> moves_;  // by rank of the last Start
   const std::string manifest_ = Path(10) + "/manifest.json";
 };
 
@@ -146,19 +184,10 @@ TEST_F(NamedStartTest, DifferingCheckpointIsTheUsersError) {
 TEST_F(NamedStartTest, ExaminingCheckpointsIsProgress) {
   checkpoint::SaveOn(files_, directory_, 2, 20);
   checkpoint::SaveOn(files_, directory_, 2, 30);
-  const ResumeOptions options{.self = checkpoint::OwnerOf(checkpoint::InfoOf(0, /*attempt=*/2)),
-                              .directory = directory_};
-  std::vector<int> moves(2);
-  comm::RunThreadRanks(2, [&](comm::Communicator& comm) {
-    checkpoint::HeldLease lease;
-    const JobStart job = StartJob(files_, comm, options, lease,
-                                  {.lost = [](const std::string& reason) { ADD_FAILURE() << reason; },
-                                   .moved = [&] { ++moves[static_cast<size_t>(comm.rank())]; }});
-    EXPECT_EQ(job.from.path, "");
-    EXPECT_THAT(job.whole, ElementsAre(10, 20, 30));
-    lease.Release();
-  });
-  EXPECT_THAT(moves, ElementsAre(3, 3));
+  const JobStart start = Start(Goes(""));
+  EXPECT_EQ(start.from.path, "");
+  EXPECT_THAT(start.whole, ElementsAre(10, 20, 30));
+  EXPECT_THAT(moves_, ElementsAre(3, 3));
 }
 
 // They take up space, and whoever looks for them asks why they are neither removed nor gone on from.
@@ -169,22 +198,11 @@ TEST_F(NamedStartTest, PartialCheckpointsAreNamedAtTheStart) {
   for (const int64_t step : {10, 20, 30, 40, 50}) {
     checkpoint::WriteAll(Path(step) + "/manifest.json", "damage");
   }
-  const ResumeOptions options{.self = checkpoint::OwnerOf(checkpoint::InfoOf(0, /*attempt=*/2)),
-                              .directory = directory_};
-  std::vector<std::string> messages;
-  comm::RunThreadRanks(2, [&](comm::Communicator& comm) {
-    checkpoint::HeldLease lease;
-    const JobStart job =
-        StartJob(files_, comm, options, lease, {.lost = [](const std::string&) {}, .moved = [] {}});
-    EXPECT_THAT(job.whole, ElementsAre(60));
-    for (const v1::CheckpointWarning& warning : job.warnings) {
-      messages.push_back(warning.message());  // rank 0 alone has any
-    }
-    lease.Release();
-  });
+  const JobStart start = Start(Goes(""));
+  EXPECT_THAT(start.whole, ElementsAre(60));
   const std::string reason = " (manifest.json: it does not begin with its digest)";
   EXPECT_THAT(
-      messages,
+      MessagesOf(start),
       ElementsAre("checkpoint.keep neither counts nor removes what is not known to be whole: step-50" +
                   reason + "; step-40" + reason + "; step-30" + reason +
                   "; 2 more; remove it if it is not wanted"));
@@ -197,48 +215,20 @@ TEST_F(NamedStartTest, LaterDamagedCheckpointsAreNamed) {
   std::string content = checkpoint::ReadAll(file);
   content.back() ^= 1;
   checkpoint::WriteAll(file, content);
-  ResumeOptions options{.self = checkpoint::OwnerOf(checkpoint::InfoOf(0, /*attempt=*/2)),
-                        .directory = directory_,
-                        .resume = Path(10)};
-  options.last_step = 100;
-  options.parameters = {{"array0", {1000}}, {"array1", {64}}, {"array2", {7}}};
-  options.weights_dtype = "F32";
-  comm::RunThreadRanks(2, [&](comm::Communicator& comm) {
-    checkpoint::HeldLease lease;
-    const JobStart job =
-        StartJob(files_, comm, options, lease, {.lost = [](const std::string&) {}, .moved = [] {}});
-    if (comm.rank() == 0) {
-      EXPECT_THAT(job.whole, ElementsAre(10));
-      ASSERT_EQ(job.warnings.size(), 1u);
-      EXPECT_THAT(
-          job.warnings[0].message(),
-          HasSubstr("what is not known to be whole: step-20 does not verify (rank-00000.safetensors"));
-    }
-    lease.Release();
-  });
+  const JobStart start = Start(Goes(Path(10)));
+  EXPECT_THAT(start.whole, ElementsAre(10));
+  EXPECT_THAT(MessagesOf(start), ElementsAre(HasSubstr("what is not known to be whole: step-20 does not "
+                                                       "verify (rank-00000.safetensors")));
 }
 
 // A resume that reads it has said so already.
 TEST_F(NamedStartTest, SkippedCheckpointIsNamedOnce) {
   checkpoint::SaveOn(files_, directory_, 2, 20);
   checkpoint::WriteAll(Path(20) + "/manifest.json", "damage");
-  ResumeOptions options{.self = checkpoint::OwnerOf(checkpoint::InfoOf(0, /*attempt=*/2)),
-                        .directory = directory_,
-                        .resume = "newest"};
-  options.last_step = 100;
-  options.parameters = {{"array0", {1000}}, {"array1", {64}}, {"array2", {7}}};
-  options.weights_dtype = "F32";
-  comm::RunThreadRanks(2, [&](comm::Communicator& comm) {
-    checkpoint::HeldLease lease;
-    const JobStart job =
-        StartJob(files_, comm, options, lease, {.lost = [](const std::string&) {}, .moved = [] {}});
-    EXPECT_EQ(job.from.info.step, 10);
-    if (comm.rank() == 0) {
-      ASSERT_EQ(job.warnings.size(), 1u);
-      EXPECT_EQ(job.warnings[0].problem(), v1::CHECKPOINT_PROBLEM_PASSED_OVER);
-    }
-    lease.Release();
-  });
+  const JobStart start = Start(Goes("newest"));
+  EXPECT_EQ(start.from.info.step, 10);
+  ASSERT_EQ(start.warnings.size(), 1u);
+  EXPECT_EQ(start.warnings[0].problem(), v1::CHECKPOINT_PROBLEM_PASSED_OVER);
 }
 
 // It may take minutes: the ranks are not to look as if they hung.
@@ -250,18 +240,9 @@ TEST_F(NamedStartTest, RemovingLeftoversIsProgress) {
   }
   checkpoint::WriteAll(directory_ + "/.owner",
                        R"({"job": "dead", "name": "", "attempt": 1, "host": "gone"})");
-  const ResumeOptions options{.self = {.job = "second", .name = "", .attempt = 2, .host = ""},
-                              .directory = directory_};
-  std::vector<int> moves(2);
-  comm::RunThreadRanks(2, [&](comm::Communicator& comm) {
-    checkpoint::HeldLease lease;
-    StartJob(files_, comm, options, lease,
-             {.lost = [](const std::string& reason) { ADD_FAILURE() << reason; },
-              .moved = [&] { ++moves[static_cast<size_t>(comm.rank())]; }});
-    lease.Release();
-  });
+  Start(Goes(""));
   EXPECT_FALSE(std::filesystem::exists(left));
-  EXPECT_THAT(moves, ElementsAre(4, 4)) << "three of the removal, one of step 10";
+  EXPECT_THAT(moves_, ElementsAre(4, 4)) << "three of the removal, one of step 10";
 }
 
 // Those that ranks have left which were killed; a young one may be of a job that starts now.
@@ -276,66 +257,38 @@ TEST_F(NamedStartTest, StartRemovesOldTokens) {
       }
     }
   }
-  const ResumeOptions options{.self = {.job = "second", .name = "", .attempt = 2, .host = ""},
-                              .directory = directory_};
   for (const int ranks : {1, 2}) {
-    comm::RunThreadRanks(ranks, [&](comm::Communicator& comm) {
-      checkpoint::HeldLease lease;
-      StartJob(files_, comm, options, lease, {.lost = [](const std::string&) {}, .moved = [] {}});
-      lease.Release();
-    });
+    Start(Goes(""), ranks);
     EXPECT_THAT(*files_.List(directory_), ElementsAre(".owner.young", ".same-folder.young", "step-10"))
         << ranks << " ranks";
   }
 }
 
 TEST_F(NamedStartTest, FullDiskIsTheMachinesFault) {
-  const ResumeOptions options{.self = {.job = "second", .name = "", .attempt = 2, .host = ""},
-                              .directory = directory_,
-                              .resume = "newest"};
-  comm::RunThreadRanks(2, [&](comm::Communicator& comm) {
-    checkpoint::FaultyFiles full(checkpoint::FaultyFiles::Fault::kFullDisk, 1);
-    checkpoint::HeldLease lease;
-    try {
-      StartJob(full, comm, options, lease, {.lost = [](const std::string&) {}, .moved = [] {}});
-      ADD_FAILURE() << "it started";
-    } catch (const std::exception& error) {
-      const Failure failure = Describe(std::current_exception());
-      EXPECT_EQ(failure.cause.class_(), v1::FAILURE_CLASS_INFRASTRUCTURE);
-      EXPECT_THAT(
-          failure.cause.message(),
-          testing::MatchesRegex("checkpoint.directory: rank 0 cannot write there: write " + directory_ +
-                                "/.*: No space left on device; make room on that file system, or use "
-                                "another folder"));
-    }
-  });
+  checkpoint::FaultyFiles full(checkpoint::FaultyFiles::Fault::kFullDisk, 1);
+  try {
+    Start(Goes("newest"), 2, {{0, &full}});
+    ADD_FAILURE() << "it started";
+  } catch (const std::exception& error) {
+    const Failure failure = Describe(std::current_exception());
+    EXPECT_EQ(failure.cause.class_(), v1::FAILURE_CLASS_INFRASTRUCTURE);
+    EXPECT_THAT(failure.cause.message(),
+                testing::MatchesRegex("checkpoint.directory: rank 0 cannot write there: write " + directory_ +
+                                      "/.*: No space left on device; make room on that file system, or use "
+                                      "another folder"));
+  }
   EXPECT_THAT(*files_.List(directory_), ElementsAre("step-10")) << "its token is gone";
 }
 
 // Where the file system of the checkpoints is not mounted, their directory is made beneath.
 TEST_F(NamedStartTest, NewestWithoutADirectoryWarns) {
-  const auto warnings = [&](const std::string& directory) {
-    const ResumeOptions options{
-        .self = {.job = "second", .name = "", .host = ""}, .directory = directory, .resume = "newest"};
-    std::vector<std::string> messages;
-    comm::RunThreadRanks(2, [&](comm::Communicator& comm) {
-      checkpoint::HeldLease lease;
-      const JobStart job =
-          StartJob(files_, comm, options, lease, {.lost = [](const std::string&) {}, .moved = [] {}});
-      EXPECT_EQ(job.from.path, "");
-      for (const v1::CheckpointWarning& warning : job.warnings) {
-        messages.push_back(warning.message());  // rank 0 alone has any
-      }
-      lease.Release();
-    });
-    return messages;
-  };
-  const std::string directory = root_ + "/mount/run";
-  EXPECT_THAT(warnings(directory),
-              ElementsAre("checkpoint.resume: newest: made " + directory +
+  ResumeOptions options = Goes("newest");
+  options.directory = root_ + "/mount/run";
+  EXPECT_THAT(MessagesOf(Start(options)),
+              ElementsAre("checkpoint.resume: newest: made " + options.directory +
                           ", in which there is no checkpoint, and starts from step 1; if one should be "
                           "there, is its file system mounted?"));
-  EXPECT_THAT(warnings(directory), ElementsAre());
+  EXPECT_THAT(MessagesOf(Start(options)), ElementsAre());
 }
 
 }  // namespace

@@ -61,12 +61,70 @@ class ProcessTest : public TrainerProcesses {
     spec_.mutable_training()->set_validation_batches(1'000'000);
   }
 
+  // Starts a job that saves there, and waits for its second step.
+  void StartSaving() {
+    spec_.mutable_checkpoint()->set_directory(directory_);
+    Start();
+    ASSERT_TRUE(WaitForReport(2).has_value());
+  }
+
+  bool IsReleased() const {
+    return absl::IsNotFound(checkpoint::ReadOwner(platform::SystemFiles(), directory_).status());
+  }
+
+  void AwaitInstruction(int rank) {
+    const absl::Time deadline = absl::Now() + kPatience;
+    while (daemon_->page(rank).instruction < 0 && absl::Now() < deadline) {
+      std::this_thread::yield();
+    }
+    EXPECT_GE(daemon_->page(rank).instruction, 0);
+  }
+
+  // The error with which a rank answers a request; empty: it is done.
+  std::string AnswerTo(int rank, uint64_t id) {
+    const auto done = daemon_->WaitFor(
+        rank, [&](const auto& m) { return m.request_done() == id; }, kPatience);
+    return done.has_value() ? done->request_error() : "no answer";
+  }
+
+  // The error of a save that is asked for.
+  std::string ErrorOfSave(uint64_t id) {
+    daemon_->Request(1, v1::DESIRED_CHECKPOINT_AND_GO_ON, id);
+    return AnswerTo(1, id);
+  }
+
+  std::vector<int64_t> SavedSteps() {
+    std::vector<int64_t> steps;
+    for (const v1::FromTrainer& message : daemon_->MessagesOf(0)) {
+      if (message.has_checkpoint()) {
+        steps.push_back(message.checkpoint().step());
+      }
+    }
+    return steps;
+  }
+
+  int64_t LastReportedStep() {
+    int64_t last = 0;
+    for (const v1::FromTrainer& message : daemon_->MessagesOf(0)) {
+      last = message.has_report() ? message.report().step() : last;
+    }
+    return last;
+  }
+
+  // Why a rank says that it failed.
+  v1::Cause CauseOf(int rank) {
+    const auto failed = WaitForFailed(rank);
+    EXPECT_TRUE(failed.has_value()) << "rank " << rank << " says nothing";
+    return failed.has_value() ? failed->failed() : v1::Cause();
+  }
+
   static constexpr int kAttempt = 3;
+  std::string directory_ = folder_ + "/checkpoints";
 };
 
 TEST_F(ProcessTest, JobRunsAndReportsEverything) {
   spec_.mutable_training()->set_steps(6);
-  spec_.mutable_checkpoint()->set_directory(folder_ + "/checkpoints");
+  spec_.mutable_checkpoint()->set_directory(directory_);
   Start();
   ExpectExit(0, ExitCode::kDone, kPatience);
   ExpectExit(1, ExitCode::kDone, kPatience);
@@ -130,7 +188,7 @@ TEST_F(ProcessTest, JobRunsAndReportsEverything) {
   ASSERT_TRUE(committed.has_value());
   EXPECT_EQ(committed->checkpoint().step(), 6);
   EXPECT_TRUE(std::filesystem::is_directory(committed->checkpoint().path()));
-  EXPECT_TRUE(std::filesystem::exists(folder_ + "/checkpoints/metrics.jsonl"));
+  EXPECT_TRUE(std::filesystem::exists(directory_ + "/metrics.jsonl"));
 }
 
 TEST_F(ProcessTest, OtherFrozenUnitsChangeTheTablesDigest) {
@@ -150,23 +208,15 @@ TEST_F(ProcessTest, OtherFrozenUnitsChangeTheTablesDigest) {
 TEST_F(ProcessTest, FirstValidationCountsAsStepping) {
   ValidateForHours();
   Start();
-  const absl::Time deadline = absl::Now() + kPatience;
-  const link::SharedPage& page = daemon_->page(0);
-  while (page.instruction < 0 && absl::Now() < deadline) {
-    std::this_thread::yield();
-  }
-  EXPECT_GE(page.instruction, 0);
-  EXPECT_EQ(page.phase, v1::RANK_PHASE_STEPPING);
+  AwaitInstruction(0);
+  EXPECT_EQ(daemon_->page(0).phase, v1::RANK_PHASE_STEPPING);
 }
 
 TEST_F(ProcessTest, StopEndsALongFirstValidation) {
   ValidateForHours();
-  spec_.mutable_checkpoint()->set_directory(folder_ + "/checkpoints");
+  spec_.mutable_checkpoint()->set_directory(directory_);
   Start();
-  const absl::Time deadline = absl::Now() + kPatience;
-  while (daemon_->page(0).instruction < 0 && absl::Now() < deadline) {
-    std::this_thread::yield();
-  }
+  AwaitInstruction(0);
   daemon_->Request(1, v1::DESIRED_STOP_AFTER_CHECKPOINT, 12);
   ExpectExit(0, ExitCode::kPreempted, kSoon);
   ExpectExit(1, ExitCode::kPreempted, kSoon);
@@ -175,27 +225,21 @@ TEST_F(ProcessTest, StopEndsALongFirstValidation) {
 TEST_F(ProcessTest, RankKilledInAValidationEndsTheOthers) {
   ValidateForHours();
   Start();
-  const absl::Time deadline = absl::Now() + kPatience;
-  while (daemon_->page(0).instruction < 0 && absl::Now() < deadline) {
-    std::this_thread::yield();
-  }
+  AwaitInstruction(0);
   kill(daemon_->pid(1), SIGKILL);
   ExpectExit(0, ExitCode::kPeerLost, kSoon);
-  const auto failed = WaitForFailed(0);
-  ASSERT_TRUE(failed.has_value());
-  EXPECT_EQ(failed->failed().reason(), "PeerLost");
-  EXPECT_NE(failed->failed().instruction(), "");
-  EXPECT_NE(failed->failed().group(), "");
+  const v1::Cause cause = CauseOf(0);
+  EXPECT_EQ(cause.reason(), "PeerLost");
+  EXPECT_NE(cause.instruction(), "");
+  EXPECT_NE(cause.group(), "");
 }
 
-TEST_F(ProcessTest, SurvivorReportsWhereItStood) {
-  Start();
+TEST_F(ProcessTest, SurvivorReportsItsPlaceAndReleasesTheDirectory) {
+  StartSaving();
   ASSERT_TRUE(WaitForReport(5).has_value());
   kill(daemon_->pid(1), SIGKILL);
   ExpectExit(0, ExitCode::kPeerLost, kSoon);
-  const auto failed = WaitForFailed(0);
-  ASSERT_TRUE(failed.has_value());
-  const v1::Cause& cause = failed->failed();
+  const v1::Cause cause = CauseOf(0);
   EXPECT_EQ(cause.class_(), v1::FAILURE_CLASS_PEER_LOST);
   EXPECT_EQ(cause.reason(), "PeerLost");
   EXPECT_EQ(cause.rank(), 0);
@@ -203,6 +247,7 @@ TEST_F(ProcessTest, SurvivorReportsWhereItStood) {
   EXPECT_NE(cause.instruction(), "");
   EXPECT_NE(cause.group(), "");
   EXPECT_NE(cause.message(), "");
+  EXPECT_TRUE(IsReleased());
 }
 
 // The other rank may notice the loss of this one before a request of its own.
@@ -215,66 +260,33 @@ TEST_F(ProcessTest, StopNowEndsAtOnce) {
 }
 
 TEST_F(ProcessTest, StopNowGivesTheCheckpointDirectoryBack) {
-  const std::string directory = folder_ + "/checkpoints";
-  spec_.mutable_checkpoint()->set_directory(directory);
-  Start();
-  ASSERT_TRUE(WaitForReport(2).has_value());
-  ASSERT_TRUE(checkpoint::ReadOwner(platform::SystemFiles(), directory).ok());
+  StartSaving();
+  ASSERT_FALSE(IsReleased());
   daemon_->Request(0, v1::DESIRED_STOP_NOW, 0);
   ExpectExit(0, ExitCode::kStopped, kSoon);
-  EXPECT_TRUE(absl::IsNotFound(checkpoint::ReadOwner(platform::SystemFiles(), directory).status()));
-}
-
-TEST_F(ProcessTest, FailingRankReleasesTheDirectory) {
-  const std::string directory = folder_ + "/checkpoints";
-  spec_.mutable_checkpoint()->set_directory(directory);
-  Start();
-  ASSERT_TRUE(WaitForReport(2).has_value());
-  kill(daemon_->pid(1), SIGKILL);
-  ExpectExit(0, ExitCode::kPeerLost, kSoon);
-  EXPECT_TRUE(absl::IsNotFound(checkpoint::ReadOwner(platform::SystemFiles(), directory).status()));
+  EXPECT_TRUE(IsReleased());
 }
 
 TEST_F(ProcessTest, StopSentToOneRankStopsAll) {
-  spec_.mutable_checkpoint()->set_directory(folder_ + "/checkpoints");
   spec_.mutable_training()->set_validate_every_steps(0);  // in one, both requests may come at the same step
-  Start();
-  ASSERT_TRUE(WaitForReport(2).has_value());
-  daemon_->Request(1, v1::DESIRED_CHECKPOINT_AND_GO_ON, 11);
-  ASSERT_TRUE(daemon_
-                  ->WaitFor(
-                      1, [](const auto& m) { return m.request_done() == 11; }, kPatience)
-                  .has_value());
+  StartSaving();
+  ASSERT_EQ(ErrorOfSave(11), "");
   daemon_->Request(1, v1::DESIRED_STOP_AFTER_CHECKPOINT, 12);
   ExpectExit(0, ExitCode::kPreempted, kPatience);
   ExpectExit(1, ExitCode::kPreempted, kPatience);
-  EXPECT_TRUE(daemon_
-                  ->WaitFor(
-                      1, [](const auto& m) { return m.request_done() == 12; }, kPatience)
-                  .has_value());
+  EXPECT_EQ(AnswerTo(1, 12), "");
   // All that rank 0 said: its process may be gone before the daemon has read it.
   daemon_->WaitFor(
       0, [](const auto&) { return false; }, kPatience);
-  std::vector<int64_t> checkpoints;
-  int64_t last_step = 0;
-  for (const v1::FromTrainer& message : daemon_->MessagesOf(0)) {
-    if (message.has_checkpoint()) {
-      checkpoints.push_back(message.checkpoint().step());
-    }
-    if (message.has_report()) {
-      last_step = message.report().step();
-    }
-  }
+  const std::vector<int64_t> checkpoints = SavedSteps();
   ASSERT_EQ(checkpoints.size(), 2u);
-  EXPECT_EQ(checkpoints[1], last_step);
+  EXPECT_EQ(checkpoints[1], LastReportedStep());
 }
 
 // It was stopped, or its machine swaps, while the job is drained. The checkpoint that the job has just saved
 // is the one that it goes on from.
 TEST_F(ProcessTest, WakingDaemonGetsTheLastReports) {
-  spec_.mutable_checkpoint()->set_directory(folder_ + "/checkpoints");
-  Start();
-  ASSERT_TRUE(WaitForReport(2).has_value());
+  StartSaving();
   daemon_->SetFrozen(0, true);
   const int64_t enough = daemon_->page(0).step + 300;  // reports: more than a socket buffer takes
   const absl::Time deadline = absl::Now() + kPatience;
@@ -285,88 +297,61 @@ TEST_F(ProcessTest, WakingDaemonGetsTheLastReports) {
   ExpectExit(1, ExitCode::kPreempted, kPatience);
   EXPECT_FALSE(daemon_->WaitExit(0, absl::Milliseconds(1500)).has_value()) << "it leaves with unsent reports";
   daemon_->SetFrozen(0, false);
-  const auto done = daemon_->WaitFor(
-      0, [](const auto& m) { return m.request_done() == 12; }, kPatience);
-  ASSERT_TRUE(done.has_value());
-  EXPECT_EQ(done->request_error(), "");
+  EXPECT_EQ(AnswerTo(0, 12), "");
   ExpectExit(0, ExitCode::kPreempted, kPatience);
-  int64_t checkpoint = 0;
-  int64_t last_step = 0;
-  for (const v1::FromTrainer& message : daemon_->MessagesOf(0)) {
-    checkpoint = message.has_checkpoint() ? message.checkpoint().step() : checkpoint;
-    last_step = message.has_report() ? message.report().step() : last_step;
-  }
-  EXPECT_GE(last_step, enough);
-  EXPECT_EQ(checkpoint, last_step);
+  EXPECT_GE(LastReportedStep(), enough);
+  EXPECT_EQ(SavedSteps().back(), LastReportedStep());
 }
 
 TEST_F(ProcessTest, FailedSaveAnswersTheRequest) {
-  const std::string directory = folder_ + "/checkpoints";
-  spec_.mutable_checkpoint()->set_directory(directory);
-  Start();
-  ASSERT_TRUE(WaitForReport(2).has_value());
-  std::filesystem::rename(directory, directory + ".away");
-  std::ofstream(directory) << "not a folder";
-  daemon_->Request(1, v1::DESIRED_CHECKPOINT_AND_GO_ON, 11);
-  const auto refused = daemon_->WaitFor(
-      1, [](const auto& m) { return m.request_done() == 11; }, kPatience);
-  ASSERT_TRUE(refused.has_value());
-  EXPECT_NE(refused->request_error().find("checkpoint: rank 0: checkpoint.directory " + directory +
-                                          " cannot be reached (look at " + directory +
-                                          ": Not a directory), so nothing is written"),
-            std::string::npos)
-      << refused->request_error();
+  StartSaving();
+  std::filesystem::rename(directory_, directory_ + ".away");
+  std::ofstream(directory_) << "not a folder";
+  const std::string error = ErrorOfSave(11);
+  EXPECT_NE(
+      error.find("checkpoint: rank 0: checkpoint.directory " + directory_ + " cannot be reached (look at " +
+                 directory_ + ": Not a directory), so nothing is written"),
+      std::string::npos)
+      << error;
   const auto warning = daemon_->WaitFor(
       0, [](const auto& m) { return m.has_checkpoint_warning(); }, kPatience);
   ASSERT_TRUE(warning.has_value());
   EXPECT_EQ(warning->checkpoint_warning().problem(), v1::CHECKPOINT_PROBLEM_SAVE_FAILED);
   EXPECT_GT(warning->checkpoint_warning().step(), 0);
-  EXPECT_EQ(warning->checkpoint_warning().message(), refused->request_error());
+  EXPECT_EQ(warning->checkpoint_warning().message(), error);
 
-  std::filesystem::remove(directory);
-  std::filesystem::rename(directory + ".away", directory);
-  daemon_->Request(1, v1::DESIRED_CHECKPOINT_AND_GO_ON, 12);
-  const auto done = daemon_->WaitFor(
-      1, [](const auto& m) { return m.request_done() == 12; }, kPatience);
-  ASSERT_TRUE(done.has_value());
-  EXPECT_EQ(done->request_error(), "");
+  std::filesystem::remove(directory_);
+  std::filesystem::rename(directory_ + ".away", directory_);
+  EXPECT_EQ(ErrorOfSave(12), "");
 }
 
 // As when the file system of checkpoint.directory is unmounted: what lies beneath is another disk.
 TEST_F(ProcessTest, NothingIsWrittenBelowAnAbsentMount) {
-  const std::string directory = folder_ + "/mount/checkpoints";
-  spec_.mutable_checkpoint()->set_directory(directory);
+  directory_ = folder_ + "/mount/checkpoints";
   spec_.mutable_training()->set_validate_every_steps(0);  // the line of a step comes behind its validation
-  Start();
-  ASSERT_TRUE(WaitForReport(2).has_value());
-  const auto error_of_save = [&](uint64_t id) {
-    daemon_->Request(1, v1::DESIRED_CHECKPOINT_AND_GO_ON, id);
-    const auto done = daemon_->WaitFor(
-        1, [&](const auto& m) { return m.request_done() == id; }, kPatience);
-    return done.has_value() ? done->request_error() : "no answer";
-  };
+  StartSaving();
   std::filesystem::rename(folder_ + "/mount", folder_ + "/away");
   EXPECT_EQ(
-      error_of_save(11),
-      "checkpoint: rank 0: checkpoint.directory " + directory +
+      ErrorOfSave(11),
+      "checkpoint: rank 0: checkpoint.directory " + directory_ +
           " is no longer there (its file system was unmounted, or the folder was renamed or removed), so "
           "nothing is written; bring it back before the next save, or make it anew where it was removed");
   EXPECT_FALSE(std::filesystem::exists(folder_ + "/mount"));
 
   std::filesystem::create_directories(folder_ + "/new/checkpoints/beneath");
   std::filesystem::rename(folder_ + "/new", folder_ + "/mount");  // at once: an empty one would be taken
-  EXPECT_EQ(error_of_save(12),
-            "checkpoint: rank 0: checkpoint.directory " + directory +
+  EXPECT_EQ(ErrorOfSave(12),
+            "checkpoint: rank 0: checkpoint.directory " + directory_ +
                 " is another folder than at the start of the attempt (a file system was mounted or unmounted "
                 "there, or the folder was replaced), so nothing is written; bring the first one back before "
                 "the next save, or, if it is gone, leave an empty one there, on the same file system");
-  const auto entries = platform::SystemFiles().List(directory);
+  const auto entries = platform::SystemFiles().List(directory_);
   ASSERT_TRUE(entries.ok());
   EXPECT_EQ(*entries, std::vector<std::string>{"beneath"});
 
   std::filesystem::remove_all(folder_ + "/mount");
   std::filesystem::rename(folder_ + "/away", folder_ + "/mount");
-  EXPECT_EQ(error_of_save(13), "");
+  EXPECT_EQ(ErrorOfSave(13), "");
 
   // Removed and made again: another folder, also where the file system gives a removed one's number again.
   std::filesystem::create_directories(folder_ + "/new/checkpoints");
@@ -375,31 +360,27 @@ TEST_F(ProcessTest, NothingIsWrittenBelowAnAbsentMount) {
   std::string error = "not tried";
   const absl::Time deadline = absl::Now() + kSoon;
   for (uint64_t id = 14; !error.empty() && absl::Now() < deadline; ++id) {  // rank 0 takes it within a second
-    error = error_of_save(id);
+    error = ErrorOfSave(id);
   }
   EXPECT_EQ(error, "");
-  EXPECT_EQ(error_of_save(1000), "");  // which the lines of its steps come before
-  EXPECT_TRUE(std::filesystem::exists(directory + "/metrics.jsonl"));
-  EXPECT_TRUE(std::filesystem::exists(directory + "/tensorboard"));
+  EXPECT_EQ(ErrorOfSave(1000), "");  // which the lines of its steps come before
+  EXPECT_TRUE(std::filesystem::exists(directory_ + "/metrics.jsonl"));
+  EXPECT_TRUE(std::filesystem::exists(directory_ + "/tensorboard"));
 }
 
 TEST_F(ProcessTest, StolenDirectoryEndsTheJob) {
-  const std::string directory = folder_ + "/checkpoints";
-  spec_.mutable_checkpoint()->set_directory(directory);
-  Start();
-  ASSERT_TRUE(WaitForReport(2).has_value());
+  StartSaving();
   const checkpoint::Owner thief{.job = "ba9876543210", .name = "thief", .host = "elsewhere"};
   absl::Status taken = absl::FailedPreconditionError("not tried");
   for (int i = 0; i < 20 && absl::IsFailedPrecondition(taken); ++i) {  // its owner may renew it meanwhile
-    taken = checkpoint::TakeOwnership(platform::SystemFiles(), directory, thief, [] {}).status();
+    taken = checkpoint::TakeOwnership(platform::SystemFiles(), directory_, thief, [] {}).status();
   }
   ASSERT_TRUE(taken.ok()) << taken;
   ExpectExit(0, ExitCode::kUserError, kSoon);
-  const auto failed = WaitForFailed(0);
-  ASSERT_TRUE(failed.has_value());
-  EXPECT_EQ(failed->failed().class_(), v1::FAILURE_CLASS_USER);
-  EXPECT_EQ(failed->failed().reason(), "CheckpointDirectoryLost");
-  const std::string& message = failed->failed().message();
+  const v1::Cause cause = CauseOf(0);
+  EXPECT_EQ(cause.class_(), v1::FAILURE_CLASS_USER);
+  EXPECT_EQ(cause.reason(), "CheckpointDirectoryLost");
+  const std::string& message = cause.message();
   EXPECT_NE(message.find("belongs to job ba9876543210 (thief) on host elsewhere now"), std::string::npos)
       << message;
   EXPECT_NE(message.find("job 0123456789ab (process, attempt 3) on host "), std::string::npos) << message;
@@ -415,25 +396,18 @@ TEST_F(ProcessTest, AClosedChannelEndsTheTrainer) {
 }
 
 TEST_F(ProcessTest, OrphanedTrainerReleasesTheDirectory) {
-  const std::string directory = folder_ + "/checkpoints";
-  spec_.mutable_checkpoint()->set_directory(directory);
-  Start();
-  ASSERT_TRUE(WaitForReport(2).has_value());
+  StartSaving();
   daemon_->page(0).orphan_deadline_boottime_ns = 1;
   ExpectExit(0, ExitCode::kFenced, kSoon);
-  const auto failed = WaitForFailed(0);
-  ASSERT_TRUE(failed.has_value());
-  EXPECT_EQ(failed->failed().reason(), "ControllerLost");
-  EXPECT_TRUE(absl::IsNotFound(checkpoint::ReadOwner(platform::SystemFiles(), directory).status()));
+  EXPECT_EQ(CauseOf(0).reason(), "ControllerLost");
+  EXPECT_TRUE(IsReleased());
 }
 
 TEST_F(ProcessTest, AnotherBuildIsRefused) {
   build_ = "0.0.0+other";
   Start();
   ExpectExit(0, 1, kPatience);
-  const auto failed = WaitForFailed(0);
-  ASSERT_TRUE(failed.has_value());
-  EXPECT_EQ(failed->failed().reason(), "BuildMismatch");
+  EXPECT_EQ(CauseOf(0).reason(), "BuildMismatch");
 }
 
 // Of the two axes of HSDP: members in another order, and the lists of one axis under the name of the other.
@@ -461,13 +435,12 @@ TEST_F(ProcessTest, OtherGroupsAreRefusedByEveryRank) {
     Start();
     for (int rank = 0; rank < 4; ++rank) {
       ExpectExit(rank, 1, kPatience);
-      const auto failed = WaitForFailed(rank);
-      ASSERT_TRUE(failed.has_value()) << "rank " << rank << " trains";
-      EXPECT_EQ(failed->failed().class_(), v1::FAILURE_CLASS_INFRASTRUCTURE);
-      EXPECT_EQ(failed->failed().reason(), "BuildMismatch");
-      EXPECT_NE(failed->failed().message().find("in this trainer's plan; install controller and workers"),
+      const v1::Cause cause = CauseOf(rank);
+      EXPECT_EQ(cause.class_(), v1::FAILURE_CLASS_INFRASTRUCTURE);
+      EXPECT_EQ(cause.reason(), "BuildMismatch");
+      EXPECT_NE(cause.message().find("in this trainer's plan; install controller and workers"),
                 std::string::npos)
-          << failed->failed().message();
+          << cause.message();
     }
   }
 }
@@ -477,9 +450,7 @@ TEST_F(ProcessTest, TooShortDataIsTheUsersError) {
   spec_.mutable_training()->set_validate_every_steps(0);
   Start();
   ExpectExit(0, ExitCode::kUserError, kPatience);
-  const auto failed = WaitForFailed(0);
-  ASSERT_TRUE(failed.has_value());
-  EXPECT_EQ(failed->failed().class_(), v1::FAILURE_CLASS_USER);
+  EXPECT_EQ(CauseOf(0).class_(), v1::FAILURE_CLASS_USER);
 }
 
 }  // namespace

@@ -34,21 +34,20 @@ std::string Name(const Run& run) {
   return "?";
 }
 
+using Agree = std::function<Agreed(int64_t step)>;
+using During = std::function<Agreed(int64_t step, int piece)>;
+
 // Drives a sequence as a rank does, with at most two runs in flight. agree: what the ranks agree on in the
 // run that computes a step; during: in the n-th piece of the validation of a step. The result is what
 // happened, in order; "|" where everything in flight has ended, "-" where a validation makes way.
-std::string Drive(
-    const SequenceOptions& options,
-    const std::function<Agreed(int64_t)>& agree = [](int64_t) { return Agreed{}; },
-    const std::function<Agreed(int64_t, int)>& during = [](int64_t, int) { return Agreed{}; },
-    bool saves_fail = false) {
+std::string Drive(const SequenceOptions& options, const Agree& agree, const During& during, bool saves_fail) {
   RunSequence sequence(options);
   std::deque<Run> in_flight;
   std::vector<std::string> log;
   int pieces = 0;
   const auto end_oldest = [&] {
     if (in_flight.front().computed > 0) {
-      sequence.Ended(agree(in_flight.front().computed));
+      sequence.Ended(agree ? agree(in_flight.front().computed) : Agreed{});
     }
     if (in_flight.front().recording != Recording::kNone) {
       sequence.Recorded();
@@ -75,7 +74,8 @@ std::string Drive(
       case Action::kValidate:
         log.push_back(absl::StrCat("validate", sequence.step()));
         while (pieces < 3 && !sequence.validation_makes_way()) {
-          sequence.Ended(during(sequence.step(), ++pieces));
+          ++pieces;
+          sequence.Ended(during ? during(sequence.step(), pieces) : Agreed{});
         }
         if (pieces < 3) {
           log.push_back("-");
@@ -104,155 +104,185 @@ std::string Drive(
   return absl::StrJoin(log, " ") + " ...";
 }
 
-TEST(RunSequenceTest, NextStepsRunAppliesAStep) {
-  EXPECT_EQ(Drive({.last_step = 4}), "begin1 train1>2 train2>3 train3>4 update4 | finish");
-  EXPECT_EQ(Drive({.last_step = 1}), "begin1 update1 | finish");
-  EXPECT_EQ(Drive({.first_step = 3, .last_step = 3}), "finish");
+// What a sequence does, as Drive writes it. A case with several rows shows one thing in several jobs.
+struct Row {
+  std::string name;
+  SequenceOptions options;
+  std::string expected;
+  Agree agree = {};
+  During during = {};
+  bool saves_fail = false;
+};
+
+class RunSequenceRowTest : public testing::TestWithParam<Row> {};
+
+TEST_P(RunSequenceRowTest, Runs) {
+  const Row& row = GetParam();
+  EXPECT_EQ(Drive(row.options, row.agree, row.during, row.saves_fail), row.expected);
 }
 
-TEST(RunSequenceTest, NothingFollowsTheLastStep) {
-  EXPECT_EQ(Drive({.first_step = 6,
-                   .last_step = 4,
-                   .validate_every = 3,
-                   .checkpoint_every = 2,
-                   .has_directory = true}),
-            "finish");
-}
-
-TEST(RunSequenceTest, WeightsAreReadAfterAnUpdate) {
-  EXPECT_EQ(Drive({.last_step = 5, .checkpoint_every = 2, .has_directory = true}),
-            "begin1 train1>2 update2 | save2 begin3 train3>4 update4 | save4 begin5 update5 | save5! finish");
-}
-
-TEST(RunSequenceTest, ValidatesFirstPeriodicallyAndLast) {
-  EXPECT_EQ(
-      Drive({.last_step = 5, .validate_every = 2}),
-      "validate0 begin1 train1>2 update2 | validate2 begin3 train3>4 update4 | validate4 begin5 update5 | "
-      "validate5 finish");
-}
-
-TEST(RunSequenceTest, ResumedJobSkipsTheFirstValidation) {
-  EXPECT_EQ(Drive({.first_step = 2, .last_step = 3, .validate_every = 2}),
-            "begin3 update3 | validate3 finish");
-}
-
-TEST(RunSequenceTest, RequestActsOneRunLater) {
-  const auto at_two = [](bool stop) {
-    return
-        [stop](int64_t step) { return Agreed{.checkpoint = step == 2 && !stop, .stop = step == 2 && stop}; };
-  };
-  EXPECT_EQ(Drive({.last_step = 5, .has_directory = true}, at_two(false)),
-            "begin1 train1>2 train2>3 update3 | save3 answer begin4 train4>5 update5 | save5! finish");
-  EXPECT_EQ(Drive({.last_step = 5, .has_directory = true}, at_two(true)),
-            "begin1 train1>2 train2>3 update3 | save3! stop");
-}
-
-TEST(RunSequenceTest, RequestBeforeABoundaryActsThere) {
-  EXPECT_EQ(Drive({.last_step = 5, .checkpoint_every = 2, .has_directory = true},
-                  [](int64_t step) { return Agreed{.stop = step == 2}; }),
-            "begin1 train1>2 update2 | save2! stop");
-}
-
-TEST(RunSequenceTest, KnownStopSkipsAValidation) {
-  EXPECT_EQ(Drive({.first_step = 1, .last_step = 9, .validate_every = 3, .has_directory = true},
-                  [](int64_t step) { return Agreed{.stop = step == 3}; }),
-            "begin2 train2>3 update3 | save3?! stop");
+// What the ranks agree on in the run that computes one step.
+Agree InStep(int64_t at_step, const Agreed& agreed) {
+  return [=](int64_t step) { return step == at_step ? agreed : Agreed{}; };
 }
 
 // What comes in one piece of a validation.
-std::function<Agreed(int64_t, int)> InPiece(int64_t at_step, int at_piece, const Agreed& agreed) {
+During InPiece(int64_t at_step, int at_piece, const Agreed& agreed) {
   return [=](int64_t step, int piece) { return step == at_step && piece == at_piece ? agreed : Agreed{}; };
 }
 
-const auto kNothing = [](int64_t) { return Agreed{}; };
-
-TEST(RunSequenceTest, StopLeavesAValidationToTheResume) {
-  EXPECT_EQ(Drive({.first_step = 1, .last_step = 9, .validate_every = 3, .has_directory = true}, kNothing,
-                  InPiece(3, 2, {.stop = true})),
-            "begin2 train2>3 update3 | validate3 - save3?! stop");
-  EXPECT_EQ(Drive({.first_step = 3,
-                   .validates_first = true,
-                   .last_step = 4,
-                   .validate_every = 3,
-                   .has_directory = true}),
-            "validate3 begin4 update4 | validate4 save4! finish");
+// Jobs with a directory that validate every third step.
+SequenceOptions Validating(int64_t first_step, int64_t last_step, bool validates_first = false) {
+  return {.first_step = first_step,
+          .validates_first = validates_first,
+          .last_step = last_step,
+          .validate_every = 3,
+          .has_directory = true};
 }
 
-TEST(RunSequenceTest, StopInTheLastPieceLosesNothing) {
-  EXPECT_EQ(Drive({.first_step = 1, .last_step = 9, .validate_every = 3, .has_directory = true}, kNothing,
-                  InPiece(3, 3, {.stop = true})),
-            "begin2 train2>3 update3 | validate3 save3! stop");
-}
+constexpr Agreed kStop = {.stop = true};
+constexpr Agreed kCheckpoint = {.checkpoint = true};
 
-TEST(RunSequenceTest, StopBeforeTheFirstStepSavesNothing) {
-  EXPECT_EQ(Drive({.last_step = 9, .validate_every = 3, .has_directory = true}, kNothing,
-                  InPiece(0, 1, {.stop = true})),
-            "validate0 - stop");
-}
+const Row kRows[] = {
+    {"NextStepsRunAppliesAStep", {.last_step = 4}, "begin1 train1>2 train2>3 train3>4 update4 | finish"},
+    {"OnlyStepIsAppliedByAnUpdate", {.last_step = 1}, "begin1 update1 | finish"},
+    {"FinishedJobDoesNothing", {.first_step = 3, .last_step = 3}, "finish"},
+    {"NothingFollowsTheLastStep",
+     {.first_step = 6, .last_step = 4, .validate_every = 3, .checkpoint_every = 2, .has_directory = true},
+     "finish"},
+    {"WeightsAreReadAfterAnUpdate",
+     {.last_step = 5, .checkpoint_every = 2, .has_directory = true},
+     "begin1 train1>2 update2 | save2 begin3 train3>4 update4 | save4 begin5 update5 | save5! finish"},
+    {"ValidatesFirstPeriodicallyAndLast",
+     {.last_step = 5, .validate_every = 2},
+     "validate0 begin1 train1>2 update2 | validate2 begin3 train3>4 update4 | validate4 begin5 update5 | "
+     "validate5 finish"},
+    {"ResumedJobSkipsTheFirstValidation",
+     {.first_step = 2, .last_step = 3, .validate_every = 2},
+     "begin3 update3 | validate3 finish"},
+    {"CheckpointActsOneRunLater",
+     {.last_step = 5, .has_directory = true},
+     "begin1 train1>2 train2>3 update3 | save3 answer begin4 train4>5 update5 | save5! finish",
+     InStep(2, kCheckpoint)},
+    {"StopActsOneRunLater",
+     {.last_step = 5, .has_directory = true},
+     "begin1 train1>2 train2>3 update3 | save3! stop",
+     InStep(2, kStop)},
+    {"RequestBeforeABoundaryActsThere",
+     {.last_step = 5, .checkpoint_every = 2, .has_directory = true},
+     "begin1 train1>2 update2 | save2! stop",
+     InStep(2, kStop)},
+    {"KnownStopSkipsAValidation", Validating(1, 9), "begin2 train2>3 update3 | save3?! stop",
+     InStep(3, kStop)},
+    {.name = "StopLeavesAValidationToTheResume",
+     .options = Validating(1, 9),
+     .expected = "begin2 train2>3 update3 | validate3 - save3?! stop",
+     .during = InPiece(3, 2, kStop)},
+    {"ResumeValidatesFirst", Validating(3, 4, /*validates_first=*/true),
+     "validate3 begin4 update4 | validate4 save4! finish"},
+    {.name = "StopInTheLastPieceLosesNothing",
+     .options = Validating(1, 9),
+     .expected = "begin2 train2>3 update3 | validate3 save3! stop",
+     .during = InPiece(3, 3, kStop)},
+    {.name = "StopBeforeTheFirstStepSavesNothing",
+     .options = Validating(0, 9),
+     .expected = "validate0 - stop",
+     .during = InPiece(0, 1, kStop)},
+    {.name = "StopInTheLastValidationIsNoFinish",
+     .options = Validating(1, 2),
+     .expected = "begin2 update2 | validate2 - save2?! stop",
+     .during = InPiece(2, 1, kStop)},
+    {.name = "StopWithoutADirectorySavesNothing",
+     .options = {.first_step = 1, .last_step = 2, .validate_every = 3},
+     .expected = "begin2 update2 | validate2 - stop",
+     .during = InPiece(2, 1, kStop)},
+    {"ResumedLastValidationFinishes", Validating(2, 2, /*validates_first=*/true), "validate2 finish"},
+    {.name = "ResumedLastValidationIsStopped",
+     .options = Validating(2, 2, /*validates_first=*/true),
+     .expected = "validate2 - stop",
+     .during = InPiece(2, 2, kStop)},
+    {"AJobThatNeverValidatesDoesNotFirst",
+     {.first_step = 2, .validates_first = true, .last_step = 3},
+     "begin3 update3 | finish"},
+    {.name = "CheckpointInterruptsAValidation",
+     .options = Validating(1, 4),
+     .expected = "begin2 train2>3 update3 | validate3 - save3? answer validate3 begin4 update4 | validate4 "
+                 "save4! finish",
+     .during = InPiece(3, 1, kCheckpoint)},
+    {.name = "CheckpointInterruptsTheLastValidation",
+     .options = Validating(1, 2),
+     .expected = "begin2 update2 | validate2 - save2?! answer validate2 finish",
+     .during = InPiece(2, 1, kCheckpoint)},
+    {"KnownCheckpointPrecedesAValidation", Validating(1, 4),
+     "begin2 train2>3 update3 | save3? answer validate3 begin4 update4 | validate4 save4! finish",
+     InStep(3, kCheckpoint)},
+    {.name = "CheckpointBeforeStepOneIsStepOnes",
+     .options = Validating(0, 2),
+     .expected = "validate0 begin1 update1 | save1 answer begin2 update2 | validate2 save2! finish",
+     .during = InPiece(0, 1, kCheckpoint)},
+    {.name = "ProfileAgreedInAValidationFollowsIt",
+     .options = {.first_step = 1, .last_step = 4, .validate_every = 3},
+     .expected = "begin2 train2>3 update3 | validate3 begin4* | update4 | validate4 finish",
+     .during = InPiece(3, 1, {.profile = {.id = 7, .steps = 1}})},
+    {.name = "StopRetriesAFailedSave",
+     .options = Validating(1, 9),
+     .expected = "begin2 train2>3 update3 | validate3 - save3? answer validate3 - save3?! stop",
+     .during =
+         [](int64_t step, int piece) {
+           return Agreed{.checkpoint = step == 3 && piece == 1, .stop = step == 3 && piece == 2};
+         },
+     .saves_fail = true},
+    {"SaveBesideTrainingNeedsNoUpdate",
+     {.last_step = 6, .checkpoint_every = 2, .has_directory = true, .saves_beside = true},
+     "begin1 train1>2 save2&train2>3 train3>4 save4&train4>5 train5>6 update6 | save6! finish"},
+    {"ValidatedStepEndsTheRunBesideASave",
+     {.last_step = 6,
+      .validate_every = 4,
+      .checkpoint_every = 2,
+      .has_directory = true,
+      .saves_beside = true},
+     "validate0 begin1 train1>2 save2&train2>3 train3>4 update4 | validate4 save4 begin5 train5>6 update6 | "
+     "validate6 save6! finish"},
+    {"CopyWaitsForThePreviousSave",
+     {.last_step = 4, .checkpoint_every = 1, .has_directory = true, .saves_beside = true},
+     "begin1 save1&train1>2 | save2&train2>3 | save3&train3>4 update4 | save4! finish"},
+    {"NextRunSavesOnRequest",
+     {.last_step = 5, .has_directory = true, .saves_beside = true},
+     "begin1 train1>2 | save2&train2>3 train3>4 train4>5 update5 | save5! finish",
+     [](int64_t step) { return Agreed{.checkpoint = step == 1 || step == 2}; }},
+    {"AStopSavesWhereNothingIsInFlight",
+     {.last_step = 9, .checkpoint_every = 3, .has_directory = true, .saves_beside = true},
+     "begin1 train1>2 train2>3 update3 | save3! stop",
+     InStep(2, kStop)},
+    {"WithoutADirectoryNothingIsSaved",
+     {.last_step = 4, .checkpoint_every = 1},
+     "begin1 train1>2 update2 | answer begin3 train3>4 update4 | finish",
+     InStep(1, kCheckpoint)},
+    {"StopInTheLastStepFinishes",
+     {.last_step = 2, .has_directory = true},
+     "begin1 train1>2 update2 | save2! finish",
+     InStep(2, kStop)},
+    {"RecordedRunIsAlone",
+     {.last_step = 8},
+     "begin1 train1>2 | train2>3* | train3>4** | train4>5 train5>6 train6>7 train7>8 update8 | finish",
+     InStep(1, {.profile = {.id = 7, .steps = 1, .serialized = true}})},
+    {"UpdateWaitsForARecordedRun",
+     {.last_step = 3},
+     "begin1 train1>2 | train2>3* | update3 | finish",
+     InStep(1, {.profile = {.id = 7, .steps = 1}})},
+    {"RepeatedProfileIsRecordedOnce",
+     {.last_step = 5},
+     "begin1 train1>2 | train2>3* | train3>4 train4>5 update5 | finish",
+     [](int64_t step) { return step <= 2 ? Agreed{.profile = {.id = 7, .steps = 1}} : Agreed{}; }},
+    {"ProfileEndsDespiteBoundaries",
+     {.last_step = 4, .checkpoint_every = 1, .has_directory = true},
+     "begin1 update1 | save1 begin2* | update2 | save2 begin3* | update3 | save3 begin4 update4 | save4! "
+     "finish",
+     InStep(1, {.profile = {.id = 7, .steps = 2}})},
+};
 
-TEST(RunSequenceTest, StopInTheLastValidationIsNoFinish) {
-  EXPECT_EQ(Drive({.first_step = 1, .last_step = 2, .validate_every = 3, .has_directory = true}, kNothing,
-                  InPiece(2, 1, {.stop = true})),
-            "begin2 update2 | validate2 - save2?! stop");
-  EXPECT_EQ(
-      Drive({.first_step = 1, .last_step = 2, .validate_every = 3}, kNothing, InPiece(2, 1, {.stop = true})),
-      "begin2 update2 | validate2 - stop");
-  EXPECT_EQ(Drive({.first_step = 2,
-                   .validates_first = true,
-                   .last_step = 2,
-                   .validate_every = 3,
-                   .has_directory = true}),
-            "validate2 finish");
-  EXPECT_EQ(Drive({.first_step = 2,
-                   .validates_first = true,
-                   .last_step = 2,
-                   .validate_every = 3,
-                   .has_directory = true},
-                  kNothing, InPiece(2, 2, {.stop = true})),
-            "validate2 - stop");
-}
-
-TEST(RunSequenceTest, AJobThatNeverValidatesDoesNotFirst) {
-  EXPECT_EQ(Drive({.first_step = 2, .validates_first = true, .last_step = 3}), "begin3 update3 | finish");
-}
-
-TEST(RunSequenceTest, CheckpointInterruptsAValidation) {
-  EXPECT_EQ(Drive({.first_step = 1, .last_step = 4, .validate_every = 3, .has_directory = true}, kNothing,
-                  InPiece(3, 1, {.checkpoint = true})),
-            "begin2 train2>3 update3 | validate3 - save3? answer validate3 begin4 update4 | validate4 save4! "
-            "finish");
-  EXPECT_EQ(Drive({.first_step = 1, .last_step = 2, .validate_every = 3, .has_directory = true}, kNothing,
-                  InPiece(2, 1, {.checkpoint = true})),
-            "begin2 update2 | validate2 - save2?! answer validate2 finish");
-}
-
-TEST(RunSequenceTest, KnownCheckpointPrecedesAValidation) {
-  EXPECT_EQ(Drive({.first_step = 1, .last_step = 4, .validate_every = 3, .has_directory = true},
-                  [](int64_t step) { return Agreed{.checkpoint = step == 3}; }),
-            "begin2 train2>3 update3 | save3? answer validate3 begin4 update4 | validate4 save4! finish");
-}
-
-TEST(RunSequenceTest, CheckpointBeforeStepOneIsStepOnes) {
-  EXPECT_EQ(Drive({.last_step = 2, .validate_every = 3, .has_directory = true}, kNothing,
-                  InPiece(0, 1, {.checkpoint = true})),
-            "validate0 begin1 update1 | save1 answer begin2 update2 | validate2 save2! finish");
-}
-
-TEST(RunSequenceTest, ProfileAgreedInAValidationFollowsIt) {
-  EXPECT_EQ(Drive({.first_step = 1, .last_step = 4, .validate_every = 3}, kNothing,
-                  InPiece(3, 1, {.profile = {.id = 7, .steps = 1}})),
-            "begin2 train2>3 update3 | validate3 begin4* | update4 | validate4 finish");
-}
-
-TEST(RunSequenceTest, StopRetriesAFailedSave) {
-  EXPECT_EQ(Drive(
-                {.first_step = 1, .last_step = 9, .validate_every = 3, .has_directory = true}, kNothing,
-                [](int64_t step, int piece) {
-                  return Agreed{.checkpoint = step == 3 && piece == 1, .stop = step == 3 && piece == 2};
-                },
-                /*saves_fail=*/true),
-            "begin2 train2>3 update3 | validate3 - save3? answer validate3 - save3?! stop");
-}
+INSTANTIATE_TEST_SUITE_P(, RunSequenceRowTest, testing::ValuesIn(kRows),
+                         [](const auto& test) { return test.param.name; });
 
 // One that was written beside training.
 TEST(RunSequenceTest, FailedSaveIsRetriedOnlyAtItsStep) {
@@ -270,77 +300,6 @@ TEST(RunSequenceTest, FailedSaveIsRetriedOnlyAtItsStep) {
   EXPECT_FALSE(sequence.SaveFailed(1));
   EXPECT_TRUE(sequence.SaveFailed(2));
   EXPECT_EQ(sequence.Decide(0).action, Action::kSave);
-}
-
-TEST(RunSequenceTest, SaveBesideTrainingNeedsNoUpdate) {
-  SequenceOptions options{.last_step = 6, .checkpoint_every = 2, .has_directory = true, .saves_beside = true};
-  EXPECT_EQ(Drive(options),
-            "begin1 train1>2 save2&train2>3 train3>4 save4&train4>5 train5>6 update6 | save6! finish");
-  // A step that is validated ends the run in any case.
-  options.validate_every = 4;
-  EXPECT_EQ(Drive(options),
-            "validate0 begin1 train1>2 save2&train2>3 train3>4 update4 | validate4 save4 begin5 train5>6 "
-            "update6 | validate6 save6! finish");
-}
-
-TEST(RunSequenceTest, CopyWaitsForThePreviousSave) {
-  EXPECT_EQ(Drive({.last_step = 4, .checkpoint_every = 1, .has_directory = true, .saves_beside = true}),
-            "begin1 save1&train1>2 | save2&train2>3 | save3&train3>4 update4 | save4! finish");
-}
-
-TEST(RunSequenceTest, NextRunSavesOnRequest) {
-  EXPECT_EQ(Drive({.last_step = 5, .has_directory = true, .saves_beside = true},
-                  [](int64_t step) { return Agreed{.checkpoint = step == 1 || step == 2}; }),
-            "begin1 train1>2 | save2&train2>3 train3>4 train4>5 update5 | save5! finish");
-}
-
-TEST(RunSequenceTest, AStopSavesWhereNothingIsInFlight) {
-  EXPECT_EQ(Drive({.last_step = 9, .checkpoint_every = 3, .has_directory = true, .saves_beside = true},
-                  [](int64_t step) { return Agreed{.stop = step == 2}; }),
-            "begin1 train1>2 train2>3 update3 | save3! stop");
-}
-
-TEST(RunSequenceTest, WithoutADirectoryNothingIsSaved) {
-  EXPECT_EQ(Drive({.last_step = 4, .checkpoint_every = 1},
-                  [](int64_t step) { return Agreed{.checkpoint = step == 1}; }),
-            "begin1 train1>2 update2 | answer begin3 train3>4 update4 | finish");
-}
-
-TEST(RunSequenceTest, StopInTheLastStepFinishes) {
-  EXPECT_EQ(
-      Drive({.last_step = 2, .has_directory = true}, [](int64_t step) { return Agreed{.stop = step == 2}; }),
-      "begin1 train1>2 update2 | save2! finish");
-}
-
-TEST(RunSequenceTest, RecordedRunIsAlone) {
-  EXPECT_EQ(
-      Drive({.last_step = 8},
-            [](int64_t step) {
-              return step == 1 ? Agreed{.profile = {.id = 7, .steps = 1, .serialized = true}} : Agreed{};
-            }),
-      "begin1 train1>2 | train2>3* | train3>4** | train4>5 train5>6 train6>7 train7>8 update8 | finish");
-}
-
-TEST(RunSequenceTest, UpdateWaitsForARecordedRun) {
-  EXPECT_EQ(
-      Drive({.last_step = 3},
-            [](int64_t step) { return step == 1 ? Agreed{.profile = {.id = 7, .steps = 1}} : Agreed{}; }),
-      "begin1 train1>2 | train2>3* | update3 | finish");
-}
-
-TEST(RunSequenceTest, RepeatedProfileIsRecordedOnce) {
-  EXPECT_EQ(
-      Drive({.last_step = 5},
-            [](int64_t step) { return step <= 2 ? Agreed{.profile = {.id = 7, .steps = 1}} : Agreed{}; }),
-      "begin1 train1>2 | train2>3* | train3>4 train4>5 update5 | finish");
-}
-
-TEST(RunSequenceTest, ProfileEndsDespiteBoundaries) {
-  EXPECT_EQ(
-      Drive({.last_step = 4, .checkpoint_every = 1, .has_directory = true},
-            [](int64_t step) { return step == 1 ? Agreed{.profile = {.id = 7, .steps = 2}} : Agreed{}; }),
-      "begin1 update1 | save1 begin2* | update2 | save2 begin3* | update3 | save3 begin4 update4 | save4! "
-      "finish");
 }
 
 }  // namespace
