@@ -10,7 +10,6 @@
 #include "absl/strings/str_cat.h"
 #include "checkpoint/folder.h"
 #include "checkpoint/job_folder.h"
-#include "checkpoint/lease.h"
 #include "checkpoint/saved_step.h"
 #include "platform/status_macros.h"
 

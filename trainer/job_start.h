@@ -8,7 +8,6 @@
 
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/job_folder.h"
-#include "checkpoint/lease.h"
 #include "checkpoint/verify.h"
 #include "comm/communicator.h"
 #include "platform/files.h"

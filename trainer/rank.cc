@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "checkpoint/lease.h"
+#include "checkpoint/job_folder.h"
 #include "checkpoint/work_together.h"
 #include "device/device.h"
 #include "model/node.h"
@@ -29,7 +29,6 @@
 #include "trainer/spikes.h"
 #include "trainer/step_reports.h"
 #include "trainer/training_state.h"
-#include "trainer/validation.h"
 
 namespace tandem::trainer {
 namespace {

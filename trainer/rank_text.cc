@@ -10,6 +10,7 @@
 #include "trainer/failure.h"
 
 namespace tandem::trainer {
+
 namespace {
 
 data::TextPath PathOf(const jobspec::DataText& text) {

@@ -13,7 +13,6 @@
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/info.h"
 #include "checkpoint/job_folder.h"
-#include "checkpoint/lease.h"
 #include "checkpoint/owner.h"
 #include "checkpoint/parameter_arrays.h"
 #include "checkpoint/shard.h"

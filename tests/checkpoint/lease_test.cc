@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "checkpoint/lease.h"
-
 #include <gmock/gmock.h>
 #include <sys/syscall.h>
 #include <time.h>

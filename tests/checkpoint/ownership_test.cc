@@ -5,11 +5,19 @@
 #include <chrono>
 #include <filesystem>
 #include <functional>
+#include <mutex>
 #include <string>
+#include <thread>
 #include <utility>
+#include <vector>
 
+#include "absl/synchronization/notification.h"
+#include "absl/time/time.h"
+#include "checkpoint/job_folder.h"
+#include "checkpoint/owner.h"
 #include "tests/checkpoint/faulty_files.h"
 #include "tests/checkpoint/owned_folder.h"
+#include "tests/comm/run_thread_ranks.h"
 #include "tests/platform/irregular_files.h"
 
 namespace tandem::checkpoint {
@@ -198,6 +206,186 @@ TEST_F(OwnershipTest, ForeignOwnerTextIsAnothers) {
     EXPECT_TRUE(Take(Mine()).ok()) << text;
     EXPECT_TRUE(RenewOwnership(files_, directory_, Mine()).ok());
   }
+}
+
+// Saves of a job whose directory another takes.
+class OwnerTest : public OwnedFolderTest {
+ protected:
+  // The error of every one of two ranks; empty: saved.
+  std::string ErrorOfSave(platform::Files& files, const Info& info) {
+    return ErrorOfSave(files, FolderAt(directory_), info);
+  }
+  std::string ErrorOfSave(platform::Files& files, const JobFolder& folder, const Info& info) {
+    std::mutex mu;
+    std::vector<std::string> errors;
+    comm::RunThreadRanks(2, [&](comm::Communicator& comm) {
+      RankState state(comm.rank(), 2);
+      state.Set(info.step);
+      std::string error;
+      try {
+        WholeSteps whole;
+        Save(files, comm, folder, 3, OwnerOf(info), info, state.shards(), whole);
+      } catch (const CheckpointError& e) {
+        error = e.what();
+      }
+      const std::lock_guard lock(mu);
+      errors.push_back(error);
+    });
+    EXPECT_EQ(errors[0], errors[1]);
+    return errors[0];
+  }
+};
+
+TEST_F(OwnerTest, AnotherJobsCheckpointIsNeverOnesOwn) {
+  SaveOn(files_, directory_, 2, 10);
+  EXPECT_EQ(ErrorOfSave(files_, Of("other", 10)),
+            "checkpoint: rank 0: " + Path(10) +
+                " is of job 0123456789ab; move it away, or use another checkpoint.directory");
+  EXPECT_EQ(Inspect(files_, Path(10)).info.job, kJob);
+  EXPECT_TRUE(LoadsAs(Path(10), 1, 10));
+}
+
+TEST_F(OwnerTest, LosingJobLeavesTheOwnersFiles) {
+  ASSERT_TRUE(Take(Mine()).ok());
+  EXPECT_EQ(ErrorOfSave(files_, Of(kJob, 10)), "");
+  ASSERT_TRUE(Take(Other()).ok());
+  std::filesystem::create_directories(Path(20) + ".tmp.1.other");
+  EXPECT_EQ(
+      ErrorOfSave(files_, Of(kJob, 20)),
+      "checkpoint: rank 0: checkpoint.directory " + directory_ +
+          " belongs to job other (other-name) on host here now; job 0123456789ab (0123456789ab-name) on "
+          "host here can no longer save there and ends: give every job a checkpoint.directory of its "
+          "own");
+  EXPECT_THAT(Names(), ElementsAre(".owner", "step-10", "step-20.tmp.1.other"));
+  EXPECT_EQ(ErrorOfSave(files_, Of("other", 20)), "");
+  EXPECT_THAT(Names(), ElementsAre(".owner", "step-10", "step-20"));
+}
+
+TEST_F(OwnerTest, NewOwnerEndsASave) {
+  ASSERT_TRUE(Take(Mine()).ok());
+  RacingFiles files("/manifest.json", [&] { ASSERT_TRUE(Take(Other()).ok()); });
+  EXPECT_THAT(ErrorOfSave(files, Of(kJob, 10)), HasSubstr("belongs to job other"));
+  EXPECT_EQ(Newest().path, "");
+  EXPECT_EQ(ErrorOfSave(files_, Of("other", 10)), "");
+  EXPECT_THAT(Names(), ElementsAre(".owner", "step-10"));
+  EXPECT_EQ(Inspect(files_, Path(10)).info.job, "other");
+}
+
+// What a stopped owner (SIGSTOP) still does when it wakes up must not get into the new owner's checkpoint,
+// whichever of its operations it stopped at.
+TEST_F(OwnerTest, WakingOwnerSparesTheNewCheckpoint) {
+  for (const char* stopped_at :
+       {"/rank-00000.safetensors", "/rank-00001.safetensors", "/manifest.json", "/step-10"}) {
+    SCOPED_TRACE(stopped_at);
+    std::filesystem::remove_all(directory_);
+    ASSERT_TRUE(Take(Mine()).ok());
+    absl::Notification stopped;
+    absl::Notification awake;
+    RacingFiles mine(stopped_at, [&] {
+      stopped.Notify();
+      awake.WaitForNotification();
+    });
+    std::string error;
+    std::thread old_owner([&] { error = ErrorOfSave(mine, Of(kJob, 10)); });
+    stopped.WaitForNotification();
+    ASSERT_TRUE(Take(Other()).ok());
+    RacingFiles others("/step-10", [&] {  // its files are written, and not yet published
+      awake.Notify();
+      old_owner.join();
+    });
+    EXPECT_EQ(ErrorOfSave(others, Of("other", 10)), "");
+    EXPECT_THAT(error, HasSubstr("belongs to job other"));
+    ASSERT_EQ(Newest().path, Path(10));
+    EXPECT_THAT(skipped_, ElementsAre());
+    EXPECT_EQ(Inspect(files_, Path(10)).info.job, "other");
+    EXPECT_THAT(Names(), ElementsAre(".owner", "step-10"));
+  }
+}
+
+// Between its last look at the owner and its rename there is nothing but the system call.
+TEST_F(OwnerTest, WakingOwnerPublishesNothing) {
+  ASSERT_TRUE(Take(Mine()).ok());
+  RacingFiles files("/step-10", [&] { ASSERT_TRUE(Take(Other()).ok()); });
+  EXPECT_THAT(ErrorOfSave(files, Of(kJob, 10)), HasSubstr("belongs to job other"));
+  EXPECT_THAT(Names(), ElementsAre(".owner"));
+  EXPECT_EQ(ErrorOfSave(files_, Of("other", 10)), "");
+}
+
+// A rank that is stopped at once gives the directory back on another thread than the one that saves, which
+// may just have looked at the owner.
+TEST_F(OwnerTest, ReleaseWaitsForAPublication) {
+  ASSERT_TRUE(Take(Mine()).ok());
+  const JobFolder folder = FolderAt(directory_);
+  Lease lease(files_, folder, Mine(), [](const std::string& reason) { ADD_FAILURE() << reason; });
+  absl::Notification given_back;
+  std::thread stop;
+  RacingFiles files("/step-10", [&] {
+    stop = std::thread([&] {
+      lease.Release();
+      given_back.Notify();
+    });
+    EXPECT_FALSE(given_back.WaitForNotificationWithTimeout(absl::Milliseconds(300)))
+        << "another job may own the directory as this one publishes";
+  });
+  EXPECT_EQ(ErrorOfSave(files, folder, Of(kJob, 10)), "");
+  stop.join();
+  EXPECT_THAT(Names(), ElementsAre("step-10"));
+}
+
+TEST_F(OwnerTest, NothingIsPublishedAfterRelease) {
+  ASSERT_TRUE(Take(Mine()).ok());
+  const JobFolder folder = FolderAt(directory_);
+  Lease lease(files_, folder, Mine(), [](const std::string& reason) { ADD_FAILURE() << reason; });
+  RacingFiles files("/manifest.json", [&] { lease.Release(); });
+  EXPECT_EQ(ErrorOfSave(files, folder, Of(kJob, 10)),
+            "checkpoint: rank 0: this process ends, and has given the checkpoint directory back");
+  EXPECT_THAT(Names(), ElementsAre());
+  std::filesystem::create_directories(Path(10) + ".tmp.1.other");
+  EXPECT_NE(ErrorOfSave(files, folder, Of(kJob, 20)), "");
+  EXPECT_THAT(Names(), ElementsAre("step-10.tmp.1.other"));
+}
+
+TEST_F(OwnerTest, UnremovableLeftoversBlockNoOwner) {
+  ASSERT_TRUE(Take(Mine()).ok());
+  std::filesystem::create_directories(Path(10) + ".tmp.1.0123456789ab");
+  StuckFiles stuck("/step-10.tmp");
+  ASSERT_TRUE(Take(stuck, Other()).ok());
+  EXPECT_THAT(Names(), ElementsAre(".owner", "step-10.tmp.1.0123456789ab.gone"))
+      << "where its owner, if it only sleeps, has nothing to publish";
+  EXPECT_EQ(ErrorOfSave(stuck, Of("other", 10)), "");
+  EXPECT_THAT(Names(), ElementsAre(".owner", "step-10", "step-10.tmp.1.0123456789ab.gone"));
+}
+
+TEST_F(OwnerTest, LostDirectoryHasItsOwnError) {
+  ASSERT_TRUE(Take(Other()).ok());
+  comm::RunThreadRanks(2, [&](comm::Communicator& comm) {
+    RankState state(comm.rank(), 2);
+    state.Set(10);
+    WholeSteps whole;
+    EXPECT_THROW(Save(files_, comm, FolderAt(directory_), 3, Mine(), InfoOf(10), state.shards(), whole),
+                 DirectoryLost);
+  });
+}
+
+// The control plane may take an attempt for dead that is only slow: both save the same numbers.
+TEST_F(OwnerTest, ConcurrentlyPublishedCheckpointStays) {
+  SaveOn(files_, root_ + "/elsewhere", 2, 10, /*keep=*/3, /*attempt=*/2);
+  const auto other = [&] { std::filesystem::rename(root_ + "/elsewhere/step-10", Path(10)); };
+  RacingFiles files("/step-10", other);
+  EXPECT_EQ(ErrorOfSave(files, InfoOf(10)), "");
+  EXPECT_THAT(Names(), ElementsAre("step-10"));
+  EXPECT_EQ(Inspect(files_, Path(10)).info.attempt, 2);
+  EXPECT_TRUE(LoadsAs(Path(10), 3, 10));
+}
+
+TEST_F(OwnerTest, ADamagedOneMakesWay) {
+  RacingFiles files("/step-10", [&] {
+    std::filesystem::create_directories(Path(10));
+    WriteAll(Path(10) + "/manifest.json", "torn");
+  });
+  EXPECT_EQ(ErrorOfSave(files, InfoOf(10)), "");
+  EXPECT_THAT(Names(), ElementsAre("step-10", "step-10.damaged.1"));
+  EXPECT_TRUE(LoadsAs(Path(10), 3, 10));
 }
 
 }  // namespace

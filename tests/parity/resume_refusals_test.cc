@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "checkpoint/lease.h"
+#include "checkpoint/job_folder.h"
 #include "checkpoint/manifest.h"
 #include "checkpoint/owner.h"
 #include "platform/xxh3.h"

@@ -16,7 +16,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "checkpoint/checkpoint.h"
-#include "checkpoint/lease.h"
+#include "checkpoint/job_folder.h"
 #include "comm/communicator.h"
 #include "platform/files.h"
 #include "tests/checkpoint/checkpoint_folder.h"
