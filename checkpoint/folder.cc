@@ -12,7 +12,6 @@
 #include "platform/status_macros.h"
 
 namespace tandem::checkpoint {
-
 namespace {
 
 constexpr char kStep[] = "step-";
@@ -110,6 +109,38 @@ absl::Status CheckSize(platform::Files& files, const std::string& path, const Ma
         absl::StrCat(file.name, ": it has ", bytes, " bytes, the manifest says ", file.bytes));
   }
   return absl::OkStatus();
+}
+
+absl::StatusOr<FileHeader> ReadFileHeader(platform::Files& files, const std::string& path,
+                                          const ManifestFile& file) {
+  TANDEM_RETURN_IF_ERROR(CheckSize(files, path, file));
+  const std::string name = absl::StrCat(path, "/", file.name);
+  const auto of_file = [&](const absl::Status& error) {
+    return absl::Status(error.code(), absl::StrCat(file.name, ": ", error.message()));
+  };
+  TANDEM_ASSIGN_OR_RETURN(const std::string length, files.ReadRange(name, 0, kSafetensorsLengthBytes));
+  const absl::StatusOr<int64_t> bytes = SafetensorsHeaderBytes(length, file.bytes);
+  if (!bytes.ok()) {
+    return of_file(bytes.status());
+  }
+  FileHeader read;
+  TANDEM_ASSIGN_OR_RETURN(read.text, files.ReadRange(name, 0, *bytes));
+  absl::StatusOr<SafetensorsHeader> header = ReadSafetensorsHeader(read.text, file.bytes);
+  if (!header.ok()) {
+    return of_file(header.status());
+  }
+  read.header = *std::move(header);
+  return read;
+}
+
+absl::Status CheckHeaderUnchanged(const FileHeader& header, const std::string& file, int64_t place,
+                                  std::string_view part) {
+  const std::string_view rest =
+      std::string_view(header.text).substr(std::min(static_cast<size_t>(place), header.text.size()));
+  const size_t both = std::min(rest.size(), part.size());
+  return part.substr(0, both) == rest.substr(0, both)
+             ? absl::OkStatus()
+             : absl::UnavailableError(absl::StrCat(file, " changed while it was read"));
 }
 
 bool IsDamage(const absl::Status& error) { return absl::IsInvalidArgument(error) || absl::IsNotFound(error); }

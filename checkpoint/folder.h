@@ -12,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "checkpoint/manifest.h"
 #include "checkpoint/owner.h"
+#include "checkpoint/safetensors.h"
 #include "platform/files.h"
 #include "platform/xxh3.h"
 
@@ -50,7 +51,20 @@ absl::Status CheckSize(platform::Files& files, const std::string& path, const Ma
 // descriptor, ...) concerns the reading, and the next try may find it whole.
 bool IsDamage(const absl::Status& error);
 
-struct ManifestFile;
+// What a file of a checkpoint begins with.
+struct FileHeader {
+  std::string text;  // its bytes
+  SafetensorsHeader header;
+};
+
+// Checks the file's size as CheckSize does, and reads its header. Errors name the file.
+absl::StatusOr<FileHeader> ReadFileHeader(platform::Files& files, const std::string& path,
+                                          const ManifestFile& file);
+
+// A header says where the arrays lie, and is read before the rest of the file, whose digest covers both.
+// Returns Unavailable if `part`, the bytes of the file from `place` on, differs from the header there.
+absl::Status CheckHeaderUnchanged(const FileHeader& header, const std::string& file, int64_t place,
+                                  std::string_view part);
 
 // Bytes of a checkpoint's file that have a digest in the manifest.
 struct DigestedBytes {

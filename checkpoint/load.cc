@@ -113,7 +113,8 @@ class Loading final : public Reading {
         TANDEM_RETURN_IF_ERROR(Open(manifest_.files[static_cast<size_t>(next_->first)], next_->second));
       }
       TANDEM_RETURN_IF_ERROR(file_->Next(part_));
-      TANDEM_RETURN_IF_ERROR(CheckHeader());
+      TANDEM_RETURN_IF_ERROR(CheckHeaderUnchanged(
+          header_, manifest_.files[static_cast<size_t>(next_->first)].name, place_, part_));
       TakeFromPart();
       if (file_->done()) {
         file_.reset();
@@ -129,24 +130,10 @@ class Loading final : public Reading {
   bool done() const { return next_ == by_file_.end(); }
 
   absl::Status Open(const ManifestFile& file, const std::vector<Copy>& copies) {
-    TANDEM_RETURN_IF_ERROR(CheckSize(files_, path_, file));
-    const std::string name = absl::StrCat(path_, "/", file.name);
-    const auto of_file = [&](const absl::Status& status) {
-      return absl::Status(status.code(), absl::StrCat(file.name, ": ", status.message()));
-    };
-    TANDEM_ASSIGN_OR_RETURN(const std::string length, files_.ReadRange(name, 0, kSafetensorsLengthBytes));
-    const absl::StatusOr<int64_t> header_bytes = SafetensorsHeaderBytes(length, file.bytes);
-    if (!header_bytes.ok()) {
-      return of_file(header_bytes.status());
-    }
-    TANDEM_ASSIGN_OR_RETURN(begin_, files_.ReadRange(name, 0, *header_bytes));
-    const absl::StatusOr<SafetensorsHeader> header = ReadSafetensorsHeader(begin_, file.bytes);
-    if (!header.ok()) {
-      return of_file(header.status());
-    }
+    TANDEM_ASSIGN_OR_RETURN(header_, ReadFileHeader(files_, path_, file));
     moves_.clear();
     for (const Copy& copy : copies) {
-      TANDEM_ASSIGN_OR_RETURN(const Move move, MoveOf(file, *header, copy));
+      TANDEM_ASSIGN_OR_RETURN(const Move move, MoveOf(file, header_.header, copy));
       moves_.push_back(move);
     }
     std::sort(moves_.begin(), moves_.end(), [](const Move& a, const Move& b) { return a.begin < b.begin; });
@@ -171,19 +158,6 @@ class Loading final : public Reading {
                 .end = begin + copy.run.elements * bytes,
                 .data = &shard.data,
                 .to = (copy.run.b - shard.begin) * bytes};
-  }
-
-  // What said where the arrays lie was read before the file, so it is compared with what the digest is of.
-  absl::Status CheckHeader() const {
-    const auto place = static_cast<size_t>(place_);
-    if (place < begin_.size()) {
-      const size_t both = std::min(begin_.size() - place, part_.size());
-      if (part_.compare(0, both, begin_, place, both) != 0) {
-        return absl::UnavailableError(absl::StrCat(manifest_.files[static_cast<size_t>(next_->first)].name,
-                                                   " changed while it was read"));
-      }
-    }
-    return absl::OkStatus();
   }
 
   void TakeFromPart() {
@@ -211,7 +185,7 @@ class Loading final : public Reading {
   const std::map<int, std::vector<Copy>>& by_file_;
   std::map<int, std::vector<Copy>>::const_iterator next_;  // the file that is being read
   std::optional<VerifiedBytes> file_;
-  std::string begin_;        // of that file: its header
+  FileHeader header_;        // of that file
   std::vector<Move> moves_;  // of that file, by begin
   size_t next_move_ = 0;     // those before it are done
   int64_t place_ = 0;        // in that file

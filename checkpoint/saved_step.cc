@@ -15,45 +15,19 @@
 #include "platform/status_macros.h"
 
 namespace tandem::checkpoint {
-namespace {
-
-absl::Status OfFile(const ManifestFile& file, const absl::Status& error) {
-  return absl::Status(error.code(), absl::StrCat(file.name, ": ", error.message()));
-}
-
-// The header of a file, as the bytes that it begins with.
-absl::StatusOr<std::string> ReadBeginning(platform::Files& files, const std::string& path,
-                                          const ManifestFile& file) {
-  TANDEM_RETURN_IF_ERROR(CheckSize(files, path, file));
-  const std::string name = absl::StrCat(path, "/", file.name);
-  TANDEM_ASSIGN_OR_RETURN(const std::string length, files.ReadRange(name, 0, kSafetensorsLengthBytes));
-  const absl::StatusOr<int64_t> bytes = SafetensorsHeaderBytes(length, file.bytes);
-  if (!bytes.ok()) {
-    return OfFile(file, bytes.status());
-  }
-  return files.ReadRange(name, 0, *bytes);
-}
-
-}  // namespace
 
 absl::StatusOr<SavedStep> SavedStep::Open(platform::Files& files, const std::string& path) {
   TANDEM_ASSIGN_OR_RETURN(Manifest manifest, ReadFolderManifest(files, path));
   SavedStep step(files, path, std::move(manifest));
   for (const ManifestFile& file : step.manifest_.files) {
-    TANDEM_ASSIGN_OR_RETURN(std::string beginning, ReadBeginning(files, path, file));
-    absl::StatusOr<SafetensorsHeader> header = ReadSafetensorsHeader(beginning, file.bytes);
-    if (!header.ok()) {
-      return OfFile(file, header.status());
-    }
-    step.beginnings_.push_back(std::move(beginning));
-    step.headers_.push_back(*std::move(header));
+    TANDEM_ASSIGN_OR_RETURN(step.headers_.emplace_back(), ReadFileHeader(files, path, file));
   }
   for (size_t i = 0; i < step.manifest_.arrays.size(); ++i) {
     const ManifestArray& array = step.manifest_.arrays[i];
     const std::string name = TensorName(array.name, array.kind);
     step.arrays_.emplace(name, i);
     for (const ManifestPiece& piece : array.pieces) {
-      const auto& tensors = step.headers_[static_cast<size_t>(piece.file)].tensors;
+      const auto& tensors = step.headers_[static_cast<size_t>(piece.file)].header.tensors;
       const auto tensor = tensors.find(name);
       if (tensor == tensors.end() || tensor->second.dtype != array.dtype ||
           tensor->second.end - tensor->second.begin != piece.elements * BytesOfDtype(array.dtype)) {
@@ -76,7 +50,7 @@ absl::Status SavedStep::Verify() const { return StreamStep(*files_, *this, /*wan
 DigestedBytes SavedStep::BytesOf(const ManifestArray& array, const ManifestPiece& piece) const {
   const auto file = static_cast<size_t>(piece.file);
   const std::string name = TensorName(array.name, array.kind);
-  const TensorPlace& place = headers_[file].tensors.at(name);
+  const TensorPlace& place = headers_[file].header.tensors.at(name);
   return {.file = manifest_.files[file].name,
           .tensor = name,
           .begin = place.begin,
@@ -87,7 +61,7 @@ DigestedBytes SavedStep::BytesOf(const ManifestArray& array, const ManifestPiece
 std::vector<SavedStep::StoredRun> SavedStep::RunsOf(const ManifestArray& array, const ManifestPiece& piece,
                                                     fsdp::Range of) const {
   const int64_t tensor =
-      headers_[static_cast<size_t>(piece.file)].tensors.at(TensorName(array.name, array.kind)).begin;
+      headers_[static_cast<size_t>(piece.file)].header.tensors.at(TensorName(array.name, array.kind)).begin;
   std::vector<StoredRun> runs;
   for (const fsdp::CommonRun& run :
        fsdp::CommonRuns(array.shape, piece.slice, {.begin = piece.begin, .end = piece.begin + piece.elements},
@@ -196,13 +170,10 @@ class RunTaker {
  public:
   // All outlive it.
   RunTaker(const SavedStep& step, const Stretch& stretch, const TakeElements& take)
-      : beginning_(step.BeginningOf(stretch.file)),
-        stretch_(stretch),
-        take_(take),
-        place_(stretch.bytes.begin) {}
+      : header_(step.HeaderOf(stretch.file)), stretch_(stretch), take_(take), place_(stretch.bytes.begin) {}
 
   absl::Status Take(std::string_view part) {
-    TANDEM_RETURN_IF_ERROR(CheckBeginning(part));
+    TANDEM_RETURN_IF_ERROR(CheckHeaderUnchanged(header_, stretch_.bytes.file, place_, part));
     const int64_t part_end = place_ + static_cast<int64_t>(part.size());
     while (next_ < stretch_.runs.size() && stretch_.runs[next_].begin < part_end) {
       const Run& run = stretch_.runs[next_];
@@ -220,18 +191,6 @@ class RunTaker {
   }
 
  private:
-  // It says where the arrays lie, and was read before what the digest is of.
-  absl::Status CheckBeginning(std::string_view part) const {
-    const auto place = static_cast<size_t>(place_);
-    if (place < beginning_.size()) {
-      const size_t both = std::min(beginning_.size() - place, part.size());
-      if (part.substr(0, both) != std::string_view(beginning_).substr(place, both)) {
-        return absl::UnavailableError(absl::StrCat(stretch_.bytes.file, " changed while it was read"));
-      }
-    }
-    return absl::OkStatus();
-  }
-
   // bytes: of the run, from byte `begin` of the file on. An element may lie in two parts.
   absl::Status TakeOf(const Run& run, int64_t begin, std::string_view bytes) {
     const auto size = static_cast<int64_t>(run.element_bytes);
@@ -253,7 +212,7 @@ class RunTaker {
     return whole == 0 ? absl::OkStatus() : take_(run.wanted, element + taken, bytes.substr(0, whole));
   }
 
-  const std::string& beginning_;
+  const FileHeader& header_;
   const Stretch& stretch_;
   const TakeElements& take_;
   size_t next_ = 0;   // the runs before it are taken

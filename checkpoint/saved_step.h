@@ -47,9 +47,8 @@ class SavedStep {
   // The place of a piece in its file, with its digest if the manifest has one.
   DigestedBytes BytesOf(const ManifestArray& array, const ManifestPiece& piece) const;
 
-  // The beginning of a file, by its index in the manifest, as Open read it: the header, which says where its
-  // arrays lie.
-  const std::string& BeginningOf(size_t file) const { return beginnings_[file]; }
+  // The header of a file, by its index in the manifest, as Open read it.
+  const FileHeader& HeaderOf(size_t file) const { return headers_[file]; }
 
   // The bytes of elements [begin, begin + count) of the whole array. `array` must come from Find.
   absl::StatusOr<std::string> Read(const ManifestArray& array, int64_t begin, int64_t count) const;
@@ -61,9 +60,8 @@ class SavedStep {
   platform::Files* files_;
   std::string path_;
   Manifest manifest_;
-  std::vector<std::string> beginnings_;     // by file of manifest_: its header as text
-  std::vector<SafetensorsHeader> headers_;  // by file of manifest_
-  std::map<std::string, size_t> arrays_;    // TensorName → index in manifest_.arrays
+  std::vector<FileHeader> headers_;       // by file of manifest_
+  std::map<std::string, size_t> arrays_;  // TensorName → index in manifest_.arrays
 };
 
 // Takes the bytes of some elements of wanted array number `wanted`, the first of which has index `first` in
