@@ -90,6 +90,21 @@ Json DataJson(const std::vector<DataSegment>& data) {
   return segments;
 }
 
+// Writes a member of Info, unless it has the value that older builds' checkpoints stand for.
+template <typename Value>
+void Add(const char* key, const Value& value, Json& json) {
+  if (value != Value()) {
+    json[key] = value;
+  }
+}
+
+// The same of a text that is a JSON object.
+void AddObject(const char* key, const std::string& text, Json& json) {
+  if (!text.empty()) {
+    json[key] = Json::parse(text);
+  }
+}
+
 Json ToJson(const Manifest& manifest) {
   Json json = {{"format", kFormat},
                {"version", kManifestVersion},
@@ -101,24 +116,12 @@ Json ToJson(const Manifest& manifest) {
   if (manifest.info.seed) {
     json["seed"] = *manifest.info.seed;
   }
-  if (!manifest.info.data_digest.empty()) {
-    json["data_digest"] = manifest.info.data_digest;
-  }
-  if (!manifest.info.data_content_digest.empty()) {
-    json["data_content_digest"] = manifest.info.data_content_digest;
-  }
-  if (!manifest.info.model.empty()) {
-    json["model"] = Json::parse(manifest.info.model);
-  }
-  if (!manifest.info.training.empty()) {
-    json["training"] = Json::parse(manifest.info.training);
-  }
-  if (manifest.info.global_batch_size > 0) {
-    json["global_batch_size"] = manifest.info.global_batch_size;
-  }
-  if (manifest.info.sequence_length > 0) {
-    json["sequence_length"] = manifest.info.sequence_length;
-  }
+  Add("data_digest", manifest.info.data_digest, json);
+  Add("data_content_digest", manifest.info.data_content_digest, json);
+  AddObject("model", manifest.info.model, json);
+  AddObject("training", manifest.info.training, json);
+  Add("global_batch_size", manifest.info.global_batch_size, json);
+  Add("sequence_length", manifest.info.sequence_length, json);
   if (!manifest.info.data.empty()) {
     json["data"] = DataJson(manifest.info.data);
   }
@@ -126,15 +129,11 @@ Json ToJson(const Manifest& manifest) {
     json["origin"] = {
         {"kind", "weights"}, {"path", manifest.info.origin->path}, {"digest", manifest.info.origin->digest}};
   }
-  if (manifest.info.skipped_steps > 0) {
-    json["skipped_steps"] = manifest.info.skipped_steps;
-  }
+  Add("skipped_steps", manifest.info.skipped_steps, json);
   for (const StepNorm& norm : manifest.info.norms) {
     json["norms"].push_back({norm.step, norm.norm});
   }
-  if (!manifest.info.pending_report.empty()) {
-    json["pending_report"] = Json::parse(manifest.info.pending_report);
-  }
+  AddObject("pending_report", manifest.info.pending_report, json);
   json["files"] = FilesJson(manifest);
   json["arrays"] = ArraysJson(manifest);
   return json;
@@ -210,6 +209,21 @@ std::vector<DataSegment> ReadData(const Json& json) {
   return data;
 }
 
+// Reads a member that checkpoints of older builds lack.
+template <typename Value>
+void ReadIfThere(const Json& json, const char* key, Value& value) {
+  if (json.contains(key)) {
+    value = json.at(key).get<Value>();
+  }
+}
+
+// The same of a JSON object, as text.
+void ReadObjectIfThere(const Json& json, const char* key, std::string& text) {
+  if (json.contains(key)) {
+    text = Json(json.at(key).get_ref<const Json::object_t&>()).dump();
+  }
+}
+
 Info ReadInfo(const Json& json, int64_t version) {
   Info info{.step = json.at("step").get<int64_t>(),
             .attempt = json.at("attempt").get<int>(),
@@ -219,24 +233,12 @@ Info ReadInfo(const Json& json, int64_t version) {
   if (json.contains("seed")) {
     info.seed = json.at("seed").get<uint64_t>();
   }
-  if (json.contains("data_digest")) {
-    info.data_digest = json.at("data_digest").get<std::string>();
-  }
-  if (json.contains("data_content_digest")) {
-    info.data_content_digest = json.at("data_content_digest").get<std::string>();
-  }
-  if (json.contains("model")) {
-    info.model = Json(json.at("model").get_ref<const Json::object_t&>()).dump();
-  }
-  if (json.contains("training")) {
-    info.training = Json(json.at("training").get_ref<const Json::object_t&>()).dump();
-  }
-  if (json.contains("global_batch_size")) {
-    info.global_batch_size = json.at("global_batch_size").get<int64_t>();
-  }
-  if (json.contains("sequence_length")) {
-    info.sequence_length = json.at("sequence_length").get<int64_t>();
-  }
+  ReadIfThere(json, "data_digest", info.data_digest);
+  ReadIfThere(json, "data_content_digest", info.data_content_digest);
+  ReadObjectIfThere(json, "model", info.model);
+  ReadObjectIfThere(json, "training", info.training);
+  ReadIfThere(json, "global_batch_size", info.global_batch_size);
+  ReadIfThere(json, "sequence_length", info.sequence_length);
   if (json.contains("data")) {
     info.data = ReadData(json.at("data"));
   }
@@ -245,17 +247,13 @@ Info ReadInfo(const Json& json, int64_t version) {
     info.origin = {.path = origin.at("path").get<std::string>(),
                    .digest = origin.at("digest").get<std::string>()};
   }
-  if (json.contains("skipped_steps")) {
-    info.skipped_steps = json.at("skipped_steps").get<int64_t>();
-  }
+  ReadIfThere(json, "skipped_steps", info.skipped_steps);
   if (json.contains("norms")) {
     for (const Json& norm : json.at("norms").get_ref<const Json::array_t&>()) {
       info.norms.push_back({.step = norm.at(0).get<int64_t>(), .norm = norm.at(1).get<double>()});
     }
   }
-  if (json.contains("pending_report")) {
-    info.pending_report = Json(json.at("pending_report").get_ref<const Json::object_t&>()).dump();
-  }
+  ReadObjectIfThere(json, "pending_report", info.pending_report);
   return info;
 }
 
