@@ -8,7 +8,10 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/work_together.h"
 #include "comm/communicator.h"
@@ -22,32 +25,37 @@
 namespace tandem::trainer {
 namespace {
 
-std::string OneLine(std::string text) {
-  for (char& c : text) {
-    if (c == '\n' || c == '\r') {
-      c = ' ';
-    }
-  }
-  while (!text.empty() && text.back() == ' ') {
-    text.pop_back();
-  }
-  return text;
+std::string OneLine(const std::string& text) {
+  std::string line = absl::StrReplaceAll(text, {{"\n", " "}, {"\r", " "}});
+  absl::StripTrailingAsciiWhitespace(&line);
+  return line;
 }
 
-Failure Make(v1::FailureClass failure_class, std::string reason, std::string message, int exit_code = 1) {
+Failure Make(v1::FailureClass failure_class, std::string reason, const std::string& message,
+             int exit_code = 1) {
   Failure failure{.exit_code = exit_code};
   failure.cause.set_class_(failure_class);
   failure.cause.set_reason(std::move(reason));
-  failure.cause.set_message(OneLine(std::move(message)));
+  failure.cause.set_message(OneLine(message));
   return failure;
 }
 
-Failure Make(v1::FailureClass failure_class, std::string reason, std::string message, link::ExitCode code) {
-  return Make(failure_class, std::move(reason), std::move(message), static_cast<int>(code));
+Failure Make(v1::FailureClass failure_class, std::string reason, const std::string& message,
+             link::ExitCode code) {
+  return Make(failure_class, std::move(reason), message, static_cast<int>(code));
 }
 
-Failure Own(std::string reason, std::string message) {
-  return Make(v1::FAILURE_CLASS_INFRASTRUCTURE, std::move(reason), std::move(message));
+Failure User(std::string reason, const std::string& message) {
+  return Make(v1::FAILURE_CLASS_USER, std::move(reason), message, link::ExitCode::kUserError);
+}
+
+Failure OutOf(const std::string& message) {
+  return Make(v1::FAILURE_CLASS_OUT_OF_MEMORY, proto::reason::kOutOfMemory, message,
+              link::ExitCode::kOutOfMemory);
+}
+
+Failure Own(std::string reason, const std::string& message) {
+  return Make(v1::FAILURE_CLASS_INFRASTRUCTURE, std::move(reason), message);
 }
 
 }  // namespace
@@ -70,7 +78,7 @@ Failure Describe(const std::exception_ptr& error) {
     failure.cause.set_group(e.group);
     return failure;
   } catch (const UserError& e) {
-    return Make(v1::FAILURE_CLASS_USER, e.reason, e.what(), link::ExitCode::kUserError);
+    return User(e.reason, e.what());
   } catch (const BuildMismatch& e) {
     return Own(proto::reason::kBuildMismatch, e.what());
   } catch (const NumericError& e) {
@@ -78,35 +86,28 @@ Failure Describe(const std::exception_ptr& error) {
     failure.cause.set_step(e.step);
     return failure;
   } catch (const model::RowsBeyondRoom& e) {
-    return Make(v1::FAILURE_CLASS_USER, proto::reason::kInvalidJob, e.what(), link::ExitCode::kUserError);
+    return User(proto::reason::kInvalidJob, e.what());
   } catch (const data::DataError& e) {
-    return Make(v1::FAILURE_CLASS_USER, proto::reason::kInvalidData, e.what(), link::ExitCode::kUserError);
+    return User(proto::reason::kInvalidData, e.what());
   } catch (const comm::AddressError& e) {
     return Own(proto::reason::kDataAddressUnusable, e.what());
   } catch (const comm::CommError& e) {
     return Make(v1::FAILURE_CLASS_PEER_LOST, proto::reason::kPeerLost, e.what(), link::ExitCode::kPeerLost);
   } catch (const checkpoint::DirectoryLost& e) {  // the user started another job there
-    return Make(v1::FAILURE_CLASS_USER, proto::reason::kCheckpointDirectoryLost, e.what(),
-                link::ExitCode::kUserError);
+    return User(proto::reason::kCheckpointDirectoryLost, e.what());
   } catch (const checkpoint::CheckpointError& e) {
     return Own(proto::reason::kCheckpointFailed, e.what());
   } catch (const device::OutOfMemory& e) {
-    return Make(v1::FAILURE_CLASS_OUT_OF_MEMORY, proto::reason::kOutOfMemory, e.what(),
-                link::ExitCode::kOutOfMemory);
+    return OutOf(e.what());
   } catch (const std::bad_alloc&) {
-    return Make(v1::FAILURE_CLASS_OUT_OF_MEMORY, proto::reason::kOutOfMemory,
-                "the machine has no memory left for this rank", link::ExitCode::kOutOfMemory);
+    return OutOf("the machine has no memory left for this rank");
   } catch (const c10::OutOfMemoryError& e) {
-    return Make(v1::FAILURE_CLASS_OUT_OF_MEMORY, proto::reason::kOutOfMemory, e.what_without_backtrace(),
-                link::ExitCode::kOutOfMemory);
+    return OutOf(e.what_without_backtrace());
   } catch (const c10::Error& e) {
-    std::string message = e.what_without_backtrace();
     // LibTorch's allocator of host memory has no exception of its own.
-    if (message.find("DefaultCPUAllocator: ") != std::string::npos) {
-      return Make(v1::FAILURE_CLASS_OUT_OF_MEMORY, proto::reason::kOutOfMemory, std::move(message),
-                  link::ExitCode::kOutOfMemory);
-    }
-    return Own(proto::reason::kInternalError, std::move(message));
+    const std::string message = e.what_without_backtrace();
+    return absl::StrContains(message, "DefaultCPUAllocator: ") ? OutOf(message)
+                                                               : Own(proto::reason::kInternalError, message);
   } catch (const std::exception& e) {
     return Own(proto::reason::kInternalError, e.what());
   } catch (...) {
