@@ -87,9 +87,8 @@ RouterLoad LoadOf(int layer, const std::vector<const double*>& reports,
 
 RunMemory::RunMemory(const plan::JobPlan& plan, const StageMemory& memory) : plan_(plan) {
   for (const Program* program : plan.stage.All()) {
-    ProgramMemory& bound = programs_[program];
     for (const int parity : {0, 1}) {
-      Element& element = bound.elements[parity];
+      Element& element = programs_[program][parity];
       ForEachTouched(*program, BufferKind::kHostInputs,
                      [&](const Buffer& buffer) { element.inputs = memory.At(buffer, parity); });
       ForEachTouched(*program, BufferKind::kHostBatch, [&](const Buffer& buffer) {
@@ -123,7 +122,7 @@ RunMemory::RunMemory(const plan::JobPlan& plan, const StageMemory& memory) : pla
 }
 
 void RunMemory::WriteInputs(const RunRequest& request, const Program& program, int parity) const {
-  const device::Memory memory = programs_.at(&program).elements[parity].inputs;
+  const device::Memory memory = programs_.at(&program)[parity].inputs;
   if (memory.begin == nullptr) {
     return;
   }
@@ -160,11 +159,11 @@ void RunMemory::AddOtherStages(int microbatches, RunRecord& record) const {
 }
 
 const std::vector<int64_t*>& RunMemory::Batches(const Program& program, int parity) const {
-  return programs_.at(&program).elements[parity].batches;
+  return programs_.at(&program)[parity].batches;
 }
 
 RunRecord RunMemory::Read(const RunRequest& request, const Program& program, int parity) const {
-  const Element& element = programs_.at(&program).elements[parity];
+  const Element& element = programs_.at(&program)[parity];
   RunRecord record{.run = request.run, .learning_rate = request.learning_rate};
   for (const double* loss : element.losses) {
     record.losses.push_back(*loss);

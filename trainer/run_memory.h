@@ -88,12 +88,8 @@ class RunMemory {
     std::vector<std::pair<const fsdp::ParameterNorms*, size_t>>
         norms;  // by unit, with the number of parameters
   };
-  struct ProgramMemory {
-    std::array<Element, 2> elements;  // by parity
-  };
-
   const plan::JobPlan& plan_;
-  std::map<const schedules::Program*, ProgramMemory> programs_;
+  std::map<const schedules::Program*, std::array<Element, 2>> programs_;  // by parity
 };
 
 }  // namespace tandem::trainer
