@@ -24,10 +24,6 @@ void RequireOk(const absl::Status& status) {
   }
 }
 
-bool Validates(const TrainConfig& train) {
-  return train.validate_every_steps > 0 && train.validation_batches > 0;
-}
-
 // Rounds of one run of `validate`. A validation is several of them, as few and as equal as that allows, so
 // that a request that comes during one waits about as long as for a step.
 int ValidationRoundsOfARun(const TrainConfig& train) {

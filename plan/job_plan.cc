@@ -4,10 +4,8 @@
 #include <algorithm>
 #include <stdexcept>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/strip.h"
 #include "jobspec/decoder_config.h"
 #include "jobspec/name_list.h"
 #include "model/unit_classes.h"
@@ -15,6 +13,7 @@
 #include "plan/build_stage.h"
 #include "plan/recomputation.h"
 #include "platform/sha256.h"
+#include "proto/names.h"
 #include "schedules/program/text.h"
 
 namespace tandem::plan {
@@ -93,12 +92,6 @@ bool HasExactChunks(const v1::Dispatch& spec, const model::MixtureOfExperts& moe
       throw std::logic_error(
           absl::StrCat("parallelism.dispatch.chunks: no plan for ", v1::Chunks_Name(spec.chunks())));
   }
-}
-
-// "STRATEGY_ZERO3" → "zero3": the row of the table of placements.
-std::string StrategyName(v1::Strategy strategy) {
-  const std::string name = v1::Strategy_Name(strategy);
-  return absl::AsciiStrToLower(absl::StripPrefix(name, "STRATEGY_"));
 }
 
 bool StopsOnNonfinite(v1::NonfiniteGradients policy) {
@@ -232,18 +225,6 @@ std::vector<model::UnitParameters> UnitsWith(const JobPlan& plan, const model::D
   return units;
 }
 
-// Those of the plan's stage.
-std::vector<model::UnitParameters> OfStage(const JobPlan& plan, std::vector<model::UnitParameters> units) {
-  if (plan.whole == nullptr) {
-    return units;
-  }
-  std::vector<model::UnitParameters> own;
-  for (const schedules::UnitId unit : plan.origin.units) {
-    own.push_back(std::move(units.at(unit)));
-  }
-  return own;
-}
-
 }  // namespace
 
 int64_t TokensPerStep(const JobPlan& plan) {
@@ -267,12 +248,13 @@ std::vector<fsdp::ClassLayouts> LayoutsOf(const JobPlan& plan, int rank) {
   }
   model::DecoderConfig config = plan.model;
   config.moe.rank = TopologyOf(plan, rank).expert.index;
-  return Layouts(OfStage(plan, UnitsWith(plan, config)), plan.precision, plan.train.optimizer);
+  return Layouts(OfStage(plan, plan.origin.units, UnitsWith(plan, config)), plan.precision,
+                 plan.train.optimizer);
 }
 
 std::vector<fsdp::ClassLayouts> WholeLayouts(const JobPlan& plan) {
-  return Layouts(OfStage(plan, UnitsWith(plan, WithAllExperts(plan.model))), plan.precision,
-                 plan.train.optimizer);
+  return Layouts(OfStage(plan, plan.origin.units, UnitsWith(plan, WithAllExperts(plan.model))),
+                 plan.precision, plan.train.optimizer);
 }
 
 std::vector<JobParameter> Parameters(const JobPlan& plan) {
@@ -396,8 +378,7 @@ JobPlan MakeUndigestedPlan(const v1::JobSpec& resolved) {
   plan.batch = {.sequences = resolved.training().micro_batch_size(),
                 .sequence_length = resolved.training().sequence_length(),
                 .packs_documents = resolved.data().documents() == v1::DOCUMENTS_PACKED,
-                .has_targets = !plan.train.data.counts_first_tokens ||
-                               (plan.train.validate_every_steps > 0 && plan.train.validation_batches > 0)};
+                .has_targets = !plan.train.data.counts_first_tokens || Validates(plan.train)};
   plan.precision = PrecisionOf(resolved.precision());
   plan.device =
       resolved.resources().device() == v1::DEVICE_CUDA ? model::DeviceKind::kGpu : model::DeviceKind::kCpu;
@@ -425,7 +406,7 @@ JobPlan MakeUndigestedPlan(const v1::JobSpec& resolved) {
     throw std::logic_error(
         "parallelism.fsdp.prefetch: auto is for prefetch_choice.h to replace, when a job is submitted");
   }
-  BuildStage(StrategyName(fsdp.strategy()), fsdp.prefetch(), plan);
+  BuildStage(proto::LowerName(fsdp.strategy()), fsdp.prefetch(), plan);
   return plan;
 }
 

@@ -6,6 +6,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "fsdp/layout.h"
@@ -75,6 +76,11 @@ struct TrainConfig {
   CheckpointConfig checkpoint;
 };
 
+// Whether the job validates at all.
+inline bool Validates(const TrainConfig& train) {
+  return train.validate_every_steps > 0 && train.validation_batches > 0;
+}
+
 // The undivided model of a job with several stages.
 struct WholeModel {
   std::vector<model::UnitParameters> units;
@@ -125,6 +131,19 @@ JobPlan MakeUndigestedPlan(const v1::JobSpec& resolved);
 // The units of the model that all stages form together.
 const std::vector<model::UnitParameters>& WholeUnits(const JobPlan& plan);
 const schedules::Outline& WholeOutline(const JobPlan& plan);
+
+// Of everything in the whole model, the plan's stage's part: `own` are its places, from plan.origin.
+template <typename T>
+std::vector<T> OfStage(const JobPlan& plan, const std::vector<int>& own, std::vector<T> all) {
+  if (plan.whole == nullptr) {
+    return all;
+  }
+  std::vector<T> of_stage;
+  for (const int place : own) {
+    of_stage.push_back(std::move(all.at(place)));
+  }
+  return of_stage;
+}
 
 // The layouts of the unit slices that `rank`, a rank of the plan's stage, holds, in their order; plan.layouts
 // are those of the stage's first rank. Ranks that share the experts of a layer hold some experts as a whole

@@ -58,7 +58,7 @@ json RecomputationJson(const JobPlan& plan) {
 
 // Null where the job does not validate.
 json ValidationJson(const JobPlan& plan) {
-  if (!Validates(plan)) {
+  if (!Validates(plan.train)) {
     return nullptr;
   }
   json texts = json::array();

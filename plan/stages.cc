@@ -52,15 +52,6 @@ std::vector<int> ChunksOf(const schedules::Outline& outline, const std::vector<i
   return chunks;
 }
 
-template <typename T>
-std::vector<T> Picked(const std::vector<T>& all, const std::vector<int>& numbers) {
-  std::vector<T> picked;
-  for (const int number : numbers) {
-    picked.push_back(all.at(number));
-  }
-  return picked;
-}
-
 }  // namespace
 
 std::vector<JobPlan> StagePlans(const JobPlan& undivided, int num_stages,
@@ -93,8 +84,8 @@ std::vector<JobPlan> StagePlans(const JobPlan& undivided, int num_stages,
     plan.whole = whole;
     plan.origin = stage.origin;
     plan.outline = stage.outline;
-    plan.units = Picked(all.units, stage.origin.units);
-    plan.layouts = Picked(all.layouts, stage.origin.units);
+    plan.units = OfStage(plan, stage.origin.units, all.units);
+    plan.layouts = OfStage(plan, stage.origin.units, all.layouts);
     plan.options = schedules::OptionsOf(all.options, stage.origin);
     absl::StatusOr<schedules::StagePrograms> built = schedules::BuildStage(
         plan.outline, plan.options,

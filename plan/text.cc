@@ -62,10 +62,6 @@ WaitCounts CountWaits(const schedules::Program& program) {
   return counts;
 }
 
-bool Validates(const JobPlan& plan) {
-  return plan.train.validate_every_steps > 0 && plan.train.validation_batches > 0;
-}
-
 double ValidationFlops(const JobPlan& plan) {
   const auto texts = static_cast<double>(std::max<size_t>(1, plan.train.data.validation.size()));
   return model::FlopsPerToken(plan.model, plan.batch.sequence_length) / 3 * texts *
@@ -208,7 +204,7 @@ void AppendStep(const JobPlan& plan, std::string& text) {
             absl::StrCat(GroupedText(plan.train.steps), ", ",
                          GroupedText(plan.train.steps * TokensPerStep(plan)), " tokens in all"));
   AppendRow(text, "learning rate", LearningRateText(plan.train.optimizer.schedule, plan.train.steps));
-  if (Validates(plan)) {
+  if (Validates(plan.train)) {
     const size_t texts = std::max<size_t>(1, plan.train.data.validation.size());
     AppendRow(text, "validation",
               absl::StrCat("every ", GroupedText(plan.train.validate_every_steps), " steps: at most ",

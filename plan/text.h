@@ -34,8 +34,6 @@ struct WaitCounts {
 
 WaitCounts CountWaits(const schedules::Program& program);
 
-bool Validates(const JobPlan& plan);
-
 // The most FLOPs of one validation. Forwards alone are a third of a step's FLOPs.
 double ValidationFlops(const JobPlan& plan);
 

@@ -42,23 +42,10 @@ SequenceOptions Sequence(const plan::JobPlan& plan, const TrainingState::Start& 
   return {.first_step = start.step,
           .validates_first = !start.pending_report.empty(),
           .last_step = train.steps,
-          .validate_every = train.validation_batches > 0 ? train.validate_every_steps : 0,
+          .validate_every = Validates(train) ? train.validate_every_steps : 0,
           .checkpoint_every = train.checkpoint.every_steps,
           .has_directory = !train.checkpoint.directory.empty(),
           .saves_beside = saves_beside};
-}
-
-// Of the nodes of the whole model, those of the plan's stage.
-std::vector<std::unique_ptr<model::Node>> OfStage(const plan::JobPlan& plan,
-                                                  std::vector<std::unique_ptr<model::Node>> nodes) {
-  if (plan.whole == nullptr) {
-    return nodes;
-  }
-  std::vector<std::unique_ptr<model::Node>> own;
-  for (const schedules::NodeId node : plan.origin.nodes) {
-    own.push_back(std::move(nodes.at(node)));
-  }
-  return own;
 }
 
 }  // namespace
@@ -78,9 +65,10 @@ class Rank::Impl {
         device_(backend.device()),
         text_(plan, config.rank),
         kernels_digest_(backend.operations().kernels_digest()),
-        nodes_(OfStage(plan, config.make_nodes ? config.make_nodes(backend.operations())
-                                               : model::DecoderNodes(plan.model, plan.batch, plan.precision,
-                                                                     backend.operations()))),
+        nodes_(OfStage(plan, plan.origin.nodes,
+                       config.make_nodes ? config.make_nodes(backend.operations())
+                                         : model::DecoderNodes(plan.model, plan.batch, plan.precision,
+                                                               backend.operations()))),
         state_(plan, config_, communicators, files, backend, text_.train(), send_),
         executor_(plan, nodes_, state_.units(), state_.memory(), communicators.programs, page, backend,
                   config.executor) {

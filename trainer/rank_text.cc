@@ -10,7 +10,6 @@
 #include "trainer/failure.h"
 
 namespace tandem::trainer {
-
 namespace {
 
 data::TextPath PathOf(const jobspec::DataText& text) {
@@ -77,7 +76,7 @@ RankText::RankText(const plan::JobPlan& plan, int rank)
       text_(TextOf(plan)),
       train_(TrainingTextsOf(plan, text_), data::Split::kTrain, plan.train.seed, plan.batch.sequence_length,
              RowsOf(plan)) {
-  if (plan.train.validate_every_steps > 0 && plan.train.validation_batches > 0) {
+  if (Validates(plan.train)) {
     const std::vector<jobspec::DataText>& named = plan.train.data.validation;
     for (size_t i = 0; i < text_.validation.size(); ++i) {
       AddValidation(text_.validation[i], named.empty() ? HeldOutOf(plan.train.data.train, i) : named[i],
