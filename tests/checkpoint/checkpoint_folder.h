@@ -166,6 +166,17 @@ inline bool LoadsAs(const std::string& path, int ranks, int64_t step) {
   return same;
 }
 
+// What `deed` throws, in words; empty: nothing.
+template <typename Error = CheckpointError, typename Deed>
+std::string ErrorOf(const Deed& deed) {
+  try {
+    deed();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
 inline std::string ReadAll(const std::string& path) {
   std::ifstream stream(path, std::ios::binary);
   return {std::istreambuf_iterator<char>(stream), {}};

@@ -29,12 +29,10 @@ TEST_F(FailedSaveTest, OneRanksFailureIsEveryRanksError) {
     RankState state(comm.rank(), 3);
     state.Set(20);
     WholeSteps whole;
-    try {
+    errors[static_cast<size_t>(comm.rank())] = ErrorOf([&] {
       Save(comm.rank() == 1 ? static_cast<platform::Files&>(broken) : files_, comm, FolderAt(directory_), 3,
            OwnerOf(InfoOf(20)), InfoOf(20), state.shards(), whole);
-    } catch (const CheckpointError& error) {
-      errors[static_cast<size_t>(comm.rank())] = error.what();
-    }
+    });
   });
   EXPECT_EQ(errors[0],
             absl::StrCat("checkpoint: rank 1: write ", directory_,
@@ -126,12 +124,8 @@ TEST_F(FailedSaveTest, VanishedFolderIsNamedAndNotRemade) {
     SaveOn(files_, directory_, 2, 10);
     const std::string away = directory_ + ".away";
     RacingFiles files(when, [&] { std::filesystem::rename(directory_, away); });
-    try {
-      SaveOn(files, directory_, 2, 20);
-      ADD_FAILURE() << "saved";
-    } catch (const CheckpointError& error) {
-      EXPECT_THAT(error.what(), HasSubstr(": checkpoint.directory " + directory_ + " is no longer there ("));
-    }
+    EXPECT_THAT(ErrorOf([&] { SaveOn(files, directory_, 2, 20); }),
+                HasSubstr(": checkpoint.directory " + directory_ + " is no longer there ("));
     EXPECT_FALSE(std::filesystem::exists(directory_));
     std::filesystem::rename(away, directory_);
     SaveOn(files_, directory_, 2, 30);
@@ -140,31 +134,30 @@ TEST_F(FailedSaveTest, VanishedFolderIsNamedAndNotRemade) {
 }
 
 // The folder, with another device since it was found.
-class MountedAnew final : public platform::ForwardingFiles {
- public:
-  absl::StatusOr<platform::FolderId> IdOfFolder(const std::string& path) override {
-    absl::StatusOr<platform::FolderId> id = ForwardingFiles::IdOfFolder(path);
+ReplacedFiles MountedAnew() {
+  ReplacedFiles files;
+  files.id_of_folder = [](const std::string& path) {
+    absl::StatusOr<platform::FolderId> id = platform::SystemFiles().IdOfFolder(path);
     if (id.ok()) {
       ++id->device;
     }
     return id;
-  }
-};
+  };
+  return files;
+}
 
 TEST_F(FailedSaveTest, AnotherFolderOnOneRankFailsAll) {
   const JobFolder folder = FolderAt(directory_);
-  MountedAnew elsewhere;
+  ReplacedFiles elsewhere = MountedAnew();
   comm::RunThreadRanks(3, [&](comm::Communicator& comm) {
     RankState state(comm.rank(), 3);
     WholeSteps whole;
-    try {
-      Save(comm.rank() == 1 ? static_cast<platform::Files&>(elsewhere) : files_, comm, folder, 3,
-           OwnerOf(InfoOf(20)), InfoOf(20), state.shards(), whole);
-      ADD_FAILURE() << "saved";
-    } catch (const CheckpointError& error) {
-      EXPECT_THAT(error.what(), HasSubstr("checkpoint: rank 1: checkpoint.directory " + directory_ +
-                                          " is another folder than at the start of the attempt ("));
-    }
+    EXPECT_THAT(ErrorOf([&] {
+                  Save(comm.rank() == 1 ? static_cast<platform::Files&>(elsewhere) : files_, comm, folder, 3,
+                       OwnerOf(InfoOf(20)), InfoOf(20), state.shards(), whole);
+                }),
+                HasSubstr("checkpoint: rank 1: checkpoint.directory " + directory_ +
+                          " is another folder than at the start of the attempt ("));
   });
   EXPECT_THAT(Names(), ElementsAre());
 }
@@ -172,7 +165,7 @@ TEST_F(FailedSaveTest, AnotherFolderOnOneRankFailsAll) {
 // NFS gives a file system another device each time that it is mounted, as by an automounter.
 TEST_F(FailedSaveTest, RemountedFolderIsSavedTo) {
   ASSERT_TRUE(TakeOwnership(files_, FolderAt(directory_).path, OwnerOf(InfoOf(10)), [] {}).ok());
-  MountedAnew files;
+  ReplacedFiles files = MountedAnew();
   SaveOn(files, directory_, 2, 10);
   EXPECT_TRUE(LoadsAs(Path(10), 1, 10));
   EXPECT_THROW(SaveOn(files, directory_, 2, 20, /*keep=*/10, /*attempt=*/2), CheckpointError);

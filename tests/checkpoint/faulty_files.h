@@ -93,6 +93,45 @@ class FaultyFiles final : public platform::ForwardingFiles {
   int operations_ = 0;
 };
 
+// The machine's files, with the operations that a test replaces; one that is not set is the machine's.
+struct ReplacedFiles final : platform::ForwardingFiles {
+  std::function<absl::StatusOr<std::string>(const std::string& path)> read;
+  std::function<absl::StatusOr<std::string>(const std::string& path, int64_t begin, int64_t most_bytes)>
+      read_range;
+  std::function<absl::StatusOr<int64_t>(const std::string& path)> size;
+  std::function<absl::StatusOr<std::vector<std::string>>(const std::string& folder)> list;
+  std::function<absl::StatusOr<platform::FolderId>(const std::string& path)> id_of_folder;
+  std::function<absl::Status(const std::string& from, const std::string& to)> rename;
+  std::function<absl::Status(const std::string& path)> remove_all;
+  std::function<absl::Status(const std::string& path)> sync_folder;
+
+  absl::StatusOr<std::string> Read(const std::string& path) override {
+    return read ? read(path) : ForwardingFiles::Read(path);
+  }
+  absl::StatusOr<std::string> ReadRange(const std::string& path, int64_t begin, int64_t most_bytes) override {
+    return read_range ? read_range(path, begin, most_bytes)
+                      : ForwardingFiles::ReadRange(path, begin, most_bytes);
+  }
+  absl::StatusOr<int64_t> Size(const std::string& path) override {
+    return size ? size(path) : ForwardingFiles::Size(path);
+  }
+  absl::StatusOr<std::vector<std::string>> List(const std::string& folder) override {
+    return list ? list(folder) : ForwardingFiles::List(folder);
+  }
+  absl::StatusOr<platform::FolderId> IdOfFolder(const std::string& path) override {
+    return id_of_folder ? id_of_folder(path) : ForwardingFiles::IdOfFolder(path);
+  }
+  absl::Status Rename(const std::string& from, const std::string& to) override {
+    return rename ? rename(from, to) : ForwardingFiles::Rename(from, to);
+  }
+  absl::Status RemoveAll(const std::string& path) override {
+    return remove_all ? remove_all(path) : ForwardingFiles::RemoveAll(path);
+  }
+  absl::Status SyncFolder(const std::string& path) override {
+    return sync_folder ? sync_folder(path) : ForwardingFiles::SyncFolder(path);
+  }
+};
+
 // The machine's files; what has `stuck` in its path cannot be removed, as a file that is open elsewhere on
 // NFS.
 class StuckFiles final : public platform::ForwardingFiles {

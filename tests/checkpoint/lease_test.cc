@@ -21,9 +21,9 @@
 #include "absl/time/time.h"
 #include "checkpoint/job_folder.h"
 #include "platform/clock.h"
+#include "tests/checkpoint/faulty_files.h"
 #include "tests/checkpoint/owned_folder.h"
 #include "tests/platform/fake_clock.h"
-#include "tests/platform/forwarding_files.h"
 
 // For how long this machine has slept, which of its clocks only CLOCK_BOOTTIME counts.
 std::atomic<int64_t> slept_seconds = 0;
@@ -94,39 +94,32 @@ class LeaseTest : public OwnedFolderTest {
   }
 };
 
-// The files, for an owner that does not run for an hour from a look at its file on.
-class StoppedFiles final : public platform::ForwardingFiles {
- public:
-  explicit StoppedFiles(std::function<void()> meanwhile) : meanwhile_(std::move(meanwhile)) {}
-  absl::StatusOr<std::string> Read(const std::string& path) override {
-    if (path.ends_with("/.owner") && meanwhile_) {
-      std::exchange(meanwhile_, nullptr)();
+// The files, for an owner that does not run from a look at its file on: `meanwhile` is called then.
+ReplacedFiles StoppedFiles(std::function<void()> meanwhile) {
+  ReplacedFiles files;
+  files.read = [meanwhile = std::move(meanwhile)](const std::string& path) mutable {
+    if (path.ends_with("/.owner") && meanwhile) {
+      std::exchange(meanwhile, nullptr)();
     }
-    return ForwardingFiles::Read(path);
-  }
-
- private:
-  std::function<void()> meanwhile_;
-};
+    return platform::SystemFiles().Read(path);
+  };
+  return files;
+}
 
 // The files; `look` is called with the number of each look at the folder.
-class LookedAtFiles final : public platform::ForwardingFiles {
- public:
-  explicit LookedAtFiles(std::function<void(int)> look) : look_(std::move(look)) {}
-  absl::StatusOr<platform::FolderId> IdOfFolder(const std::string& path) override {
-    look_(++looks_);
-    return ForwardingFiles::IdOfFolder(path);
-  }
-
- private:
-  const std::function<void(int)> look_;
-  int looks_ = 0;
-};
+ReplacedFiles LookedAtFiles(std::function<void(int)> look) {
+  ReplacedFiles files;
+  files.id_of_folder = [look = std::move(look), looks = 0](const std::string& path) mutable {
+    look(++looks);
+    return platform::SystemFiles().IdOfFolder(path);
+  };
+  return files;
+}
 
 TEST_F(LeaseTest, OwnerWakingAfterAnotherStops) {
   ASSERT_TRUE(Take(Mine()).ok());
   platform::FakeClock clock;
-  StoppedFiles files([&] {
+  ReplacedFiles files = StoppedFiles([&] {
     OtherComesAndGoes();
     clock.Advance(absl::Hours(1));
   });
@@ -140,34 +133,23 @@ TEST_F(LeaseTest, OwnerWakingAfterAnotherStops) {
 
 // The look that comes too late does not count, where it sees nothing.
 TEST_F(LeaseTest, OwnerWakingWithoutItsFolderStops) {
-  class BlindFiles final : public platform::ForwardingFiles {
-   public:
-    explicit BlindFiles(std::function<void()> meanwhile) : stopped_(std::move(meanwhile)) {}
-    absl::StatusOr<std::string> Read(const std::string& path) override { return stopped_.Read(path); }
-    absl::StatusOr<std::vector<std::string>> List(const std::string& folder) override {
-      if (!std::exchange(was_blind_, true)) {
-        return absl::UnavailableError("list " + folder + ": Input/output error");
-      }
-      return ForwardingFiles::List(folder);
-    }
-
-   private:
-    StoppedFiles stopped_;
-    bool was_blind_ = false;
-  };
   ASSERT_TRUE(Take(Mine()).ok());
   platform::FakeClock clock;
-  BlindFiles files([&] {
+  ReplacedFiles files = StoppedFiles([&] {
     OtherComesAndGoes();
     clock.Advance(absl::Hours(1));
   });
+  files.list = [was_blind = false](const std::string& folder) mutable {
+    return std::exchange(was_blind, true) ? platform::SystemFiles().List(folder)
+                                          : absl::UnavailableError("list " + folder + ": Input/output error");
+  };
   EXPECT_THAT(ReasonOfLoss(files, clock), HasSubstr("could not look for 3600 s"));
   EXPECT_THAT(Names(), ElementsAre("metrics.jsonl"));
 }
 
 TEST_F(LeaseTest, OwnerOfASleepingMachineStops) {
   ASSERT_TRUE(Take(Mine()).ok());
-  StoppedFiles files([&] {
+  ReplacedFiles files = StoppedFiles([&] {
     OtherComesAndGoes();
     slept_seconds += 3600;
   });
@@ -182,7 +164,7 @@ TEST_F(LeaseTest, WatchingOwnerRestoresItsFileAnyTime) {
   WriteAll(directory_ + "/metrics.jsonl", "");
   platform::FakeClock clock;
   absl::Notification removed;
-  LookedAtFiles files([&](int look) {
+  ReplacedFiles files = LookedAtFiles([&](int look) {
     clock.Advance(kRenewal);
     if (look == 3 * (kPatience / kRenewal)) {
       std::filesystem::remove(directory_ + "/.owner");
@@ -199,7 +181,7 @@ TEST_F(LeaseTest, WatchingOwnerRestoresItsFileAnyTime) {
 TEST_F(LeaseTest, OwnerOfAnAbsentFolderStopsAfterAnother) {
   ASSERT_TRUE(Take(Mine()).ok());
   platform::FakeClock clock;
-  LookedAtFiles files([&](int look) {
+  ReplacedFiles files = LookedAtFiles([&](int look) {
     clock.Advance(kRenewal);
     if (look == 2) {
       OtherComesAndGoes();
@@ -221,7 +203,7 @@ TEST_F(LeaseTest, OwnerOfAReturningFolderContinues) {
   absl::Notification went_on;
   const int away = 2;
   const int back = away + 2 * static_cast<int>(kPatience / kRenewal);
-  LookedAtFiles files([&](int look) {
+  ReplacedFiles files = LookedAtFiles([&](int look) {
     clock.Advance(kRenewal);
     if (look == away) {
       std::filesystem::rename(directory_, root_ + "/away");
@@ -260,7 +242,7 @@ TEST_F(LeaseTest, SlowOwnerContinuesInAnEmptyFolder) {
   ASSERT_TRUE(Take(Mine()).ok());
   platform::FakeClock clock;
   absl::Notification removed;
-  StoppedFiles files([&] {
+  ReplacedFiles files = StoppedFiles([&] {
     std::filesystem::remove(directory_ + "/.owner");
     clock.Advance(absl::Hours(1));
     removed.Notify();
@@ -280,7 +262,7 @@ TEST_F(LeaseTest, ForeignFolderGetsNoOwner) {
   std::mutex mu;
   std::condition_variable changed;
   int more_looks = 0;
-  LookedAtFiles files([&](int) {
+  ReplacedFiles files = LookedAtFiles([&](int) {
     const std::lock_guard lock(mu);
     --more_looks;
     changed.notify_all();
@@ -308,7 +290,7 @@ TEST_F(LeaseTest, ForeignFolderIsLoggedOnce) {
   RemoveAndMakeAgain();
   WriteAll(directory_ + "/data", "");
   absl::Notification looked;
-  LookedAtFiles files([&](int look) {
+  ReplacedFiles files = LookedAtFiles([&](int look) {
     if (look == 10) {
       looked.Notify();
     }

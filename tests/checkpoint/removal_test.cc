@@ -18,7 +18,6 @@
 #include "tests/checkpoint/checkpoint_folder.h"
 #include "tests/checkpoint/faulty_files.h"
 #include "tests/comm/run_thread_ranks.h"
-#include "tests/platform/forwarding_files.h"
 
 namespace tandem::checkpoint {
 namespace {
@@ -57,16 +56,9 @@ TEST_F(RemovalTest, TheNewestValidOnesAreKept) {
   EXPECT_THAT(Names(), ElementsAre("step-40", "step-45", "step-50", "step-60", "step-70"));
 }
 
-TEST_F(RemovalTest, ASaveSaysWhichOlderOnesAreGone) {
-  EXPECT_THAT(SaveOn(files_, directory_, 2, 10, /*keep=*/2).removed_steps, ElementsAre());
-  EXPECT_THAT(SaveOn(files_, directory_, 2, 20, /*keep=*/2).removed_steps, ElementsAre());
-  EXPECT_THAT(SaveOn(files_, directory_, 2, 30, /*keep=*/2).removed_steps, ElementsAre(10));
-  EXPECT_THAT(SaveOn(files_, directory_, 2, 40, /*keep=*/1).removed_steps, ElementsAre(30, 20));
-}
-
 TEST_F(RemovalTest, OneSaveAppliesASmallerKeep) {
   for (int step = 10; step <= 100; step += 10) {
-    SaveOn(files_, directory_, 3, step, /*keep=*/10);
+    EXPECT_THAT(SaveOn(files_, directory_, 3, step, /*keep=*/10).removed_steps, ElementsAre());
   }
   const Saved saved = SaveOn(files_, directory_, 3, 110, /*keep=*/1);
   EXPECT_THAT(saved.removed_steps, ElementsAre(100, 90, 80, 70, 60, 50, 40, 30, 20, 10));
@@ -122,12 +114,10 @@ TEST_F(RemovalTest, CheckpointIsAnnouncedBeforeRemovals) {
 
 // Whatever comes of an old checkpoint, the new one is there and counts as saved.
 TEST_F(RemovalTest, FailedRemovalDoesNotFailTheSave) {
-  class Stuck final : public platform::ForwardingFiles {
-   public:
-    absl::Status Rename(const std::string& from, const std::string& to) override {
-      return absl::PermissionDeniedError("rename " + from + " to " + to + ": Operation not permitted");
-    }
-  } stuck;
+  ReplacedFiles stuck;
+  stuck.rename = [](const std::string& from, const std::string& to) {
+    return absl::PermissionDeniedError("rename " + from + " to " + to + ": Operation not permitted");
+  };
   SaveOn(files_, directory_, 2, 10);
   const Saved saved = SaveOn(stuck, directory_, 2, 20, /*keep=*/1);
   EXPECT_EQ(saved.path, Path(20));
@@ -178,28 +168,27 @@ TEST_F(RemovalTest, UnremovableTemporariesBlockNoSave) {
 
 // One that was moved aside by an earlier save of this attempt has as many files as any other.
 TEST_F(RemovalTest, OldDamagedStepMakesWay) {
-  class Counted final : public platform::ForwardingFiles {
-   public:
-    absl::Status RemoveAll(const std::string& path) override {
-      num_files += path.find(".damaged.1/rank-") != std::string::npos ? 1 : 0;
-      return ForwardingFiles::RemoveAll(path);
-    }
-    int num_files = 0;
-  };
   SaveOn(files_, directory_, 4, 10);
   std::filesystem::rename(Path(10), Path(10) + ".damaged.1");
   SaveOn(files_, directory_, 2, 10);
   WriteAll(Path(10) + "/rank-00001.safetensors", "damage");
-  std::vector<Counted> counted(2);
+  ReplacedFiles counted[2];
+  int num_files[2] = {};
+  for (const int rank : {0, 1}) {
+    counted[rank].remove_all = [&, rank](const std::string& path) {
+      num_files[rank] += path.find(".damaged.1/rank-") != std::string::npos ? 1 : 0;
+      return files_.RemoveAll(path);
+    };
+  }
   comm::RunThreadRanks(2, [&](comm::Communicator& comm) {
     RankState state(comm.rank(), 2);
     state.Set(10);
     WholeSteps whole;
-    Save(counted[static_cast<size_t>(comm.rank())], comm, FolderAt(directory_), /*keep=*/3,
-         OwnerOf(InfoOf(10)), InfoOf(10), state.shards(), whole);
+    Save(counted[comm.rank()], comm, FolderAt(directory_), /*keep=*/3, OwnerOf(InfoOf(10)), InfoOf(10),
+         state.shards(), whole);
   });
-  EXPECT_EQ(counted[0].num_files, 2);
-  EXPECT_EQ(counted[1].num_files, 2);
+  EXPECT_EQ(num_files[0], 2);
+  EXPECT_EQ(num_files[1], 2);
   EXPECT_THAT(Names(), ElementsAre("step-10", "step-10.damaged.1"));
   EXPECT_EQ(ReadAll(Path(10) + ".damaged.1/rank-00001.safetensors"), "damage");
   EXPECT_FALSE(std::filesystem::exists(Path(10) + ".damaged.1/rank-00003.safetensors"));
@@ -212,41 +201,22 @@ TEST_F(RemovalTest, DamagedStepWithoutAFreeNameStays) {
   SaveOn(files_, directory_, 2, 10);
   WriteAll(Path(10) + "/rank-00001.safetensors", "damage");
   StuckFiles stuck("/step-10.damaged.1");
-  try {
-    SaveOn(stuck, directory_, 2, 10);
-    ADD_FAILURE() << "saved";
-  } catch (const CheckpointError& error) {
-    EXPECT_EQ(error.what(), "checkpoint: rank 0: remove " + Path(10) + ".damaged.1: Device or resource busy");
-  }
+  EXPECT_EQ(ErrorOf([&] { SaveOn(stuck, directory_, 2, 10); }),
+            "checkpoint: rank 0: remove " + Path(10) + ".damaged.1: Device or resource busy");
   EXPECT_THAT(Names(), ElementsAre("step-10", "step-10.damaged.1"));
   EXPECT_EQ(ReadAll(Path(10) + "/rank-00001.safetensors"), "damage");
 }
 
 // The other ranks have gone on, and nobody would learn of a checkpoint that is there.
 TEST_F(RemovalTest, CommittedSaveSurvivesLackOfMemory) {
-  class NoMemory final : public platform::ForwardingFiles {
-   public:
-    absl::Status Rename(const std::string&, const std::string&) override { throw std::bad_alloc(); }
-  } files;
+  ReplacedFiles files;
+  files.rename = [](const std::string&, const std::string&) -> absl::Status { throw std::bad_alloc(); };
   SaveOn(files_, directory_, 2, 10);
   const Saved saved = SaveOn(files, directory_, 2, 20, /*keep=*/1);
   EXPECT_EQ(saved.path, Path(20));
   EXPECT_THAT(saved.not_removed, ElementsAre("std::bad_alloc"));
   EXPECT_THAT(Names(), ElementsAre("step-10", "step-20"));
 }
-
-// The machine's files; keeps what was to be removed, in order.
-class RemovalLog final : public platform::ForwardingFiles {
- public:
-  absl::Status RemoveAll(const std::string& path) override {
-    removed_.push_back(path);
-    return ForwardingFiles::RemoveAll(path);
-  }
-  const std::vector<std::string>& removed() const { return removed_; }  // used by one rank
-
- private:
-  std::vector<std::string> removed_;
-};
 
 class RemoveTogetherTest : public CheckpointTest {
  protected:
@@ -294,17 +264,22 @@ TEST_F(RemoveTogetherTest, RanksShareTheRemoval) {
   for (const int ranks : {1, 2, 3, 5}) {
     const std::vector<std::string> doomed = {Folder("step-10.gone", 17), Folder("step-20.gone", 5)};
     Folder("step-30", 3);
-    std::vector<RemovalLog> logs(static_cast<size_t>(ranks));
+    std::vector<ReplacedFiles> logging(static_cast<size_t>(ranks));
+    std::vector<std::vector<std::string>> removed(static_cast<size_t>(ranks));  // by rank, in order
     std::map<int, platform::Files*> files;
     for (int rank = 0; rank < ranks; ++rank) {
-      files[rank] = &logs[static_cast<size_t>(rank)];
+      logging[rank].remove_all = [&, rank](const std::string& path) {
+        removed[rank].push_back(path);
+        return files_.RemoveAll(path);
+      };
+      files[rank] = &logging[rank];
     }
     EXPECT_THAT(Remove(ranks, doomed, files), ElementsAre());
     EXPECT_THAT(Names(), ElementsAre("step-30"));
     std::map<std::string, int> removals;
     for (int rank = 0; rank < ranks; ++rank) {
       int num_files = 0;
-      for (const std::string& path : logs[static_cast<size_t>(rank)].removed()) {
+      for (const std::string& path : removed[rank]) {
         ++removals[path];
         num_files += path.ends_with(".safetensors") ? 1 : 0;
       }
@@ -314,8 +289,8 @@ TEST_F(RemoveTogetherTest, RanksShareTheRemoval) {
     for (const auto& [path, count] : removals) {
       EXPECT_EQ(count, 1) << path;
     }
-    EXPECT_THAT(logs[0].removed(), Contains(doomed[0]));
-    EXPECT_THAT(logs[0].removed(), Contains(doomed[1]));
+    EXPECT_THAT(removed[0], Contains(doomed[0]));
+    EXPECT_THAT(removed[0], Contains(doomed[1]));
   }
 }
 
@@ -342,30 +317,21 @@ TEST_F(RemoveTogetherTest, EveryRankLearnsHowFarAllAre) {
 
 // A rank that removed while another still looks would change what that one counts.
 TEST_F(RemoveTogetherTest, NothingIsRemovedBeforeAllHaveLooked) {
-  class Looks final : public platform::ForwardingFiles {
-   public:
-    explicit Looks(std::vector<std::string>& events, std::mutex& mu) : events_(events), mu_(mu) {}
-    absl::StatusOr<std::vector<std::string>> List(const std::string& folder) override {
-      absl::StatusOr<std::vector<std::string>> names = ForwardingFiles::List(folder);
-      Add("look");
-      return names;
-    }
-    absl::Status RemoveAll(const std::string& path) override {
-      Add("removal");
-      return ForwardingFiles::RemoveAll(path);
-    }
-
-   private:
-    void Add(const char* event) {
-      const std::lock_guard lock(mu_);
-      events_.push_back(event);
-    }
-    std::vector<std::string>& events_;
-    std::mutex& mu_;
-  };
   std::vector<std::string> events;
-  std::mutex mu;
-  Looks looks(events, mu);
+  const auto add = [&](const char* event) {
+    const std::lock_guard lock(mu_);
+    events.push_back(event);
+  };
+  ReplacedFiles looks;
+  looks.list = [&](const std::string& folder) {
+    absl::StatusOr<std::vector<std::string>> names = files_.List(folder);
+    add("look");
+    return names;
+  };
+  looks.remove_all = [&](const std::string& path) {
+    add("removal");
+    return files_.RemoveAll(path);
+  };
   EXPECT_THAT(Remove(3, {Folder("step-10.gone", 6)}, {{0, &looks}, {1, &looks}, {2, &looks}}), ElementsAre());
   ASSERT_THAT(events, SizeIs(3 + 6 + 1));
   EXPECT_EQ(std::vector<std::string>(events.begin(), events.begin() + 3),
@@ -373,16 +339,12 @@ TEST_F(RemoveTogetherTest, NothingIsRemovedBeforeAllHaveLooked) {
 }
 
 TEST_F(RemoveTogetherTest, RankZeroRemovesWhatOthersCannot) {
-  class Blind final : public platform::ForwardingFiles {
-   public:
-    absl::StatusOr<std::vector<std::string>> List(const std::string& folder) override {
-      return absl::UnavailableError("list " + folder + ": Stale file handle");
-    }
-  } blind;
-  class NoMemory final : public platform::ForwardingFiles {
-   public:
-    absl::Status RemoveAll(const std::string&) override { throw std::bad_alloc(); }
-  } no_memory;
+  ReplacedFiles blind;
+  blind.list = [](const std::string& folder) {
+    return absl::UnavailableError("list " + folder + ": Stale file handle");
+  };
+  ReplacedFiles no_memory;
+  no_memory.remove_all = [](const std::string&) -> absl::Status { throw std::bad_alloc(); };
   StuckFiles stuck("/rank-");
   for (platform::Files* const files : std::initializer_list<platform::Files*>{&blind, &no_memory, &stuck}) {
     const std::vector<std::string> doomed = {Folder("step-10.gone", 9), Folder("step-20.gone", 40)};
@@ -406,17 +368,12 @@ TEST_F(RemoveTogetherTest, UnremovableFolderIsReported) {
 // One that is open elsewhere, as NFS sees it; it is rank 1's, of two.
 TEST_F(RemoveTogetherTest, UnremovableFileIsReported) {
   const std::string folder = Folder("step-10.gone", 4);
-  class OneStuck final : public platform::ForwardingFiles {
-   public:
-    explicit OneStuck(std::string stuck) : stuck_(std::move(stuck)) {}
-    absl::Status RemoveAll(const std::string& path) override {
-      return stuck_.starts_with(path) ? absl::UnavailableError("remove " + path + ": Device or resource busy")
-                                      : ForwardingFiles::RemoveAll(path);
-    }
-
-   private:
-    const std::string stuck_;
-  } one_stuck(folder + "/rank-00003.safetensors");
+  ReplacedFiles one_stuck;
+  one_stuck.remove_all = [&](const std::string& path) {
+    return (folder + "/rank-00003.safetensors").starts_with(path)
+               ? absl::UnavailableError("remove " + path + ": Device or resource busy")
+               : files_.RemoveAll(path);
+  };
   EXPECT_THAT(Remove(2, {folder}, {{0, &one_stuck}, {1, &one_stuck}}),
               ElementsAre("remove " + folder + ": Device or resource busy"));
   EXPECT_THAT(*files_.List(folder), ElementsAre("rank-00003.safetensors"));

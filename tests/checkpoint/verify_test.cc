@@ -190,27 +190,24 @@ TEST_F(VerifyTest, DamageInAnyShareIsEveryRanksVerdict) {
   SaveOn(files_, directory_, 4, 20);
   for (int rank = 0; rank < 4; ++rank) {
     const std::string name = absl::StrCat("rank-0000", rank, ".safetensors");
-    const std::string content = ReadAll(Path(20) + "/" + name);
+    const std::string file = Path(20) + "/" + name;
+    const std::string content = ReadAll(file);
+    const auto expect_verdict = [&](const std::string& reason) {
+      for (const int ranks : {1, 2, 4}) {
+        EXPECT_EQ(Newest(ranks).path, Path(10));
+        EXPECT_THAT(skipped_, ElementsAre("step-20: " + reason));
+      }
+    };
     std::string flipped = content;
-    flipped[flipped.size() - 1] ^= 1;
-    WriteAll(Path(20) + "/" + name, flipped);
-    for (const int ranks : {1, 2, 4}) {
-      EXPECT_EQ(Newest(ranks).path, Path(10));
-      EXPECT_THAT(skipped_, ElementsAre("step-20: " + name + ": its digest does not match the manifest"));
-    }
-    WriteAll(Path(20) + "/" + name, content + "x");
-    for (const int ranks : {1, 2, 4}) {
-      EXPECT_EQ(Newest(ranks).path, Path(10));
-      EXPECT_THAT(skipped_, ElementsAre(absl::StrCat("step-20: ", name, ": it has ", content.size() + 1,
-                                                     " bytes, the manifest says ", content.size())));
-    }
-    std::filesystem::remove(Path(20) + "/" + name);
-    for (const int ranks : {1, 2, 4}) {
-      EXPECT_EQ(Newest(ranks).path, Path(10));
-      EXPECT_THAT(skipped_,
-                  ElementsAre("step-20: open " + Path(20) + "/" + name + ": No such file or directory"));
-    }
-    WriteAll(Path(20) + "/" + name, content);
+    flipped.back() ^= 1;
+    WriteAll(file, flipped);
+    expect_verdict(name + ": its digest does not match the manifest");
+    WriteAll(file, content + "x");
+    expect_verdict(
+        absl::StrCat(name, ": it has ", content.size() + 1, " bytes, the manifest says ", content.size()));
+    std::filesystem::remove(file);
+    expect_verdict("open " + file + ": No such file or directory");
+    WriteAll(file, content);
   }
   EXPECT_EQ(Newest(4).path, Path(20));
 }
@@ -243,16 +240,14 @@ TEST_F(VerifyTest, WhatOneRankCannotReadIsNobodysDamage) {
 TEST_F(VerifyTest, MisreadingRankIsNamed) {
   SaveOn(files_, directory_, 4, 10);
   SaveOn(files_, directory_, 4, 20);
-  class Misread final : public platform::ForwardingFiles {
-   public:
-    absl::StatusOr<std::string> ReadRange(const std::string& path, int64_t begin, int64_t bytes) override {
-      absl::StatusOr<std::string> content = ForwardingFiles::ReadRange(path, begin, bytes);
-      if (path.find("/step-20/rank-") != std::string::npos && content.ok()) {
-        content->back() ^= 1;
-      }
-      return content;
+  ReplacedFiles misread;
+  misread.read_range = [&](const std::string& path, int64_t begin, int64_t bytes) {
+    absl::StatusOr<std::string> content = files_.ReadRange(path, begin, bytes);
+    if (path.find("/step-20/rank-") != std::string::npos && content.ok()) {
+      content->back() ^= 1;
     }
-  } misread;
+    return content;
+  };
   for (const int ranks : {2, 3, 4}) {
     for (int rank = 0; rank < ranks; ++rank) {
       const int second = (rank + ranks / 2) % ranks;
@@ -271,16 +266,14 @@ TEST_F(VerifyTest, MisreadingRankIsNamed) {
 TEST_F(VerifyTest, RankSeeingOtherFilesIsNamed) {
   SaveOn(files_, directory_, 4, 10);
   SaveOn(files_, directory_, 4, 20);
-  class Longer final : public platform::ForwardingFiles {
-   public:
-    absl::StatusOr<int64_t> Size(const std::string& path) override {
-      absl::StatusOr<int64_t> bytes = ForwardingFiles::Size(path);
-      if (path.find("/step-20/rank-") != std::string::npos && bytes.ok()) {
-        ++*bytes;
-      }
-      return bytes;
+  ReplacedFiles longer;
+  longer.size = [&](const std::string& path) {
+    absl::StatusOr<int64_t> bytes = files_.Size(path);
+    if (path.find("/step-20/rank-") != std::string::npos && bytes.ok()) {
+      ++*bytes;
     }
-  } longer;
+    return bytes;
+  };
   for (int rank = 0; rank < 4; ++rank) {
     const std::string name = absl::StrCat("rank-0000", rank, ".safetensors");
     UnreadableFiles missing("/step-20/" + name, ENOENT);
@@ -301,19 +294,12 @@ TEST_F(VerifyTest, RankSeeingOtherFilesIsNamed) {
 TEST_F(VerifyTest, DifferingManifestsDecideNothing) {
   SaveOn(files_, directory_, 2, 10);
   SaveOn(files_, directory_, 2, 20);
-  class Old final : public platform::ForwardingFiles {
-   public:
-    explicit Old(std::string manifest) : manifest_(std::move(manifest)) {}
-    absl::StatusOr<std::string> Read(const std::string& path) override {
-      return path.ends_with("/step-20/manifest.json") ? manifest_ : ForwardingFiles::Read(path);
-    }
-
-   private:
-    const std::string manifest_;
-  };
   Manifest manifest = *ReadFolderManifest(files_, Path(20));
   manifest.info.attempt = 7;
-  Old old(WriteManifest(manifest).text);
+  ReplacedFiles old;
+  old.read = [&](const std::string& path) -> absl::StatusOr<std::string> {
+    return path.ends_with("/step-20/manifest.json") ? WriteManifest(manifest).text : files_.Read(path);
+  };
   for (const std::string& text : ErrorsOfNewest(2, {{1, &old}})) {
     EXPECT_THAT(text, HasSubstr("damaged: rank 1: it sees another manifest.json than rank 0; try again"));
   }
@@ -321,12 +307,10 @@ TEST_F(VerifyTest, DifferingManifestsDecideNothing) {
 
 TEST_F(VerifyTest, ShortReadIsNoDamage) {
   SaveOn(files_, directory_, 2, 10);
-  class Short final : public platform::ForwardingFiles {
-   public:
-    absl::StatusOr<std::string> ReadRange(const std::string& path, int64_t begin, int64_t) override {
-      return ForwardingFiles::ReadRange(path, begin, 5);
-    }
-  } files;
+  ReplacedFiles files;
+  files.read_range = [&](const std::string& path, int64_t begin, int64_t) {
+    return files_.ReadRange(path, begin, 5);
+  };
   const int64_t bytes = *files_.Size(Path(10) + "/rank-00001.safetensors");
   for (const std::string& text : ErrorsOfNewest(2, {{1, &files}})) {
     EXPECT_THAT(text, HasSubstr(absl::StrCat(
@@ -350,12 +334,10 @@ TEST_F(VerifyTest, DamageGoesBeforeWhatCannotBeRead) {
 
 TEST_F(VerifyTest, RankWithoutMemoryIsNotAwaited) {
   SaveOn(files_, directory_, 2, 10);
-  class NoMemory final : public platform::ForwardingFiles {
-   public:
-    absl::StatusOr<std::string> ReadRange(const std::string&, int64_t, int64_t) override {
-      throw std::bad_alloc();
-    }
-  } files;
+  ReplacedFiles files;
+  files.read_range = [](const std::string&, int64_t, int64_t) -> absl::StatusOr<std::string> {
+    throw std::bad_alloc();
+  };
   for (const std::string& text : ErrorsOfNewest(2, {{1, &files}})) {
     EXPECT_THAT(text, HasSubstr("damaged: rank 1: std::bad_alloc; try again"));
   }

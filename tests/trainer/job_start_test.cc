@@ -22,7 +22,6 @@
 #include "tests/checkpoint/checkpoint_folder.h"
 #include "tests/checkpoint/faulty_files.h"
 #include "tests/comm/run_thread_ranks.h"
-#include "tests/platform/forwarding_files.h"
 #include "trainer/failure.h"
 
 namespace tandem::trainer {
@@ -118,33 +117,28 @@ TEST_F(NamedStartTest, MomentaryReadErrorIsNotTheUsers) {
                                   "; try again when it can be, move it away, or name another with "
                                   "checkpoint.resume")));
   }
-  class NoMemory final : public platform::ForwardingFiles {
-   public:
-    absl::StatusOr<std::string> Read(const std::string&) override { throw std::bad_alloc(); }
-  } no_memory;
+  checkpoint::ReplacedFiles no_memory;
+  no_memory.read = [](const std::string&) -> absl::StatusOr<std::string> { throw std::bad_alloc(); };
   EXPECT_THAT(Starts(2, {{1, &no_memory}}),
               Each(HasSubstr("which does not say that it is damaged: rank 1: std::bad_alloc; try again")));
 }
 
 // Rank 0 reads it twice, and has told the others that it is there.
 TEST_F(NamedStartTest, RankZerosReadErrorIsNotTheUsers) {
-  class Once final : public platform::ForwardingFiles {
-   public:
-    absl::StatusOr<std::string> Read(const std::string& path) override {
-      return reads++ == 0 ? ForwardingFiles::Read(path)
-                          : absl::NotFoundError("open " + path + ": No such file or directory");
-    }
-    int reads = 0;
-  };
   for (const int ranks : {1, 2}) {
-    Once once;
+    int reads = 0;
+    checkpoint::ReplacedFiles once;
+    once.read = [&](const std::string& path) -> absl::StatusOr<std::string> {
+      return reads++ == 0 ? files_.Read(path)
+                          : absl::NotFoundError("open " + path + ": No such file or directory");
+    };
     EXPECT_THAT(
         Starts(ranks, {{0, &once}}),
         Each(absl::StrCat("unreadable: checkpoint ", Path(10),
                           " cannot be read now, which does not say that it is damaged: open ", manifest_,
                           ": No such file or directory; try again when it can be, move it away, or "
                           "name another with checkpoint.resume")));
-    EXPECT_EQ(once.reads, 2);
+    EXPECT_EQ(reads, 2);
   }
 }
 
@@ -162,21 +156,15 @@ TEST_F(NamedStartTest, MissingOrForbiddenCheckpointIsTheUsersError) {
 TEST_F(NamedStartTest, DifferingCheckpointIsTheUsersError) {
   const std::string other = root_ + "/other";
   checkpoint::SaveOn(files_, other, 1, 10);
-  class Elsewhere final : public platform::ForwardingFiles {
-   public:
-    explicit Elsewhere(std::string content) : content_(std::move(content)) {}
-    absl::StatusOr<std::string> Read(const std::string&) override { return content_; }
-
-   private:
-    const std::string content_;
-  };
-  Elsewhere elsewhere(checkpoint::ReadAll(other + "/step-10/manifest.json"));
+  std::string content = checkpoint::ReadAll(other + "/step-10/manifest.json");
+  checkpoint::ReplacedFiles elsewhere;
+  elsewhere.read = [&](const std::string&) { return content; };
   EXPECT_THAT(Starts(2, {{1, &elsewhere}}),
               Each(absl::StrCat("user: checkpoint.resume: checkpoint ", Path(10),
                                 " is not the same for every rank: rank 1: it sees another manifest.json "
                                 "than rank 0; name a folder that all workers share")));
-  Elsewhere torn("{");
-  EXPECT_THAT(Starts(2, {{1, &torn}}),
+  content = "{";
+  EXPECT_THAT(Starts(2, {{1, &elsewhere}}),
               Each(HasSubstr("is not the same for every rank: rank 1: manifest.json")));
 }
 
