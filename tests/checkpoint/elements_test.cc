@@ -29,7 +29,7 @@ at::Tensor All(at::ScalarType type) {
   return all;
 }
 
-TEST(ElementsTest, EveryHalfAndBfloat16BecomesWhatLibTorchMakesOfIt) {
+TEST(ElementsTest, HalvesAndBfloat16BecomeWhatTorchMakesThem) {
   for (const auto& [dtype, type] : {std::pair{"F16", at::kHalf}, {"BF16", at::kBFloat16}}) {
     const at::Tensor all = All(type);
     for (const at::ScalarType to : {at::kFloat, at::kDouble}) {
@@ -42,7 +42,7 @@ TEST(ElementsTest, EveryHalfAndBfloat16BecomesWhatLibTorchMakesOfIt) {
   }
 }
 
-TEST(ElementsTest, WiderElementsAreRoundedAndPartsAreWrittenAlone) {
+TEST(ElementsTest, WiderElementsAreRoundedAndPartsWrittenAlone) {
   const at::Tensor floats = at::arange(-50, 50, at::kFloat).mul(0.3701);
   for (const at::Tensor& from : {floats, floats.to(at::kDouble)}) {
     const char* const dtype = from.scalar_type() == at::kDouble ? "F64" : "F32";
@@ -72,7 +72,7 @@ class LateDevice final : public device::ForwardingDevice {
   Copy late_;
 };
 
-TEST(ElementsTest, WhatLiesOnADeviceIsThereWhenTheCallReturns) {
+TEST(ElementsTest, DeviceDataIsThereWhenTheCallReturns) {
   const auto host = device::MakeCpuDevice();
   LateDevice late(*host);
   const at::Tensor narrow = at::arange(7, at::kBFloat16);

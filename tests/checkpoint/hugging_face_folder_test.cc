@@ -117,7 +117,7 @@ TEST_F(HuggingFaceFolderTest, ModelsOfMixersGetTheirPrefix) {
   }
 }
 
-TEST_F(HuggingFaceFolderTest, AMixersTensorIsNotThereByTwoNames) {
+TEST_F(HuggingFaceFolderTest, MixersTensorHasOnlyOneName) {
   folder_.Write("model.safetensors",
                 WeightsFileOf({Counting("model.layers.0.mixer.D", {2}), Counting("layers.0.mixer.D", {2})}));
   EXPECT_EQ(Problem(), "tensor layers.0.mixer.D is there with \"model.\" before its name, and without");

@@ -73,7 +73,7 @@ TEST_F(RetentionTest, EarlierCheckpointsCountUnread) {
   EXPECT_THAT(whole, ElementsAre(20, 30, 40));
 }
 
-TEST_F(RetentionTest, WhyAStepIsNotWholeReachesEveryRank) {
+TEST_F(RetentionTest, ReasonOfAnIncompleteStepReachesEveryRank) {
   EXPECT_THAT(WholeStepsOf(root_ + "/none", 2), ElementsAre());
   for (const int64_t step : {10, 20, 30, 40, 50}) {
     SaveOn(files_, directory_, 2, step);

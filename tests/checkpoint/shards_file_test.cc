@@ -91,7 +91,7 @@ TEST(ShardsFileTest, WeightsAndStatesHaveDigestsOfTheirOwn) {
   EXPECT_EQ(file->shard_digests(), (std::vector<std::string>{digest_of(large), "", "", digest_of(small)}));
 }
 
-TEST(ShardsFileTest, AShardThatIsNoPartOfItsArrayIsRefusedByName) {
+TEST(ShardsFileTest, ShardOutsideItsArrayIsRefusedByName) {
   const at::Tensor four = at::zeros({4});
   const std::vector<Shard> refused = {{.name = "a", .shape = {6}, .begin = 3, .data = ElementsOf(four)},
                                       {.name = "a", .shape = {6}, .begin = -1, .data = ElementsOf(four)}};

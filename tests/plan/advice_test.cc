@@ -80,7 +80,7 @@ void Apply(const FieldChange& change, v1::JobSpec& job) {
   }
 }
 
-TEST(AdviceTest, WhatItTriesOfASparseJobIsASpecThatCanBeWritten) {
+TEST(AdviceTest, TriedChangesOfSparseJobsAreValidSpecs) {
   std::set<std::string> tried;
   DeviceProfile profile = FastLink();
   profile.link.bytes_per_second = 3e7;
@@ -126,7 +126,7 @@ TEST(AdviceTest, WaitsOfComputeAreNamedByTheirCause) {
 
 // For a job that is too large, a change that makes it no larger is acceptable. Where the head needs the most,
 // two microbatches of layers do not.
-TEST(AdviceTest, AJobThatDoesNotFitIsOfferedTheScheduleThatIsFasterIfItIsNoLarger) {
+TEST(AdviceTest, TooLargeJobGetsOnlyNoLargerSchedules) {
   DeviceProfile profile = FastLink();
   profile.link.bytes_per_second = 3e7;
   profile.memory_bytes = 1000;
@@ -152,7 +152,7 @@ TEST(AdviceTest, AJobThatDoesNotFitIsOfferedTheScheduleThatIsFasterIfItIsNoLarge
 }
 
 // What counts by microbatches is said, since another size of them then changes the numbers.
-TEST(AdviceTest, AnotherMicrobatchOfASparseJobIsSaidToChangeItsNumbers) {
+TEST(AdviceTest, SparseJobsOtherMicrobatchChangesItsResults) {
   v1::JobSpec job = SparseJob("overlap", "fixed");
   DeviceProfile profile = FastLink();
   profile.overhead_seconds = 1e-3;  // fewer and larger are better
@@ -170,7 +170,7 @@ TEST(AdviceTest, AFastLinkLeavesTheStepComputeBound) {
   EXPECT_THAT(text, Not(HasSubstr("The link limits")));
 }
 
-TEST(AdviceTest, ASlowLinkIsNamedWithWhatWasTried) {
+TEST(AdviceTest, SlowLinkIsNamedWithWhatWasTried) {
   const std::string text = AdviceText(TestJob(), SlowLink());
   EXPECT_THAT(text,
               ContainsRegex("^Communication: [0-9.]+ m?s of the step \\([0-9]+ %\\) is exposed; compute "
@@ -180,7 +180,7 @@ TEST(AdviceTest, ASlowLinkIsNamedWithWhatWasTried) {
   EXPECT_THAT(text, Not(HasSubstr("Compute-bound")));
 }
 
-TEST(AdviceTest, PrefetchIsRecommendedWithWhatItSavesAndCosts) {
+TEST(AdviceTest, PrefetchIsRecommendedWithItsSavingAndCost) {
   const v1::JobSpec job = TestJob("{ranks: 2, fsdp: {prefetch: 0}}");
   const JobPlan plan = MakeJobPlan(job);
   DeviceProfile profile = FastLink();
@@ -220,7 +220,7 @@ const JobPlan& PlanWith(const v1::JobSpec& job, const Trial& trial) {
   return plans.at(key);
 }
 
-TEST(AdviceTest, WhatItSaysOfAChangeIsWhatTheChangedJobDoes) {
+TEST(AdviceTest, SavingsOfAChangeAreTheChangedJobs) {
   int recommended = 0;
   int nothing = 0;
   for (const char* prefetch : {"0", "1", "2"}) {
@@ -306,7 +306,7 @@ std::string AdviceWithTheMemoryOf(const v1::JobSpec& other, const v1::JobSpec& j
 }
 
 // Nothing is gathered ahead, and a sequence is the least that a rank works on.
-TEST(AdviceTest, RecomputationIsProposedWhereItAloneMakesAJobFit) {
+TEST(AdviceTest, RecomputationIsProposedWhereOnlyItFits) {
   v1::JobSpec job = TestJob("{ranks: 2, fsdp: {prefetch: 0}}");
   job.mutable_training()->set_micro_batch_size(1);
   v1::JobSpec recomputing = job;
@@ -317,7 +317,7 @@ TEST(AdviceTest, RecomputationIsProposedWhereItAloneMakesAJobFit) {
   EXPECT_THAT(AdviceWithTheMemoryOf(recomputing, recomputing), Not(HasSubstr("does not fit")));
 }
 
-TEST(AdviceTest, MoreRecomputationIsProposedToAJobThatRecomputes) {
+TEST(AdviceTest, RecomputingJobIsOfferedMoreRecomputation) {
   v1::JobSpec job = TestJob("{ranks: 2, fsdp: {prefetch: 0}}");
   job.mutable_training()->set_micro_batch_size(1);
   job.mutable_training()->set_recompute("attention");
@@ -328,7 +328,7 @@ TEST(AdviceTest, MoreRecomputationIsProposedToAJobThatRecomputes) {
                             "[0-9.]+ MiB and fits\\."));
 }
 
-TEST(AdviceTest, ShardingMoreIsProposedWhereItMakesAJobFit) {
+TEST(AdviceTest, MoreShardingIsProposedWhereItFits) {
   const v1::JobSpec job = TestJob("{ranks: 6, fsdp: {strategy: replicate, prefetch: 0}}");
   v1::JobSpec sharded = job;
   sharded.mutable_parallelism()->mutable_fsdp()->set_strategy(v1::STRATEGY_ZERO3);
@@ -350,7 +350,7 @@ v1::JobSpec Unrepeatable(v1::JobSpec job) {
   return job;
 }
 
-TEST(AdviceTest, AttentionThatNeedNotRepeatIsProposedWhereItAloneMakesAJobFit) {
+TEST(AdviceTest, UnrepeatableAttentionIsProposedWhereOnlyItFits) {
   EXPECT_THAT(AdviceWithTheMemoryOf(Unrepeatable(LongJob()), LongJob()),
               ContainsRegex("^It does not fit: .*; precision.deterministic false instead of true \\(results "
                             "then do not repeat bit for bit\\) needs [0-9.]+ MiB and fits\\."));
@@ -359,7 +359,7 @@ TEST(AdviceTest, AttentionThatNeedNotRepeatIsProposedWhereItAloneMakesAJobFit) {
 }
 
 // Recomputation costs time, and repeatable results may be worth it.
-TEST(AdviceTest, WhatKeepsResultsRepeatableIsProposedBesideWhatIsFaster) {
+TEST(AdviceTest, RepeatableChangeIsProposedBesideTheFasterOne) {
   const v1::JobSpec job = LongJob();
   v1::JobSpec recomputing = job;
   recomputing.mutable_training()->set_recompute("layer");
@@ -370,7 +370,7 @@ TEST(AdviceTest, WhatKeepsResultsRepeatableIsProposedBesideWhatIsFaster) {
                     "not repeat bit for bit\\), which needs [0-9.]+ MiB and [0-9.]+ % less time\\."));
 }
 
-TEST(AdviceTest, AJobThatNothingMakesFitIsToldThatSmallerResultsDoNotRepeat) {
+TEST(AdviceTest, NeverFittingJobLearnsWhatDoesNotRepeat) {
   DeviceProfile profile = FastLinkInBf16();
   profile.memory_bytes = 1000;
   EXPECT_THAT(
@@ -380,7 +380,7 @@ TEST(AdviceTest, AJobThatNothingMakesFitIsToldThatSmallerResultsDoNotRepeat) {
                     "or shorter sequences"));
 }
 
-TEST(AdviceTest, AJobThatFitsOnlyWithBothIsOfferedBothAtOnce) {
+TEST(AdviceTest, JobFittingOnlyWithBothIsOfferedBoth) {
   v1::JobSpec both = Unrepeatable(LongJob());
   both.mutable_training()->set_recompute("layer");
   EXPECT_THAT(

@@ -43,7 +43,7 @@ std::string SparseModel(int hidden, int heads, int head_dim, int vocabulary, int
                       "}");
 }
 
-TEST(GraphSegmentsTest, AttentionOfEveryLayerAndMicrobatchIsASegment) {
+TEST(GraphSegmentsTest, EveryLayersAttentionIsASegmentPerMicrobatch) {
   const GraphSegments graphs = Segments(TestJob(), "attention");
   ASSERT_EQ(graphs.rows.size(), 2u);
   EXPECT_EQ(graphs.rows[0].passes, "forward attention");
@@ -58,7 +58,7 @@ TEST(GraphSegmentsTest, AttentionOfEveryLayerAndMicrobatchIsASegment) {
   EXPECT_EQ(graphs.copies, 0);
 }
 
-TEST(GraphSegmentsTest, ARouterJoinsTheAttentionBeforeItAndItsReportIsCopied) {
+TEST(GraphSegmentsTest, RouterJoinsTheAttentionAndItsReportCopied) {
   const v1::JobSpec job = SparseJob("sequential", "exact");
   const GraphSegments attention = Segments(job, "attention");
   const GraphSegments both = Segments(job, "attention,router,preprocess");
@@ -88,7 +88,7 @@ TEST(GraphSegmentsTest, MixersAndDeltaNetsAreNamed) {
 }
 
 // On the host of an H200. A router has more launches than an MLP.
-TEST(GraphSegmentsTest, TheHostSavesWhatWasMeasuredToAFifth) {
+TEST(GraphSegmentsTest, HostSavesTheMeasuredTimeWithinAFifth) {
   const schedules::DeviceProfile h200 = schedules::PresetProfile("h200").value();
   const struct {
     const char* name;

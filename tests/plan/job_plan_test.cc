@@ -68,7 +68,7 @@ int64_t Count(const schedules::Program& program, schedules::Opcode opcode, int u
                        });
 }
 
-TEST(JobPlanTest, ProgramsOfARealModelAreAcceptedAtEveryPrefetchDistance) {
+TEST(JobPlanTest, RealModelsPassTheCheckAtEveryPrefetch) {
   using schedules::Opcode;
   for (const char* tied : {", tie_word_embeddings: true", ""}) {
     for (const char* prefetch : {"0", "1", "2"}) {
@@ -95,7 +95,7 @@ std::string Parallelism(const schedules::Strategy& strategy, int ranks) {
   return "{ranks: " + std::to_string(ranks) + ", fsdp: {strategy: " + strategy.name + "}}";
 }
 
-TEST(JobPlanTest, EveryRowOfTheTableOfPlacementsIsAStrategyOfAJob) {
+TEST(JobPlanTest, EveryRowOfPlacementsIsAJobsStrategy) {
   for (const schedules::Strategy& strategy : schedules::Strategies()) {
     const JobPlan plan = MakeJobPlan(TestJob(Parallelism(strategy, 2)));
     EXPECT_EQ(plan.options.strategy, strategy);
@@ -106,7 +106,7 @@ TEST(JobPlanTest, EveryRowOfTheTableOfPlacementsIsAStrategyOfAJob) {
 }
 
 // What a job may give options for is what it communicates over.
-TEST(JobPlanTest, EveryStrategyCommunicatesOverTheGroupsOfItsPlacements) {
+TEST(JobPlanTest, EveryStrategyUsesTheGroupsOfItsPlacements) {
   for (const schedules::Strategy& strategy : schedules::Strategies()) {
     const v1::JobSpec job = TestJob(Parallelism(strategy, 2));
     std::set<std::string> used;
@@ -120,7 +120,7 @@ TEST(JobPlanTest, EveryStrategyCommunicatesOverTheGroupsOfItsPlacements) {
   }
 }
 
-TEST(JobPlanTest, OptionsOfAGroupAreThoseOfItsCommunicatorsAndStreams) {
+TEST(JobPlanTest, GroupOptionsReachItsCommunicatorsAndStreams) {
   v1::JobSpec job = TestJob("{ranks: 2}");
   EXPECT_TRUE(MakeJobPlan(job).group_options.empty());
   EXPECT_TRUE(HighPriorityStreams(MakeJobPlan(job)).empty());
@@ -170,7 +170,7 @@ TEST(JobPlanTest, EveryStrategyKeepsWhatItsPlacementsSay) {
   }
 }
 
-TEST(JobPlanTest, WeightDecayLeavesOutTheParametersThatPatternsName) {
+TEST(JobPlanTest, WeightDecayLeavesOutParametersThatPatternsName) {
   const auto constant = [](const v1::JobSpec& job) {
     std::vector<std::string> names;
     for (const fsdp::ClassLayouts& layouts : MakeJobPlan(job).layouts) {
@@ -219,7 +219,7 @@ TEST(JobPlanTest, AFrozenUnitHasWeightsAndNothingElse) {
   EXPECT_LT(plan.stage.arena_bytes, MakeJobPlan(TestJob()).stage.arena_bytes);
 }
 
-TEST(JobPlanTest, UnitsThatKeepWhatIsGatheredAreGatheredOnceAMicrobatch) {
+TEST(JobPlanTest, KeptUnitsAreGatheredOncePerMicrobatch) {
   const auto gathers = [](const char* kept) {
     v1::JobSpec job = TestJob();
     job.mutable_parallelism()->mutable_fsdp()->set_keep_gathered(kept);
@@ -235,7 +235,7 @@ TEST(JobPlanTest, UnitsThatKeepWhatIsGatheredAreGatheredOnceAMicrobatch) {
   EXPECT_EQ(gathers("all"), (std::vector<int>{3, 3, 3, 3, 3, 3}));
 }
 
-TEST(JobPlanTest, AllProgramsHaveTheSamePersistentBuffersAtTheSameAddresses) {
+TEST(JobPlanTest, AllProgramsShareThePersistentBuffersAndAddresses) {
   const JobPlan plan = MakeJobPlan(TestJob("{ranks: 3}"));
   const auto persistent = [](const schedules::Program& program) {
     std::vector<schedules::Buffer> buffers;
@@ -273,14 +273,14 @@ v1::JobSpec Sparse(const std::string& moe) {
 }
 
 // A controller has jobs that were resolved by a version without the field.
-TEST(JobPlanTest, AJobThatKnowsNoScopesHasTheMicrobatchs) {
+TEST(JobPlanTest, JobWithoutAScopeHasTheMicrobatchs) {
   const v1::JobSpec job = Sparse(", router_aux_loss_coef: 0.01");
   v1::JobSpec older = job;
   older.mutable_model()->mutable_moe()->clear_router_aux_loss_scope();
   EXPECT_EQ(MakeJobPlan(older).program_digest, MakeJobPlan(job).program_digest);
 }
 
-TEST(JobPlanTest, FirstTokensOfAJobThatAnEarlierBuildStoredCount) {
+TEST(JobPlanTest, FirstTokensOfEarlierBuildsJobsCount) {
   const v1::JobSpec job = Sparse("");
   v1::JobSpec older = job;
   older.mutable_data()->clear_count_first_token();
@@ -350,7 +350,7 @@ TEST(JobPlanTest, TypesAreThoseOfTheSpecByUnit) {
             (model::UnitTypes{.main = kFp32, .compute = kBf16, .transport = kBf16}));
 }
 
-TEST(JobPlanTest, OnGpusAttentionThatNeedNotRepeatIsAnotherProgramOfLessMemory) {
+TEST(JobPlanTest, UnrepeatableAttentionOnGpusTakesLessMemory) {
   const auto plan = [](bool deterministic, v1::Device device) {
     v1::JobSpec job = TestJob("{ranks: 2}", "{compute: bf16}");
     job.mutable_precision()->set_deterministic(deterministic);
@@ -400,7 +400,7 @@ TEST(JobPlanTest, ValidationThatNeverRunsHasNoProgram) {
   }
 }
 
-TEST(JobPlanTest, TheMicrobatchesOfAValidationAreSharedAmongTheRanks) {
+TEST(JobPlanTest, RanksShareTheMicrobatchesOfAValidation) {
   v1::JobSpec job = TestJob();
   job.mutable_parallelism()->set_ranks(4);
   job.mutable_training()->set_global_batch_size(16);

@@ -8,7 +8,7 @@
 namespace tandem::plan {
 namespace {
 
-TEST(LearningRateTest, RisesLinearlyToTheFullRateAtTheLastWarmupStep) {
+TEST(LearningRateTest, RisesLinearlyUntilTheLastWarmupStep) {
   for (const v1::Decay decay :
        {v1::DECAY_CONSTANT, v1::DECAY_COSINE, v1::DECAY_LINEAR, v1::DECAY_WSD, v1::DECAY_INVERSE_SQRT}) {
     const LearningRateSchedule schedule{.peak = 1.0, .warmup_steps = 4, .decay = decay, .decay_steps = 10};
@@ -21,7 +21,7 @@ TEST(LearningRateTest, RisesLinearlyToTheFullRateAtTheLastWarmupStep) {
   EXPECT_DOUBLE_EQ(LearningRate(constant, 100, 100), 1.0);
 }
 
-TEST(LearningRateTest, CosineAndLinearFallToTheMinimumAtTheLastStep) {
+TEST(LearningRateTest, CosineAndLinearEndAtTheMinimum) {
   LearningRateSchedule schedule{.peak = 1.0, .warmup_steps = 10, .minimum = 0.2};
   for (const v1::Decay decay : {v1::DECAY_COSINE, v1::DECAY_LINEAR}) {
     schedule.decay = decay;
@@ -36,7 +36,7 @@ TEST(LearningRateTest, CosineAndLinearFallToTheMinimumAtTheLastStep) {
   EXPECT_DOUBLE_EQ(LearningRate(schedule, 35, 110), 0.8) << "of linear, a quarter of the way";
 }
 
-TEST(LearningRateTest, WithoutWarmupTheFirstStepIsAlreadyOnTheCurve) {
+TEST(LearningRateTest, WithoutWarmupTheFirstStepIsDecayed) {
   const LearningRateSchedule schedule{.peak = 1.0, .decay = v1::DECAY_COSINE};
   EXPECT_LT(LearningRate(schedule, 1, 10), 1.0);
   EXPECT_GT(LearningRate(schedule, 1, 10), 0.97);
@@ -44,7 +44,7 @@ TEST(LearningRateTest, WithoutWarmupTheFirstStepIsAlreadyOnTheCurve) {
   EXPECT_DOUBLE_EQ(LearningRate({.peak = 1.0, .decay = v1::DECAY_LINEAR}, 1, 10), 0.9);
 }
 
-TEST(LearningRateTest, AWarmupAsLongAsTheJobNeverDecays) {
+TEST(LearningRateTest, WarmupAsLongAsTheJobNeverDecays) {
   const LearningRateSchedule schedule{.peak = 1.0, .warmup_steps = 10, .decay = v1::DECAY_COSINE};
   EXPECT_DOUBLE_EQ(LearningRate(schedule, 10, 10), 1.0);
   EXPECT_DOUBLE_EQ(LearningRate(schedule, 5, 10), 0.5);
@@ -66,7 +66,7 @@ TEST(LearningRateTest, WsdFallsInTheLastStepsAlone) {
   EXPECT_DOUBLE_EQ(LearningRate(schedule, 88, 100), 0.8);
 }
 
-TEST(LearningRateTest, InverseSqrtFallsWithoutAnEndButNotBelowTheMinimum) {
+TEST(LearningRateTest, InverseSqrtFallsDownToTheMinimum) {
   LearningRateSchedule schedule{
       .peak = 1.0, .warmup_steps = 25, .decay = v1::DECAY_INVERSE_SQRT, .minimum = 0.2};
   EXPECT_DOUBLE_EQ(LearningRate(schedule, 25, 1000), 1.0);

@@ -57,7 +57,7 @@ TEST(MemoryPlanTest, ShardsShrinkWithRanks) {
   EXPECT_LT(two.arena_bytes, one.arena_bytes);
 }
 
-TEST(MemoryPlanTest, AMachineHoldsTheCopiesOfAsManyRanksAsItHas) {
+TEST(MemoryPlanTest, MachineHoldsTheCopiesOfItsRanks) {
   v1::JobSpec spec = TestJob("{ranks: 6}");
   spec.mutable_checkpoint()->set_directory("/checkpoints");
   schedules::DeviceProfile profile;  // of one machine
@@ -77,14 +77,14 @@ TEST(MemoryPlanTest, AMachineHoldsTheCopiesOfAsManyRanksAsItHas) {
   EXPECT_EQ(machine.wanted_bytes, 2 * (plan.stage.host_bytes + plan.stage.arena_bytes)) << "of a CPU";
 }
 
-TEST(MemoryPlanTest, OnlyOnCpusTheArenaIsMemoryOfTheHost) {
+TEST(MemoryPlanTest, OnlyCpusCountTheArenaAsHostMemory) {
   const schedules::StagePrograms stage{.arena_bytes = 100, .host_bytes = 30, .saved_at = 10};
   EXPECT_EQ(HostBytesWanted(stage, model::DeviceKind::kGpu), 30);
   EXPECT_EQ(HostBytesWanted(stage, model::DeviceKind::kCpu), 130);
 }
 
 // As a rank decides when it starts (trainer/stage_memory.h).
-TEST(MemoryPlanTest, WhatAMachineNeedsIsTheLeastOfWhichATenthCanBeSpared) {
+TEST(MemoryPlanTest, MachineNeedsTheLeastThatSparesATenth) {
   JobPlan plan;
   plan.topology.world = 1;
   plan.device = model::DeviceKind::kGpu;
@@ -96,7 +96,7 @@ TEST(MemoryPlanTest, WhatAMachineNeedsIsTheLeastOfWhichATenthCanBeSpared) {
   }
 }
 
-TEST(MemoryPlanTest, ACheckpointTakesAPartOfAFileOfTheHostsMemoryAndCopiesOfFrozenUnitsOfAnotherType) {
+TEST(MemoryPlanTest, CheckpointTakesFilePartAndConvertedFrozenUnits) {
   const auto bytes = [](const std::string& precision, const std::string& frozen,
                         const std::string& checkpoint) {
     JobPlan plan = MakeJobPlan(TestJob("{ranks: 2}", precision));
@@ -127,7 +127,7 @@ TEST(MemoryPlanTest, OutsideCountsTheCommunicatorsOfSeveralRanks) {
   EXPECT_EQ(OutsideBytes(MakeJobPlan(TestJob("{ranks: 2, fsdp: {strategy: hsdp}}")), profile), 1000 + 2 * 7);
 }
 
-TEST(MemoryPlanTest, GraphsTakeMemoryByThePassInPiecesOfTheDriver) {
+TEST(MemoryPlanTest, GraphsTakeTheDriversPiecesPerPass) {
   v1::JobSpec spec = TestJob("{ranks: 1}");
   schedules::DeviceProfile profile;
   profile.context_bytes = 1000;
@@ -163,7 +163,7 @@ TEST(MemoryPlanTest, FourLlamaLayersInFp32OnTwoRanksFitIn25GiB) {
   EXPECT_LE(static_cast<double>(memory.arena_bytes) / kGibibyte, 25);
 }
 
-TEST(MemoryPlanTest, AGpusPlanHasTheScratchOfItsKernels) {
+TEST(MemoryPlanTest, GpuPlanHasTheScratchOfItsKernels) {
   v1::JobSpec job = Llama(4, 2, 4096, 1);
   job.mutable_precision()->set_compute(v1::COMPUTE_TYPE_BF16);
   job.mutable_precision()->set_transport(v1::COMPUTE_TYPE_BF16);
@@ -183,7 +183,7 @@ TEST(MemoryPlanTest, AGpusPlanHasTheScratchOfItsKernels) {
   EXPECT_EQ(scratch_of(v1::DEVICE_AUTO), scratch_of(v1::DEVICE_CPU));
 }
 
-TEST(MemoryPlanTest, LocalsOfLlamaPlansTakeAtMostATwentiethMoreThanTheirBudget) {
+TEST(MemoryPlanTest, LlamaLocalsExceedTheirBudgetByATwentieth) {
   for (const int ranks : {8, 512}) {
     const JobPlan plan = MakeJobPlan(Llama(32, ranks, 8192, 4));
     const MemoryPlan memory = PlanMemory(plan);
@@ -193,7 +193,7 @@ TEST(MemoryPlanTest, LocalsOfLlamaPlansTakeAtMostATwentiethMoreThanTheirBudget) 
   }
 }
 
-TEST(MemoryPlanTest, MemoryWaitsOfLlamaPlansCostAtMostHalfAPercentOfTheStep) {
+TEST(MemoryPlanTest, LlamaMemoryWaitsCostHalfPercentAtMost) {
   for (const int ranks : {8, 512}) {
     const JobPlan plan = MakeJobPlan(Llama(32, ranks, 8192, 4));
     const Prediction prediction = *Predict(plan, *schedules::PresetProfile("h200"));
@@ -204,7 +204,7 @@ TEST(MemoryPlanTest, MemoryWaitsOfLlamaPlansCostAtMostHalfAPercentOfTheStep) {
 }
 
 // Qwen3-30B-A3B, all of it and with fewer layers, on eight ranks that share the experts of each.
-TEST(MemoryPlanTest, AnOverlapOfRealSparseLayersIsWithinItsBound) {
+TEST(MemoryPlanTest, OverlapOfSparseLayersIsWithinItsBound) {
   for (const int layers : {1, 4, 7, 48}) {
     for (const char* delays : {"false", "true"}) {
       SCOPED_TRACE(absl::StrCat(layers, " layers, delayed weight gradients ", delays));

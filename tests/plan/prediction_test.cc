@@ -25,7 +25,7 @@ using testing::HasSubstr;
 using testing::Not;
 
 // Of GPUs, whose host must know how much each rank sends to each before it issues that.
-TEST(PredictionTest, AnOverlapHasComputeQueuedWhileTheHostWaitsForHowManyRowsTravel) {
+TEST(PredictionTest, OverlapQueuesComputeWhileTheHostAwaitsRows) {
   for (const char* schedule : {"sequential", "overlap"}) {
     const JobPlan plan = MakeJobPlan(SparseJob(schedule, "exact"));
     DeviceProfile profile = FastLink();
@@ -62,7 +62,7 @@ TEST(PredictionTest, OfALoneRankNothingIsCalledCommunication) {
 }
 
 // 8 replicas of 8 ranks: with 8 GPUs a machine, each rank of one is on another.
-TEST(PredictionTest, TheRanksThatReduceBetweenReplicasAreOnOtherMachines) {
+TEST(PredictionTest, ReplicasReduceBetweenMachines) {
   v1::JobSpec job = TestJob("{ranks: 2, fsdp: {strategy: hsdp}}");
   job.mutable_training()->set_global_batch_size(128);
   job.mutable_parallelism()->set_ranks(64);
@@ -90,7 +90,7 @@ TEST(PredictionTest, TheRanksThatReduceBetweenReplicasAreOnOtherMachines) {
   EXPECT_GT(reductions, 0);
 }
 
-TEST(PredictionTest, WhereOnlyProductsTakeTimeTheStepIsTheirs) {
+TEST(PredictionTest, StepOfOnlyProductsTakesTheirTime) {
   const JobPlan plan = MakeJobPlan(TestJob());
   const Prediction prediction = *Predict(plan, FastLink());
   double flops = 0;
@@ -106,7 +106,7 @@ TEST(PredictionTest, WhereOnlyProductsTakeTimeTheStepIsTheirs) {
   EXPECT_FALSE(prediction.critical_path.empty());
 }
 
-TEST(PredictionTest, TheMemoryInUseStaysBelowTheArenaAndTheDifferenceIsNamed) {
+TEST(PredictionTest, ArenaCoversTheMemoryInUse) {
   const JobPlan plan = MakeJobPlan(TestJob());
   const Prediction prediction = *Predict(plan, SlowLink());
   EXPECT_EQ(prediction.memory.arena_bytes, PlanMemory(plan).arena_bytes);
@@ -131,7 +131,7 @@ TEST(PredictionTest, TheMemoryInUseStaysBelowTheArenaAndTheDifferenceIsNamed) {
                     "overlap, [0-9.]+ [KM]iB alignment and gaps\n"));
 }
 
-TEST(PredictionTest, MemoryWaitsCostTheDifferenceToAStepWithoutThem) {
+TEST(PredictionTest, MemoryWaitsCostWhatTheyDelayTheStep) {
   JobPlan plan = MakeJobPlan(TestJob());
   schedules::Program& train = plan.stage.train;
   for (schedules::Instruction& instruction : train.instructions) {
@@ -162,7 +162,7 @@ TEST(PredictionTest, MemoryWaitsCostTheDifferenceToAStepWithoutThem) {
   EXPECT_EQ(prediction.step_ns - prediction.memory_waits.cost_ns, Predict(plan, profile)->step_ns);
 }
 
-TEST(PredictionTest, AStepThatSavesTakesAsLongAsItsCopies) {
+TEST(PredictionTest, SavingStepTakesAsLongAsItsCopies) {
   v1::JobSpec spec = TestJob();
   EXPECT_EQ(Predict(MakeJobPlan(spec), FastLink())->saving_step_ns, 0);
   spec.mutable_checkpoint()->set_directory("/checkpoints");
@@ -192,7 +192,7 @@ TEST(PredictionTest, WhatSavesTakeOfAMachineIsSaid) {
   EXPECT_EQ(PredictionToJson(plan, *Predict(plan, profile), profile)["machine_memory"]["ranks"], 2);
 }
 
-TEST(PredictionTest, WhatTheArenaDoesNotHoldCountsAgainstTheDevice) {
+TEST(PredictionTest, MemoryOutsideTheArenaCountsAgainstTheDevice) {
   const JobPlan plan = MakeJobPlan(TestJob());
   DeviceProfile profile = FastLink();
   EXPECT_THAT(PredictionToText(plan, *Predict(plan, profile), profile), Not(HasSubstr("outside")));
@@ -233,7 +233,7 @@ double SecondsOf(const std::string& text, const v1::JobSpec& job, const DevicePr
   throw std::logic_error("no instruction " + text);
 }
 
-TEST(PredictionTest, AUnitThatComputesInAnotherTypeTakesThatTypesTime) {
+TEST(PredictionTest, UnitOfAnotherTypeTakesThatTypesTime) {
   DeviceProfile profile = FastLink();
   profile.compute["bf16"].flops_per_second = 1e10;
   const auto head = [&](const char* precision) {
@@ -243,7 +243,7 @@ TEST(PredictionTest, AUnitThatComputesInAnotherTypeTakesThatTypesTime) {
 }
 
 // Products of experts are not as fast as large ones.
-TEST(PredictionTest, ExpertsTakeTheTimeOfTheirKindOfProducts) {
+TEST(PredictionTest, ExpertsTakeTheTimeOfTheirProducts) {
   DeviceProfile profile = FastLink();
   const auto seconds = [&] {
     return SecondsOf("forward layers.0.experts mb 0", SparseJob("sequential", "fixed"), profile);
@@ -253,7 +253,7 @@ TEST(PredictionTest, ExpertsTakeTheTimeOfTheirKindOfProducts) {
   EXPECT_NEAR(seconds() / as_all, 2, 1e-3);
 }
 
-TEST(PredictionTest, TextAndJsonSayTheSameAndNameTheProfile) {
+TEST(PredictionTest, TextAndJsonAgreeAndNameTheProfile) {
   const JobPlan plan = MakeJobPlan(TestJob());
   DeviceProfile profile = *schedules::PresetProfile("h100");
   const Prediction prediction = *Predict(plan, profile);
@@ -272,7 +272,7 @@ TEST(PredictionTest, TextAndJsonSayTheSameAndNameTheProfile) {
   EXPECT_THAT(PredictionToText(plan, *Predict(plan, profile), profile), Not(HasSubstr("of the peak")));
 }
 
-TEST(PredictionTest, WhatTheCriticalPathLeavesOfTheStepIsSaid) {
+TEST(PredictionTest, TimeOffTheCriticalPathIsSaid) {
   const JobPlan plan = MakeJobPlan(TestJob());
   DeviceProfile profile = FastLink();
   EXPECT_THAT(PredictionToText(plan, *Predict(plan, profile), profile), Not(HasSubstr("gaps between")));
@@ -281,7 +281,7 @@ TEST(PredictionTest, WhatTheCriticalPathLeavesOfTheStepIsSaid) {
               ContainsRegex("critical path +compute .*, gaps between them [0-9.]+ ms \\([0-9.]+ %\\)\n"));
 }
 
-TEST(PredictionTest, RatesOfNoDeviceAreRefusedInOneLine) {
+TEST(PredictionTest, ImpossibleRatesAreRefusedInOneLine) {
   DeviceProfile profile = FastLink();
   profile.compute["fp32"].flops_per_second = 1e-20;
   const JobPlan plan = MakeJobPlan(TestJob());

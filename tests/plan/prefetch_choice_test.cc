@@ -56,15 +56,15 @@ void ExpectBetterThanTheDefault(const v1::JobSpec& job, const DeviceProfile& pro
   }
 }
 
-TEST(PrefetchChoiceTest, ASequentialJobGathersAsFarAheadAsItsStepGetsShorter) {
+TEST(PrefetchChoiceTest, SequentialJobPrefetchesWhileTheStepShortens) {
   ExpectBetterThanTheDefault(Sequential(), Profile(1e7));
 }
 
-TEST(PrefetchChoiceTest, AnOverlappedJobGathersAsFarAheadAsItsStepGetsShorter) {
+TEST(PrefetchChoiceTest, OverlappedJobPrefetchesWhileTheStepShortens) {
   ExpectBetterThanTheDefault(Overlapped(), Profile(3e6));
 }
 
-TEST(PrefetchChoiceTest, ADistanceThatDoesNotFitIsNotTaken) {
+TEST(PrefetchChoiceTest, DistanceThatDoesNotFitIsNotTaken) {
   for (const v1::JobSpec& job : {Sequential(), Overlapped()}) {
     DeviceProfile profile = Profile(3e6);
     const PrefetchChoice free = *ChoosePrefetch(job, profile);
@@ -82,11 +82,11 @@ TEST(PrefetchChoiceTest, ADistanceThatDoesNotFitIsNotTaken) {
 }
 
 // On a link so fast that no gather is waited for.
-TEST(PrefetchChoiceTest, OfStepsThatAreAsShortTheOneThatNeedsTheLeastMemoryIsTaken) {
+TEST(PrefetchChoiceTest, EqualStepsTakeTheLeastMemory) {
   EXPECT_EQ(ChoosePrefetch(Sequential(), Profile(1e15))->distance, 0);
 }
 
-TEST(PrefetchChoiceTest, ASpecThatIsSubmittedGetsItsNumberAndOthersKeepTheirs) {
+TEST(PrefetchChoiceTest, SubmittedSpecGetsADistanceUnlessGiven) {
   v1::JobSpec job = Sequential();
   ASSERT_TRUE(ResolvePrefetch(job).ok());
   EXPECT_FALSE(ChoosesPrefetch(job));
@@ -97,7 +97,7 @@ TEST(PrefetchChoiceTest, ASpecThatIsSubmittedGetsItsNumberAndOthersKeepTheirs) {
   EXPECT_EQ(given.parallelism().fsdp().prefetch(), 2);
 }
 
-TEST(PrefetchChoiceTest, AProfileWithoutARateForTheJobIsRefused) {
+TEST(PrefetchChoiceTest, ProfileWithoutTheJobsRateIsRefused) {
   DeviceProfile profile = Profile(1e9);
   profile.compute.clear();
   EXPECT_THAT(std::string(ChoosePrefetch(Sequential(), profile).status().message()),

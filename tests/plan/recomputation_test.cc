@@ -51,7 +51,7 @@ TEST(RecomputationTest, OfALayerOnlyItsInputIsKept) {
                                    "mlp.gate_up"));
 }
 
-TEST(RecomputationTest, OfAKindOfNodesOnlyWhatOthersReadIsKept) {
+TEST(RecomputationTest, NodesRecomputeOnlyWhatOthersRead) {
   EXPECT_THAT(RecomputedInLayer1("attention"),
               UnorderedElementsAre("attention.qkv", "attention.context", "attention.lse"));
   EXPECT_THAT(RecomputedInLayer1("mlp"), ElementsAre("mlp.gate_up"));
@@ -60,12 +60,12 @@ TEST(RecomputationTest, OfAKindOfNodesOnlyWhatOthersReadIsKept) {
 }
 
 // Validate refuses the word, and a queued job of an earlier build goes on.
-TEST(RecomputationTest, TheHeadOfAJobThatAnEarlierBuildHasStoredIsPassedOver) {
+TEST(RecomputationTest, HeadInAnOlderJobIsPassedOver) {
   EXPECT_EQ(PlanWith("head,layer").program_digest, PlanWith("layer").program_digest);
   EXPECT_EQ(PlanWith("head").program_digest, PlanWith("off").program_digest);
 }
 
-TEST(RecomputationTest, OutsideOfLayersAndInValidationsEverythingIsAsItWas) {
+TEST(RecomputationTest, OutsideLayersAndInValidationNothingChanges) {
   const JobPlan plan = PlanWith("layer");
   for (const schedules::Node& node : plan.outline.nodes) {
     for (const schedules::ValueId value : node.forward.writes) {
@@ -78,7 +78,7 @@ TEST(RecomputationTest, OutsideOfLayersAndInValidationsEverythingIsAsItWas) {
   EXPECT_EQ(plan.stage.validate.instructions.size(), off.stage.validate.instructions.size());
 }
 
-TEST(RecomputationTest, EveryMicrobatchRunsEveryNodeOnceAgainWithoutAnotherGather) {
+TEST(RecomputationTest, MicrobatchRunsNodesAgainWithoutAnotherGather) {
   const JobPlan off = PlanWith("off");
   for (const auto& [recompute, nodes] : {std::pair{"layer", 2}, {"mlp", 1}}) {
     const JobPlan plan = PlanWith(recompute);
@@ -89,7 +89,7 @@ TEST(RecomputationTest, EveryMicrobatchRunsEveryNodeOnceAgainWithoutAnotherGathe
   }
 }
 
-TEST(RecomputationTest, AWholeLayerCostsItsForwardWithoutTheProductOfItsOutput) {
+TEST(RecomputationTest, LayerCostsItsForwardWithoutTheOutputProduct) {
   const JobPlan plan = PlanWith("layer");
   const Recomputation again = RecomputationOf(plan);
   double expected = 0;  // forwards of the layers, without the product that makes a layer's output
@@ -107,7 +107,7 @@ TEST(RecomputationTest, AWholeLayerCostsItsForwardWithoutTheProductOfItsOutput) 
   EXPECT_GT(again.saved_bytes, 0);
 }
 
-TEST(RecomputationTest, WhatAnOverlappedJobSavesIsComparedWithAnOverlappedOne) {
+TEST(RecomputationTest, OverlappedJobsSavingsCompareWithOverlappedOnes) {
   const auto overlapped = [](const char* recompute) {
     v1::JobSpec job = TestJob();
     job.mutable_parallelism()->set_schedule(v1::SCHEDULE_OVERLAP);
@@ -135,7 +135,7 @@ TEST(RecomputationTest, ThePlanSaysWhatItCostsAndSaves) {
   EXPECT_TRUE(PlanToJson(PlanWith("off"))["step"]["recompute"].is_null());
 }
 
-TEST(RecomputationTest, AWordWithoutANodeIsNotPlannedSilently) {
+TEST(RecomputationTest, WordWithoutANodeIsRefused) {
   for (const char* words : {"norms", "embedding", "layers", "head,norms", "attention,experts"}) {
     EXPECT_THROW(PlanWith(words), std::logic_error) << words;
   }

@@ -48,7 +48,7 @@ std::vector<v1::StepTimeline> RecordBothRanks(const JobPlan& plan, const schedul
   return {Record(plan, program, step, serialized, 0), Record(plan, program, step, serialized, 1)};
 }
 
-TEST(RecordedStepsTest, AProfilePredictsTheStepThatItWasRecordedFrom) {
+TEST(RecordedStepsTest, ProfilePredictsTheStepItWasRecordedFrom) {
   const JobPlan plan = MakeJobPlan(TestJob());
   const std::vector<v1::StepTimeline> steps = RecordBothRanks(plan, plan.stage.train, 7, false);
   ASSERT_EQ(CheckRecorded(plan, steps), absl::OkStatus());
@@ -83,7 +83,7 @@ TEST(RecordedStepsTest, ASerializedStepPredictsWorkThatMostlyWaits) {
 }
 
 // The step before a recorded one may have been applied by a run of its own.
-TEST(RecordedStepsTest, WhatOneProgramDoesNotHaveIsMeasuredFromTheOther) {
+TEST(RecordedStepsTest, InstructionsOfOnlyOneProgramAreMeasuredThere) {
   const JobPlan plan = MakeJobPlan(TestJob());
   std::vector<v1::StepTimeline> steps = RecordBothRanks(plan, plan.stage.train, 7, false);
   for (const v1::StepTimeline& step : RecordBothRanks(plan, plan.stage.begin, 8, true)) {
@@ -101,7 +101,7 @@ TEST(RecordedStepsTest, WhatOneProgramDoesNotHaveIsMeasuredFromTheOther) {
   EXPECT_EQ(Predict(plan, profile)->simulation.estimated, 0);
 }
 
-TEST(RecordedStepsTest, AProfileSaysFromHowManyStepsOfHowManyRanksItIs) {
+TEST(RecordedStepsTest, ProfileCountsItsStepsAndRanks) {
   const JobPlan plan = MakeJobPlan(TestJob());
   schedules::DeviceProfile base = Device();
   base.describe = "a preset";
@@ -118,7 +118,7 @@ TEST(RecordedStepsTest, AProfileSaysFromHowManyStepsOfHowManyRanksItIs) {
             "measured from 3 steps that 2 ranks of job small recorded; rates: a preset");
 }
 
-TEST(RecordedStepsTest, StepsOfAnotherProgramAreRefusedWithWhatIsPlanned) {
+TEST(RecordedStepsTest, StepsOfAnotherProgramAreRefused) {
   const JobPlan plan = MakeJobPlan(TestJob());
   std::vector<v1::StepTimeline> steps = RecordBothRanks(plan, plan.stage.train, 7, false);
   steps[1].add_start_ns(0);
@@ -130,7 +130,7 @@ TEST(RecordedStepsTest, StepsOfAnotherProgramAreRefusedWithWhatIsPlanned) {
   EXPECT_THAT(std::string(CheckRecorded(plan, steps).message()), HasSubstr("recorded a program \"update\""));
 }
 
-TEST(RecordedStepsTest, ATraceHasEveryStepOfEveryRankInTheOrderOfTheirClocks) {
+TEST(RecordedStepsTest, TraceOrdersEveryRanksStepsByClock) {
   const JobPlan plan = MakeJobPlan(TestJob());
   std::vector<v1::StepTimeline> steps = RecordBothRanks(plan, plan.stage.begin, 7, false);
   for (const v1::StepTimeline& step : RecordBothRanks(plan, plan.stage.train, 8, false)) {

@@ -32,7 +32,7 @@ v1::JobSpec FourLayers(const std::string& parallelism) {
   return job;
 }
 
-TEST(StagePlansTest, AStageHasItsUnitsAndTheParametersOfTheWholeModel) {
+TEST(StagePlansTest, StageHasItsUnitsAndAllParameters) {
   const JobPlan one = MakeJobPlan(FourLayers("{ranks: 2}"));
   const std::vector<JobPlan> stages = StagePlans(one, 2, {1, 1, 1, 1});
   ASSERT_EQ(stages.size(), 2u);
@@ -51,7 +51,7 @@ TEST(StagePlansTest, AStageHasItsUnitsAndTheParametersOfTheWholeModel) {
   EXPECT_TRUE(CountsTargets(one));
 }
 
-TEST(StagePlansTest, ItsRanksAreInTheGroupsThatItsProgramsName) {
+TEST(StagePlansTest, RanksAreInTheGroupsThatProgramsName) {
   for (const JobPlan& stage : StagePlans(MakeJobPlan(FourLayers("{ranks: 2}")), 2, {1, 1, 1, 1})) {
     const int rank = 2 * stage.outline.stage;
     int links = 0;

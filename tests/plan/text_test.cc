@@ -38,7 +38,7 @@ TEST(PlanTextTest, SaysWhatAUserAsksFirst) {
 }
 
 // A hidden size of 90 pads every unit; of the experts of SparseJob a rank has a quarter.
-TEST(PlanTextTest, TheUnitsAddUpToTheParametersOfTheModel) {
+TEST(PlanTextTest, UnitsAddUpToTheModelsParameters) {
   v1::JobSpec padded = TestJob();
   padded.mutable_model()->set_hidden_size(90);
   padded.mutable_model()->set_head_dim(30);
@@ -66,7 +66,7 @@ TEST(PlanTextTest, SaysThatTokensAreDealt) {
               ContainsRegex("experts .* a token; .* active; dealt evenly, for measurements of speed\n"));
 }
 
-TEST(PlanTextTest, SaysHowManyRowsARankHasRoomForIfThatIsNotAll) {
+TEST(PlanTextTest, SaysForHowManyRowsThereIsRoom) {
   v1::JobSpec spec = SparseJob("sequential", "exact");
   EXPECT_THAT(PlanToText(MakeJobPlan(spec), {}), Not(HasSubstr("room for rows")));
   const int64_t arena = MakeJobPlan(spec).stage.arena_bytes;
@@ -78,7 +78,7 @@ TEST(PlanTextTest, SaysHowManyRowsARankHasRoomForIfThatIsNotAll) {
   EXPECT_LT(plan.stage.arena_bytes, arena);
 }
 
-TEST(PlanTextTest, SaysWhatAJobThatSavesCopiesToTheHost) {
+TEST(PlanTextTest, SaysWhatASavingJobCopies) {
   v1::JobSpec spec = TestJob();
   EXPECT_THAT(PlanToText(MakeJobPlan(spec), {}), Not(HasSubstr("host, copies to save")));
   spec.mutable_checkpoint()->set_directory("/checkpoints");
@@ -89,7 +89,7 @@ TEST(PlanTextTest, SaysWhatAJobThatSavesCopiesToTheHost) {
   EXPECT_GE(memory["saved_bytes"].get<int64_t>(), 12 * model::NumParameters(plan.model) / 2);
 }
 
-TEST(PlanTextTest, SaysWhatPackedDocumentsAreAndHowTheyAreCounted) {
+TEST(PlanTextTest, SaysHowPackedDocumentsAreCounted) {
   v1::JobSpec spec = TestJob();
   EXPECT_THAT(PlanToText(MakeJobPlan(spec), {}), Not(HasSubstr("documents")));
   spec.mutable_data()->set_documents(v1::DOCUMENTS_PACKED);
@@ -137,7 +137,7 @@ using ::testing::Not;
 
 std::string TextOf(const std::string& parallelism) { return LayoutText(MakeJobPlan(TestJob(parallelism))); }
 
-TEST(LayoutTextTest, NamesTheAxesTheirGroupsAndWhatARankHasOnThem) {
+TEST(LayoutTextTest, NamesTheAxesTheirGroupsAndTheirShares) {
   EXPECT_THAT(
       TextOf("{ranks: 2}"),
       HasSubstr("Placement of dense units: zero3\n"
@@ -156,7 +156,7 @@ TEST(LayoutTextTest, NamesTheAxesTheirGroupsAndWhatARankHasOnThem) {
 }
 
 // What a strategy keeps is read from the buffers of the program, and from no table of strategies.
-TEST(LayoutTextTest, EachBufferSaysWhichPartOfTheUnitItHolds) {
+TEST(LayoutTextTest, EachBufferNamesItsPartOfTheUnit) {
   const auto part = [](const std::string& text, const std::string& buffer) {
     const size_t row = text.find("    " + buffer + " ", text.find("  layers.0: "));
     const size_t end = text.find(" of the unit", row);
@@ -199,7 +199,7 @@ TEST(LayoutTextTest, StagingHasTheTypeOfWhatIsReduced) {
   EXPECT_THAT(row(hsdp, of_run), HasSubstr("  1/3 of the unit, 4 B an element"));
 }
 
-TEST(LayoutTextTest, EveryParameterAndThePaddingOfEveryUnitIsThere) {
+TEST(LayoutTextTest, EveryUnitsParametersAndPaddingAreThere) {
   const JobPlan plan = MakeJobPlan(TestJob("{ranks: 3}"));
   const std::string text = LayoutText(plan);
   for (size_t unit = 0; unit < plan.layouts.size(); ++unit) {

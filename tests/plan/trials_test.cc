@@ -35,7 +35,7 @@ std::vector<std::string> TextsOf(const std::vector<SpecChange>& changes) {
   return texts;
 }
 
-TEST(ChangesToTryTest, LargerPrefetchDistancesAreWorthATrialOnlyWhereComputeWaits) {
+TEST(ChangesToTryTest, LargerPrefetchIsTriedOnlyWhereComputeWaits) {
   const v1::JobSpec job = TestJob("{ranks: 2, fsdp: {prefetch: 1}}");
   const std::string smaller = "parallelism.fsdp.prefetch 1 -> 0";
   const std::string larger = "parallelism.fsdp.prefetch 1 -> 2";
@@ -43,7 +43,7 @@ TEST(ChangesToTryTest, LargerPrefetchDistancesAreWorthATrialOnlyWhereComputeWait
   EXPECT_THAT(TextsOf(ChangesToTry(job, {.compute_waits = true})), IsSupersetOf({smaller, larger}));
 }
 
-TEST(ChangesToTryTest, WhatSavesMemoryAloneIsWorthATrialOnlyWhereTheJobIsTooLarge) {
+TEST(ChangesToTryTest, MemoryIsSavedOnlyInTooLargeJobs) {
   const v1::JobSpec job = TestJob("{ranks: 2, fsdp: {strategy: zero1}}");
   const std::string recomputed = "training.recompute off -> layer";
   const std::string sharded = "parallelism.fsdp.strategy zero1 -> zero3";
@@ -75,7 +75,7 @@ std::vector<std::string> Repeatability(v1::Device device, const std::string& pre
   return TextsOf(changes);
 }
 
-TEST(ChangesToTryTest, RepeatabilityIsGivenUpOnlyWhereKernelsDependOnItAndTheJobIsTooLarge) {
+TEST(ChangesToTryTest, RepeatabilityIsGivenUpOnlyForMemory) {
   EXPECT_THAT(Repeatability(v1::DEVICE_CUDA, "{compute: bf16}"),
               ElementsAre("precision.deterministic true -> false",
                           "precision.deterministic true -> false with training.recompute layer"));
@@ -92,7 +92,7 @@ TEST(ChangesToTryTest, WithoutRepeatabilityEveryRecomputationIsTriedOnce) {
               ElementsAre(given_up, given_up + " with training.recompute layer"));
 }
 
-TEST(TryChangesTest, TrialsDoNotDependOnTheNumberOfThreads) {
+TEST(TryChangesTest, TrialsAreIndependentOfTheNumberOfThreads) {
   const v1::JobSpec job = SparseJob("sequential", "fixed");
   const std::vector<SpecChange> changes = ChangesToTry(job, {.compute_waits = true});
   const auto texts = [&](int threads) {

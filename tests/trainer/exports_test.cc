@@ -45,7 +45,7 @@ class ExportsTest : public testing::Test {
   std::vector<std::pair<int64_t, std::string>> failed_;
 };
 
-TEST_F(ExportsTest, OneStepAfterTheOtherIsExportedWithLessPriority) {
+TEST_F(ExportsTest, StepsAreExportedInOrderWithLessPriority) {
   folder_.Write("hold", "");
   Exports exports = Make(absl::StrCat("while [ -e ", In("hold"), " ]; do sleep 0.02; done\necho \"$@\" >> ",
                                       In("calls"), "\nnice > ", In("nice"), "\nmkdir -p $4\n"));
@@ -67,7 +67,7 @@ TEST_F(ExportsTest, OneStepAfterTheOtherIsExportedWithLessPriority) {
   EXPECT_GE(niceness, 10);
 }
 
-TEST_F(ExportsTest, AFailedExportIsReportedWithItsLastLineAndTheNextGoesOn) {
+TEST_F(ExportsTest, FailedExportIsReportedAndTheNextRuns) {
   Exports exports = Make("echo first\necho 'error: no room' >&2\n[ $2 = /saved/step-8 ]\n");
   exports.Committed(4, "/saved/step-4");
   exports.Committed(8, "/saved/step-8");
@@ -83,7 +83,7 @@ TEST_F(ExportsTest, AProgramThatIsNotThereIsReported) {
               testing::ElementsAre(testing::Pair(4, "start /nowhere/tandem: No such file or directory")));
 }
 
-TEST_F(ExportsTest, TheEndStopsTheExportAndSaysWhatIsNotExported) {
+TEST_F(ExportsTest, EndStopsTheExportAndNamesUnexportedSteps) {
   Exports exports = Make("mkdir -p $4.tmp.abc\nwhile true; do sleep 0.02; done\n");
   exports.Committed(4, "/saved/step-4");
   exports.Committed(8, "/saved/step-8");

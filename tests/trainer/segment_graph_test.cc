@@ -92,7 +92,7 @@ class SmallGpu final : public device::ForwardingDevice {
   int64_t used = 0;
 };
 
-TEST_F(SegmentGraphTest, MemoryThatOtherWorkTakesBetweenTwoCapturesIsNotOfTheGraphs) {
+TEST_F(SegmentGraphTest, MemoryTakenBetweenCapturesIsNotTheGraphs) {
   SmallGpu gpu(*cpu_);
   const schedules::Outline outline;
   SegmentGraphs graphs(outline, gpu);
