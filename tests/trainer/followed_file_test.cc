@@ -17,6 +17,7 @@
 #include <optional>
 #include <sstream>
 #include <string>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
@@ -70,9 +71,16 @@ class FollowedFileTest : public testing::Test {
 
   void Own() { ASSERT_TRUE(checkpoint::PublishOwner(files_, directory_, self_).ok()); }
 
-  FollowedFile FileAt(const std::string& path) {
+  FollowedFile FileAt(const std::string& path, const std::string& header = "") {
     return FollowedFile(files_, directory_, self_, "words",
-                        [path] { return FollowedFile::Place{.path = path, .header = ""}; });
+                        [path, header] { return FollowedFile::Place{.path = path, .header = header}; });
+  }
+  // At path_, which has "one " already.
+  FollowedFile Begun(const std::string& header = "") {
+    FollowedFile file = FileAt(path_, header);
+    EXPECT_EQ(file.Open(), absl::OkStatus());
+    file.Append("one ");
+    return file;
   }
 
   const platform::TemporaryFolder temporary_;
@@ -84,9 +92,7 @@ class FollowedFileTest : public testing::Test {
 
 // As what lies beneath a file system that was unmounted, and as another job's.
 TEST_F(FollowedFileTest, ForeignFolderGetsNoFile) {
-  FollowedFile file = FileAt(path_);
-  ASSERT_TRUE(file.Open().ok());
-  file.Append("one ");
+  FollowedFile file = Begun();
   std::filesystem::rename(directory_, temporary_.path() + "/away");
   file.Append("two ");
   EXPECT_FALSE(std::filesystem::exists(directory_));
@@ -105,9 +111,7 @@ TEST_F(FollowedFileTest, ForeignFolderGetsNoFile) {
 }
 
 TEST_F(FollowedFileTest, RemovedFileIsBegunAgain) {
-  FollowedFile file = FileAt(path_);
-  ASSERT_TRUE(file.Open().ok());
-  file.Append("one ");
+  FollowedFile file = Begun();
   std::filesystem::rename(path_, directory_ + "/first");
   file.Append("two ");
   EXPECT_EQ(Content(path_), "two ");
@@ -167,22 +171,8 @@ TEST_F(FollowedFileTest, AFileThatCannotBeOpenedIsNamed) {
   EXPECT_THAT(opened.message(), HasSubstr(directory_ + "/missing/words"));
 }
 
-TEST_F(FollowedFileTest, TextsWaitForRoomOnTheDisk) {
-  FollowedFile file = FileAt(path_);
-  ASSERT_TRUE(file.Open().ok());
-  file.Append("one ");
-  RunWithFileLimit(6, [&](rlimit& limit) {
-    file.Append("two ");
-    LiftLimit(limit);
-    file.Append("three ");
-  });
-  EXPECT_EQ(Content(path_), "one two three ");
-}
-
 TEST_F(FollowedFileTest, AFlushSaysWhatIsMissing) {
-  FollowedFile file = FileAt(path_);
-  ASSERT_TRUE(file.Open().ok());
-  file.Append("one ");
+  FollowedFile file = Begun();
   EXPECT_EQ(file.Flush(), 0);
   RunWithFileLimit(6, [&](rlimit& limit) {
     file.Append("two ");
@@ -213,10 +203,7 @@ TEST_F(FollowedFileTest, AnEndlesslyFullDiskLosesTheOldestTexts) {
 }
 
 TEST_F(FollowedFileTest, HeaderWaitsWithTheFirstText) {
-  FollowedFile file(files_, directory_, self_, "words",
-                    [this] { return FollowedFile::Place{.path = path_, .header = "words: "}; });
-  ASSERT_TRUE(file.Open().ok());
-  file.Append("one ");
+  FollowedFile file = Begun("words: ");
   std::filesystem::remove(path_);
   RunWithFileLimit(3, [&](rlimit& limit) {
     file.Append("two ");
@@ -227,23 +214,17 @@ TEST_F(FollowedFileTest, HeaderWaitsWithTheFirstText) {
   EXPECT_EQ(Content(path_), "words: two three four ");
 }
 
-TEST_F(FollowedFileTest, TornTextIsCutOff) {
-  const std::string path = temporary_.Write("torn", "one tw");
-  const absl::StatusOr<platform::Descriptor> file = platform::OpenRegularFile(path, O_WRONLY | O_APPEND);
-  ASSERT_TRUE(file.ok()) << file.status();
-  std::optional<off_t> torn_at = 4;  // as a file system says that failed to cut it, and is whole again
-  EXPECT_TRUE(AppendWhole(*file, "three ", torn_at).ok());
-  EXPECT_TRUE(AppendWhole(*file, "four ", torn_at).ok());
-  EXPECT_EQ(Content(path), "one three four ");
-}
-
-TEST_F(FollowedFileTest, EmptiedFileIsNotExtended) {
-  const std::string path = temporary_.Write("torn", "");
-  const absl::StatusOr<platform::Descriptor> file = platform::OpenRegularFile(path, O_WRONLY | O_APPEND);
-  ASSERT_TRUE(file.ok()) << file.status();
-  std::optional<off_t> torn_at = 4;
-  EXPECT_TRUE(AppendWhole(*file, "three ", torn_at).ok());
-  EXPECT_EQ(Content(path), "three ");
+TEST_F(FollowedFileTest, TornTextIsCutOffUnlessItIsGone) {
+  const std::pair<std::string, std::string> cases[] = {{"one tw", "one three four "}, {"", "three four "}};
+  for (const auto& [before, after] : cases) {
+    const std::string path = temporary_.Write("torn", before);
+    const absl::StatusOr<platform::Descriptor> file = platform::OpenRegularFile(path, O_WRONLY | O_APPEND);
+    ASSERT_TRUE(file.ok()) << file.status();
+    std::optional<off_t> torn_at = 4;  // as a file system says that failed to cut it, and is whole again
+    EXPECT_TRUE(AppendWhole(*file, "three ", torn_at).ok());
+    EXPECT_TRUE(AppendWhole(*file, "four ", torn_at).ok());
+    EXPECT_EQ(Content(path), after);
+  }
 }
 
 // What comes behind a part of a record or of a line could not be read.
@@ -253,9 +234,7 @@ TEST_F(FollowedFileTest, NothingFollowsAnUncuttableTornText) {
   ASSERT_EQ(fcntl(uncut.get(), F_ADD_SEALS, F_SEAL_SHRINK), 0);
   const std::string path = absl::StrCat("/proc/", getpid(), "/fd/", uncut.get());
   std::filesystem::create_symlink(path, path_);
-  FollowedFile file = FileAt(path_);
-  ASSERT_TRUE(file.Open().ok());
-  file.Append("one ");
+  FollowedFile file = Begun();
   RunWithFileLimit(6, [&](rlimit& limit) {
     file.Append("two ");
     LiftLimit(limit);

@@ -3,19 +3,13 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/resource.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#include <csignal>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
 #include <vector>
 
 #include "absl/strings/escaping.h"
-#include "absl/strings/match.h"
 #include "checkpoint/owner.h"
 #include "platform/files.h"
 #include "tests/platform/fake_clock.h"
@@ -135,36 +129,6 @@ TEST_F(TensorBoardTest, SlowClockMakesNoEarlierFile) {
   }
 }
 
-TEST_F(TensorBoardTest, EventsWaitForRoomOnTheDisk) {
-  TensorBoardFile file(files_, clock_, folder_, self_, 0);
-  file.Append(ReportOf("step: 1"));
-  const std::string path = folder_ + "/tensorboard/" + (*files_.List(folder_ + "/tensorboard"))[0];
-  const auto bytes = static_cast<rlim_t>(*files_.Size(path));
-  const pid_t child = fork();
-  if (child == 0) {  // whose files have room for a part of a record, at first
-    signal(SIGXFSZ, SIG_IGN);
-    rlimit limit{.rlim_cur = bytes + 20, .rlim_max = RLIM_INFINITY};
-    if (setrlimit(RLIMIT_FSIZE, &limit) != 0) {
-      _exit(2);
-    }
-    file.Append(ReportOf("step: 2"));
-    limit.rlim_cur = RLIM_INFINITY;
-    if (setrlimit(RLIMIT_FSIZE, &limit) != 0) {
-      _exit(2);
-    }
-    file.Append(ReportOf("step: 3"));
-    _exit(0);
-  }
-  int status = 0;
-  ASSERT_EQ(waitpid(child, &status, 0), child);
-  ASSERT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
-  const std::vector<TensorBoardEvent> events = Events();
-  ASSERT_EQ(events.size(), 5u);
-  EXPECT_EQ(events[2].step(), 1);
-  EXPECT_EQ(events[3].step(), 2);
-  EXPECT_EQ(events[4].step(), 3);
-}
-
 // TensorBoard goes on with the next name, and never returns to a file that it has read to the end.
 TEST_F(TensorBoardTest, RemovedFolderGetsANewFile) {
   TensorBoardFile file(files_, clock_, folder_, self_, 0);
@@ -174,7 +138,7 @@ TEST_F(TensorBoardTest, RemovedFolderGetsANewFile) {
   clock_.Advance(absl::Seconds(5));
   file.Append(ReportOf("step: 2"));
   EXPECT_FALSE(std::filesystem::exists(folder_ + "/tensorboard"))
-      << "nobody says that the folder is the job's";
+      << "no .owner says that the folder is the job's";
   ASSERT_TRUE(checkpoint::PublishOwner(files_, folder_, self_).ok());
   file.Append(ReportOf("step: 3"));
   file.Append(ReportOf("step: 4"));
