@@ -3,7 +3,6 @@
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
-#include <stdlib.h>
 
 #include <algorithm>
 #include <atomic>
@@ -21,6 +20,7 @@
 #include "checkpoint/verify.h"
 #include "tests/checkpoint/elements_of.h"
 #include "tests/comm/run_thread_ranks.h"
+#include "tests/platform/temporary_folder.h"
 
 namespace tandem::checkpoint {
 
@@ -91,22 +91,27 @@ inline JobFolder FolderAt(const std::string& directory) {
   return found.value_or(JobFolder());
 }
 
-// Returns the steps as each of `ranks` ranks finds them when a job starts. `files` has those of ranks that do
-// not use the machine's. `reasons` gets those of the steps that are not among them.
-inline WholeSteps WholeStepsOf(const std::string& directory, int ranks,
-                               const std::map<int, platform::Files*>& files = {},
+// The files of the ranks that do not use the machine's.
+using FilesOfRanks = std::map<int, platform::Files*>;
+
+inline platform::Files& FilesOf(const FilesOfRanks& files, const comm::Communicator& comm) {
+  const auto own = files.find(comm.rank());
+  return own == files.end() ? platform::SystemFiles() : *own->second;
+}
+
+// Returns the steps as each of `ranks` ranks finds them when a job starts. `reasons` gets those of the
+// steps that are not among them.
+inline WholeSteps WholeStepsOf(const std::string& directory, int ranks, const FilesOfRanks& files = {},
                                std::map<int64_t, std::string>* reasons = nullptr) {
   std::vector<WholeSteps> found(static_cast<size_t>(ranks));
   std::vector<std::map<int64_t, std::string>> reasons_of(static_cast<size_t>(ranks));
   comm::RunThreadRanks(ranks, [&](comm::Communicator& comm) {
-    const auto own = files.find(comm.rank());
     found[static_cast<size_t>(comm.rank())] =
-        FindWholeSteps(own == files.end() ? platform::SystemFiles() : *own->second, comm, directory,
-                       [&](int64_t step, const std::string& reason) {
-                         if (!reason.empty()) {
-                           reasons_of[static_cast<size_t>(comm.rank())][step] = reason;
-                         }
-                       });
+        FindWholeSteps(FilesOf(files, comm), comm, directory, [&](int64_t step, const std::string& reason) {
+          if (!reason.empty()) {
+            reasons_of[static_cast<size_t>(comm.rank())][step] = reason;
+          }
+        });
   });
   for (size_t rank = 0; rank < found.size(); ++rank) {
     EXPECT_EQ(found[rank], found[0]);
@@ -118,20 +123,33 @@ inline WholeSteps WholeStepsOf(const std::string& directory, int ranks,
   return found[0];
 }
 
+// Saves as one of the ranks, each of which calls this with its shards, where no other checkpoint is known.
+inline Saved SaveShards(platform::Files& files, comm::Communicator& comm, const std::string& directory,
+                        int64_t step, const std::vector<Shard>& shards) {
+  WholeSteps whole;
+  return Save(files, comm, FolderAt(directory), /*keep=*/10, OwnerOf(InfoOf(step)), InfoOf(step), shards,
+              whole);
+}
+
+// Saves the state of info.step as one of the ranks, each of which calls this.
+inline Saved SaveShare(platform::Files& files, comm::Communicator& comm, const JobFolder& folder, int keep,
+                       const Info& info, WholeSteps& whole, const OnCommitted& committed = {}) {
+  RankState state(comm.rank(), comm.size());
+  state.Set(info.step);
+  return Save(files, comm, folder, keep, OwnerOf(info), info, state.shards(), whole, committed);
+}
+
 // whole: what rank 0 knows of the directory; null: what a job finds there that starts now.
 inline Saved SaveIn(platform::Files& files, const JobFolder& folder, int ranks, int64_t step, int keep = 10,
                     int attempt = 1, WholeSteps* whole = nullptr) {
   WholeSteps found = WholeStepsOf(folder.path, 1);
   std::vector<Saved> saved(static_cast<size_t>(ranks));
   comm::RunThreadRanks(ranks, [&](comm::Communicator& comm) {
-    RankState state(comm.rank(), ranks);
-    state.Set(step);
     WholeSteps unused;
-    saved[static_cast<size_t>(comm.rank())] =
-        Save(files, comm, folder, keep, OwnerOf(InfoOf(step, attempt)), InfoOf(step, attempt), state.shards(),
-             comm.rank() != 0   ? unused
-             : whole != nullptr ? *whole
-                                : found);
+    saved[static_cast<size_t>(comm.rank())] = SaveShare(files, comm, folder, keep, InfoOf(step, attempt),
+                                                        comm.rank() != 0   ? unused
+                                                        : whole != nullptr ? *whole
+                                                                           : found);
   });
   for (const Saved& other : saved) {
     EXPECT_EQ(other.path, saved[0].path);
@@ -188,13 +206,6 @@ inline void WriteAll(const std::string& path, const std::string& content) {
 
 class CheckpointTest : public testing::Test {
  protected:
-  CheckpointTest() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "tandem-checkpoint-XXXXXX").string();
-    root_ = mkdtemp(pattern.data());
-    directory_ = root_ + "/run";
-  }
-  ~CheckpointTest() override { std::filesystem::remove_all(root_); }
-
   std::string Path(int64_t step) const { return absl::StrCat(directory_, "/step-", step); }
 
   std::vector<std::string> Names() const {
@@ -206,14 +217,13 @@ class CheckpointTest : public testing::Test {
     return names;
   }
 
-  // Returns it as each of `ranks` ranks finds it. `files` has those of ranks that do not use the machine's.
-  Found Newest(int ranks = 2, const std::map<int, platform::Files*>& files = {}) {
+  // Returns it as each of `ranks` ranks finds it.
+  Found Newest(int ranks = 2, const FilesOfRanks& files = {}) {
     skipped_.clear();
     std::vector<Found> found(static_cast<size_t>(ranks));
     comm::RunThreadRanks(ranks, [&](comm::Communicator& comm) {
-      const auto own = files.find(comm.rank());
       found[static_cast<size_t>(comm.rank())] =
-          FindNewest(own == files.end() ? files_ : *own->second, comm, directory_, /*after=*/-1,
+          FindNewest(FilesOf(files, comm), comm, directory_, /*after=*/-1,
                      {.skipped =
                           [&](const std::string& path, const std::string& reason) {
                             EXPECT_EQ(comm.rank(), 0);
@@ -230,8 +240,9 @@ class CheckpointTest : public testing::Test {
   }
 
   platform::Files& files_ = platform::SystemFiles();
-  std::string root_;
-  std::string directory_;
+  const platform::TemporaryFolder temporary_;
+  const std::string root_ = temporary_.path();
+  const std::string directory_ = root_ + "/run";
   std::vector<std::string> skipped_;
 };
 

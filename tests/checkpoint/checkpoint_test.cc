@@ -13,7 +13,6 @@
 #include <cerrno>
 #include <cstdint>
 #include <filesystem>
-#include <map>
 #include <mutex>
 #include <string>
 #include <utility>
@@ -91,9 +90,8 @@ TEST_F(CheckpointTest, EmptyOrMissingDirectoryHasNoNewest) {
 TEST_F(CheckpointTest, EmptyRanksFileIsVerifiedToo) {
   comm::RunThreadRanks(3, [&](comm::Communicator& comm) {
     const at::Tensor part = at::ones({comm.rank() < 2 ? 1 : 0});
-    WholeSteps whole;
-    Save(files_, comm, FolderAt(directory_), 3, OwnerOf(InfoOf(10)), InfoOf(10),
-         {{.name = "w", .shape = {2}, .begin = std::min(comm.rank(), 2), .data = ElementsOf(part)}}, whole);
+    SaveShards(files_, comm, directory_, 10,
+               {{.name = "w", .shape = {2}, .begin = std::min(comm.rank(), 2), .data = ElementsOf(part)}});
   });
   const at::Tensor whole = at::zeros({2});
   const std::vector<Shard> shards = {{.name = "w", .shape = {2}, .data = ElementsOf(whole)}};
@@ -143,11 +141,7 @@ TEST_F(CheckpointTest, UncoveredArraysAreRefusedOnEveryRank) {
       const at::Tensor part = at::zeros({4});
       const std::vector<Shard> shards = {
           {.name = "w", .shape = {9}, .begin = comm.rank() == 0 ? 0 : begin, .data = ElementsOf(part)}};
-      WholeSteps whole;
-      EXPECT_THAT(ErrorOf([&] {
-                    Save(files_, comm, FolderAt(directory_), 3, OwnerOf(InfoOf(20)), InfoOf(20), shards,
-                         whole);
-                  }),
+      EXPECT_THAT(ErrorOf([&] { SaveShards(files_, comm, directory_, 20, shards); }),
                   HasSubstr("array w has a piece at element"));
     });
     EXPECT_TRUE(Names().empty());
@@ -218,15 +212,12 @@ TEST(FolderNamesTest, OnlyExactNamesAreSteps) {
 class LoadTogetherTest : public CheckpointTest {
  protected:
   // The error of each of `ranks` ranks; empty: it has loaded step 10.
-  std::vector<std::string> ErrorsOfLoad(int ranks, const std::map<int, platform::Files*>& files) {
+  std::vector<std::string> ErrorsOfLoad(int ranks, const FilesOfRanks& files) {
     std::vector<std::string> errors(static_cast<size_t>(ranks));
     comm::RunThreadRanks(ranks, [&](comm::Communicator& comm) {
-      const auto own = files.find(comm.rank());
       RankState state(comm.rank(), ranks);
-      std::string& error = errors[static_cast<size_t>(comm.rank())];
-      error = ErrorOf([&] {
-        Load(own == files.end() ? files_ : *own->second, comm, Path(10), state.shards(),
-             [](const WorkProgress&) {});
+      errors[static_cast<size_t>(comm.rank())] = ErrorOf([&] {
+        Load(FilesOf(files, comm), comm, Path(10), state.shards(), [](const WorkProgress&) {});
         EXPECT_TRUE(state.Is(10));
       });
     });
@@ -249,11 +240,9 @@ TEST_F(LoadTogetherTest, ManyPartsEqualOneRead) {
   const at::Tensor first = at::arange(kElements, at::kFloat);
   const at::Tensor second = at::arange(kElements, at::kFloat).neg();
   comm::RunThreadRanks(1, [&](comm::Communicator& comm) {
-    WholeSteps whole;
-    Save(files_, comm, FolderAt(directory_), 3, OwnerOf(InfoOf(10)), InfoOf(10),
-         {{.name = "first", .shape = {kElements}, .data = ElementsOf(first)},
-          {.name = "second", .shape = {kElements}, .data = ElementsOf(second)}},
-         whole);
+    SaveShards(files_, comm, directory_, 10,
+               {{.name = "first", .shape = {kElements}, .data = ElementsOf(first)},
+                {.name = "second", .shape = {kElements}, .data = ElementsOf(second)}});
   });
   comm::RunThreadRanks(3, [&](comm::Communicator& comm) {
     const int64_t begin = comm.rank() * (kElements / 3);
@@ -286,11 +275,9 @@ TEST_F(LoadTogetherTest, MisreadHeaderMisplacesNoArray) {
   const at::Tensor a = at::arange(8, at::kFloat);
   const at::Tensor b = at::arange(8, at::kFloat).add(100);
   comm::RunThreadRanks(1, [&](comm::Communicator& comm) {
-    WholeSteps whole;
-    Save(files_, comm, FolderAt(directory_), 3, OwnerOf(InfoOf(10)), InfoOf(10),
-         {{.name = "a", .shape = {8}, .data = ElementsOf(a)},
-          {.name = "b", .shape = {8}, .data = ElementsOf(b)}},
-         whole);
+    SaveShards(files_, comm, directory_, 10,
+               {{.name = "a", .shape = {8}, .data = ElementsOf(a)},
+                {.name = "b", .shape = {8}, .data = ElementsOf(b)}});
   });
   bool swapped = false;
   ReplacedFiles files;

@@ -26,12 +26,9 @@ TEST_F(FailedSaveTest, OneRanksFailureIsEveryRanksError) {
   std::vector<std::string> errors(3);
   FaultyFiles broken(FaultyFiles::Fault::kFullDisk, 1);
   comm::RunThreadRanks(3, [&](comm::Communicator& comm) {
-    RankState state(comm.rank(), 3);
-    state.Set(20);
     WholeSteps whole;
     errors[static_cast<size_t>(comm.rank())] = ErrorOf([&] {
-      Save(comm.rank() == 1 ? static_cast<platform::Files&>(broken) : files_, comm, FolderAt(directory_), 3,
-           OwnerOf(InfoOf(20)), InfoOf(20), state.shards(), whole);
+      SaveShare(FilesOf({{1, &broken}}, comm), comm, FolderAt(directory_), 3, InfoOf(20), whole);
     });
   });
   EXPECT_EQ(errors[0],
@@ -150,11 +147,9 @@ TEST_F(FailedSaveTest, AnotherFolderOnOneRankFailsAll) {
   const JobFolder folder = FolderAt(directory_);
   ReplacedFiles elsewhere = MountedAnew();
   comm::RunThreadRanks(3, [&](comm::Communicator& comm) {
-    RankState state(comm.rank(), 3);
     WholeSteps whole;
     EXPECT_THAT(ErrorOf([&] {
-                  Save(comm.rank() == 1 ? static_cast<platform::Files&>(elsewhere) : files_, comm, folder, 3,
-                       OwnerOf(InfoOf(20)), InfoOf(20), state.shards(), whole);
+                  SaveShare(FilesOf({{1, &elsewhere}}, comm), comm, folder, 3, InfoOf(20), whole);
                 }),
                 HasSubstr("checkpoint: rank 1: checkpoint.directory " + directory_ +
                           " is another folder than at the start of the attempt ("));

@@ -42,8 +42,11 @@ using testing::ContainsRegex;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
+// Of a directory that Mine() owns.
 class LeaseTest : public OwnedFolderTest {
  protected:
+  void SetUp() override { ASSERT_TRUE(Take(Mine()).ok()); }
+
   void OtherComesAndGoes() {
     ASSERT_TRUE(Take(Other()).ok());
     ASSERT_TRUE(ReleaseOwnership(files_, directory_, Other()).ok());
@@ -117,7 +120,6 @@ ReplacedFiles LookedAtFiles(std::function<void(int)> look) {
 }
 
 TEST_F(LeaseTest, OwnerWakingAfterAnotherStops) {
-  ASSERT_TRUE(Take(Mine()).ok());
   platform::FakeClock clock;
   ReplacedFiles files = StoppedFiles([&] {
     OtherComesAndGoes();
@@ -133,7 +135,6 @@ TEST_F(LeaseTest, OwnerWakingAfterAnotherStops) {
 
 // The look that comes too late does not count, where it sees nothing.
 TEST_F(LeaseTest, OwnerWakingWithoutItsFolderStops) {
-  ASSERT_TRUE(Take(Mine()).ok());
   platform::FakeClock clock;
   ReplacedFiles files = StoppedFiles([&] {
     OtherComesAndGoes();
@@ -148,7 +149,6 @@ TEST_F(LeaseTest, OwnerWakingWithoutItsFolderStops) {
 }
 
 TEST_F(LeaseTest, OwnerOfASleepingMachineStops) {
-  ASSERT_TRUE(Take(Mine()).ok());
   ReplacedFiles files = StoppedFiles([&] {
     OtherComesAndGoes();
     slept_seconds += 3600;
@@ -159,7 +159,6 @@ TEST_F(LeaseTest, OwnerOfASleepingMachineStops) {
 }
 
 TEST_F(LeaseTest, WatchingOwnerRestoresItsFileAnyTime) {
-  ASSERT_TRUE(Take(Mine()).ok());
   const JobFolder folder = FolderAt(directory_);
   WriteAll(directory_ + "/metrics.jsonl", "");
   platform::FakeClock clock;
@@ -179,7 +178,6 @@ TEST_F(LeaseTest, WatchingOwnerRestoresItsFileAnyTime) {
 
 // As a shared file system that is unmounted on this machine alone.
 TEST_F(LeaseTest, OwnerOfAnAbsentFolderStopsAfterAnother) {
-  ASSERT_TRUE(Take(Mine()).ok());
   platform::FakeClock clock;
   ReplacedFiles files = LookedAtFiles([&](int look) {
     clock.Advance(kRenewal);
@@ -196,7 +194,6 @@ TEST_F(LeaseTest, OwnerOfAnAbsentFolderStopsAfterAnother) {
 }
 
 TEST_F(LeaseTest, OwnerOfAReturningFolderContinues) {
-  ASSERT_TRUE(Take(Mine()).ok());
   const JobFolder folder = FolderAt(directory_);
   WriteAll(directory_ + "/metrics.jsonl", "");
   platform::FakeClock clock;
@@ -222,7 +219,6 @@ TEST_F(LeaseTest, OwnerOfAReturningFolderContinues) {
 }
 
 TEST_F(LeaseTest, OwnerTakesItsRemadeFolder) {
-  ASSERT_TRUE(Take(Mine()).ok());
   const JobFolder folder = FolderAt(directory_);
   RemoveAndMakeAgain();
   ASSERT_TRUE(absl::IsFailedPrecondition(CheckJobFolder(files_, folder, Mine())));
@@ -239,7 +235,6 @@ TEST_F(LeaseTest, OwnerTakesItsRemadeFolder) {
 
 // It may have the number of the one that was removed, and be there only after a while.
 TEST_F(LeaseTest, SlowOwnerContinuesInAnEmptyFolder) {
-  ASSERT_TRUE(Take(Mine()).ok());
   platform::FakeClock clock;
   absl::Notification removed;
   ReplacedFiles files = StoppedFiles([&] {
@@ -254,7 +249,6 @@ TEST_F(LeaseTest, SlowOwnerContinuesInAnEmptyFolder) {
 }
 
 TEST_F(LeaseTest, ForeignFolderGetsNoOwner) {
-  ASSERT_TRUE(Take(Mine()).ok());
   const JobFolder folder = FolderAt(directory_);
   std::filesystem::rename(directory_, root_ + "/away");
   std::filesystem::create_directories(directory_);
@@ -285,7 +279,6 @@ TEST_F(LeaseTest, ForeignFolderGetsNoOwner) {
 }
 
 TEST_F(LeaseTest, ForeignFolderIsLoggedOnce) {
-  ASSERT_TRUE(Take(Mine()).ok());
   const JobFolder folder = FolderAt(directory_);
   RemoveAndMakeAgain();
   WriteAll(directory_ + "/data", "");
@@ -306,7 +299,6 @@ TEST_F(LeaseTest, ForeignFolderIsLoggedOnce) {
 }
 
 TEST_F(LeaseTest, LostLeaseReportsOnce) {
-  ASSERT_TRUE(Take(Mine()).ok());
   std::mutex mu;
   std::condition_variable changed;
   std::vector<std::string> reasons;

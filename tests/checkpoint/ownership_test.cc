@@ -219,11 +219,8 @@ class OwnerTest : public OwnedFolderTest {
     std::mutex mu;
     std::vector<std::string> errors;
     comm::RunThreadRanks(2, [&](comm::Communicator& comm) {
-      RankState state(comm.rank(), 2);
-      state.Set(info.step);
       WholeSteps whole;
-      const std::string error =
-          ErrorOf([&] { Save(files, comm, folder, 3, OwnerOf(info), info, state.shards(), whole); });
+      const std::string error = ErrorOf([&] { SaveShare(files, comm, folder, 3, info, whole); });
       const std::lock_guard lock(mu);
       errors.push_back(error);
     });

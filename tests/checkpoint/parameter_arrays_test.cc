@@ -102,10 +102,7 @@ std::string SaveUnits(platform::Files& files, const std::string& directory, cons
   comm::RunThreadRanks(mesh.inner * mesh.outer, [&](comm::Communicator& comm) {
     RankUnits rank(At(mesh, comm.rank()));
     rank.Set();
-    const Info info = InfoOf(2);
-    WholeSteps known;
-    const Saved saved =
-        Save(files, comm, FolderAt(directory), 10, OwnerOf(info), info, rank.arrays->owned_shards(), known);
+    const Saved saved = SaveShards(files, comm, directory, 2, rank.arrays->owned_shards());
     if (comm.rank() == 0) {
       path = saved.path;
     }
@@ -212,9 +209,7 @@ TEST_F(ParameterArraysTest, ColumnsLoadInOtherSlices) {
     comm::RunThreadRanks(saving, [&](comm::Communicator& comm) {
       Columns rank(saving, comm.rank());
       rank.ForEach([](float& element, float value) { element = value; });
-      WholeSteps known;
-      Save(files_, comm, FolderAt(directory_), 10, OwnerOf(InfoOf(2)), InfoOf(2), rank.arrays->owned_shards(),
-           known);
+      SaveShards(files_, comm, directory_, 2, rank.arrays->owned_shards());
     });
     for (const int loading : {1, 2, 3, 4}) {
       for (int r = 0; r < loading; ++r) {
@@ -253,10 +248,7 @@ TEST_F(ParameterArraysTest, FirstRankSavesWholeArrays) {
     rank.Set();
     at::Tensor held = at::arange(6, at::kFloat) + 100 * comm.rank();
     ParameterArrays arrays = arrays_of(rank, held, comm.rank() == 0);
-    const Info info = InfoOf(1);
-    WholeSteps known;
-    const Saved saved =
-        Save(files_, comm, FolderAt(directory_), 10, OwnerOf(info), info, arrays.owned_shards(), known);
+    const Saved saved = SaveShards(files_, comm, directory_, 1, arrays.owned_shards());
     if (comm.rank() == 0) {
       path = saved.path;
     }

@@ -75,12 +75,9 @@ TEST_F(RemovalTest, OneRanksFailedRemovalIsMadeUpFor) {
     const int64_t step = 30 + 10 * rank;
     StuckFiles stuck(".gone/");
     comm::RunThreadRanks(3, [&](comm::Communicator& comm) {
-      RankState state(comm.rank(), 3);
-      state.Set(step);
       WholeSteps whole = FindWholeSteps(files_, comm, directory_, [](int64_t, const std::string&) {});
-      const Saved saved = Save(comm.rank() == rank ? static_cast<platform::Files&>(stuck) : files_, comm,
-                               FolderAt(directory_),
-                               /*keep=*/2, OwnerOf(InfoOf(step)), InfoOf(step), state.shards(), whole);
+      const Saved saved = SaveShare(FilesOf({{rank, &stuck}}, comm), comm, FolderAt(directory_), /*keep=*/2,
+                                    InfoOf(step), whole);
       EXPECT_THAT(saved.not_removed, ElementsAre());
     });
     EXPECT_THAT(Names(), ElementsAre(absl::StrCat("step-", step - 10), absl::StrCat("step-", step)));
@@ -94,19 +91,17 @@ TEST_F(RemovalTest, CheckpointIsAnnouncedBeforeRemovals) {
   StuckFiles stuck(gone);
   std::vector<int64_t> announced;
   comm::RunThreadRanks(2, [&](comm::Communicator& comm) {
-    RankState state(comm.rank(), 2);
-    state.Set(20);
     WholeSteps whole = FindWholeSteps(files_, comm, directory_, [](int64_t, const std::string&) {});
-    const Saved saved = Save(stuck, comm, FolderAt(directory_), /*keep=*/1, OwnerOf(InfoOf(20)), InfoOf(20),
-                             state.shards(), whole, [&](const Saved& committed) {
-                               EXPECT_EQ(comm.rank(), 0);
-                               EXPECT_EQ(committed.path, Path(20));
-                               EXPECT_GT(committed.seconds, 0);
-                               EXPECT_THAT(committed.not_removed, ElementsAre());
-                               EXPECT_TRUE(std::filesystem::exists(gone + "/rank-00001.safetensors"));
-                               EXPECT_TRUE(LoadsAs(Path(20), 1, 20));
-                               announced = committed.removed_steps;
-                             });
+    const Saved saved = SaveShare(stuck, comm, FolderAt(directory_), /*keep=*/1, InfoOf(20), whole,
+                                  [&](const Saved& committed) {
+                                    EXPECT_EQ(comm.rank(), 0);
+                                    EXPECT_EQ(committed.path, Path(20));
+                                    EXPECT_GT(committed.seconds, 0);
+                                    EXPECT_THAT(committed.not_removed, ElementsAre());
+                                    EXPECT_TRUE(std::filesystem::exists(gone + "/rank-00001.safetensors"));
+                                    EXPECT_TRUE(LoadsAs(Path(20), 1, 20));
+                                    announced = committed.removed_steps;
+                                  });
     EXPECT_EQ(saved.not_removed.size(), comm.rank() == 0 ? 1u : 0u);
   });
   EXPECT_THAT(announced, ElementsAre(10));
@@ -181,11 +176,8 @@ TEST_F(RemovalTest, OldDamagedStepMakesWay) {
     };
   }
   comm::RunThreadRanks(2, [&](comm::Communicator& comm) {
-    RankState state(comm.rank(), 2);
-    state.Set(10);
     WholeSteps whole;
-    Save(counted[comm.rank()], comm, FolderAt(directory_), /*keep=*/3, OwnerOf(InfoOf(10)), InfoOf(10),
-         state.shards(), whole);
+    SaveShare(counted[comm.rank()], comm, FolderAt(directory_), /*keep=*/3, InfoOf(10), whole);
   });
   EXPECT_EQ(num_files[0], 2);
   EXPECT_EQ(num_files[1], 2);
@@ -207,7 +199,7 @@ TEST_F(RemovalTest, DamagedStepWithoutAFreeNameStays) {
   EXPECT_EQ(ReadAll(Path(10) + "/rank-00001.safetensors"), "damage");
 }
 
-// The other ranks have gone on, and nobody would learn of a checkpoint that is there.
+// The other ranks have gone on, and no one would learn of a checkpoint that is there.
 TEST_F(RemovalTest, CommittedSaveSurvivesLackOfMemory) {
   ReplacedFiles files;
   files.rename = [](const std::string&, const std::string&) -> absl::Status { throw std::bad_alloc(); };
@@ -230,21 +222,20 @@ class RemoveTogetherTest : public CheckpointTest {
     return path;
   }
 
-  // Rank 0's answer. `files` has those of the ranks that do not use the machine's.
+  // Rank 0's answer.
   std::vector<std::string> Remove(int ranks, const std::vector<std::string>& doomed,
-                                  const std::map<int, platform::Files*>& files = {}) {
+                                  const FilesOfRanks& files = {}) {
     std::vector<std::string> not_removed;
     num_collectives_.assign(static_cast<size_t>(ranks), 0);
     comm::RunThreadRanks(ranks, [&](comm::Communicator& comm) {
-      const auto own = files.find(comm.rank());
-      const std::vector<std::string> answer = RemoveTogether(
-          own == files.end() ? files_ : *own->second, comm,
-          comm.rank() == 0 ? doomed : std::vector<std::string>{}, [&](const WorkProgress& progress) {
-            const std::lock_guard lock(mu_);
-            progress_[comm.rank()].push_back(
-                absl::StrCat(std::filesystem::path(progress.path).filename().string(), " ", progress.done,
-                             " of ", progress.total));
-          });
+      const std::vector<std::string> answer =
+          RemoveTogether(FilesOf(files, comm), comm, comm.rank() == 0 ? doomed : std::vector<std::string>{},
+                         [&](const WorkProgress& progress) {
+                           const std::lock_guard lock(mu_);
+                           progress_[comm.rank()].push_back(
+                               absl::StrCat(std::filesystem::path(progress.path).filename().string(), " ",
+                                            progress.done, " of ", progress.total));
+                         });
       if (comm.rank() == 0) {
         not_removed = answer;
       } else {
@@ -266,7 +257,7 @@ TEST_F(RemoveTogetherTest, RanksShareTheRemoval) {
     Folder("step-30", 3);
     std::vector<ReplacedFiles> logging(static_cast<size_t>(ranks));
     std::vector<std::vector<std::string>> removed(static_cast<size_t>(ranks));  // by rank, in order
-    std::map<int, platform::Files*> files;
+    FilesOfRanks files;
     for (int rank = 0; rank < ranks; ++rank) {
       logging[rank].remove_all = [&, rank](const std::string& path) {
         removed[rank].push_back(path);
@@ -379,7 +370,7 @@ TEST_F(RemoveTogetherTest, UnremovableFileIsReported) {
   EXPECT_THAT(*files_.List(folder), ElementsAre("rank-00003.safetensors"));
 }
 
-// Somebody has moved a checkpoint to another disk.
+// A user has moved a checkpoint to another disk.
 TEST_F(RemoveTogetherTest, RemovesLinksButNotTargets) {
   const std::string elsewhere = Folder("elsewhere", 4);
   std::filesystem::create_symlink(elsewhere, directory_ + "/step-10.gone");

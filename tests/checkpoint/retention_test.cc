@@ -2,7 +2,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <atomic>
 #include <cerrno>
 #include <cstdint>
 #include <filesystem>
@@ -117,7 +116,7 @@ TEST_F(RetentionTest, RanksShareTheFirstLook) {
   }
   for (const int ranks : {1, 2, 4, 6}) {
     std::vector<WatchedFiles> watched(static_cast<size_t>(ranks));
-    std::map<int, platform::Files*> files;
+    FilesOfRanks files;
     for (int rank = 0; rank < ranks; ++rank) {
       files[rank] = &watched[static_cast<size_t>(rank)];
     }
@@ -186,17 +185,13 @@ TEST_F(RetentionTest, UnlistableDirectoryIsEveryRanksError) {
   unlisted.list = [](const std::string& folder) {
     return absl::UnavailableError("list " + folder + ": Input/output error");
   };
-  std::atomic<int> failed = 0;
   comm::RunThreadRanks(3, [&](comm::Communicator& comm) {
-    try {
-      FindWholeSteps(comm.rank() == 0 ? static_cast<platform::Files&>(unlisted) : files_, comm, directory_,
-                     [](int64_t, const std::string&) { ADD_FAILURE() << "looked"; });
-    } catch (const CheckpointError& error) {
-      EXPECT_EQ(error.what(), "checkpoint: rank 0: list " + directory_ + ": Input/output error");
-      ++failed;
-    }
+    EXPECT_EQ(ErrorOf([&] {
+                FindWholeSteps(FilesOf({{0, &unlisted}}, comm), comm, directory_,
+                               [](int64_t, const std::string&) { ADD_FAILURE() << "looked"; });
+              }),
+              "checkpoint: rank 0: list " + directory_ + ": Input/output error");
   });
-  EXPECT_EQ(failed, 3);
 }
 
 // The resume has read it and passed it over.

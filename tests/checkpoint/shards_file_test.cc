@@ -131,13 +131,11 @@ TEST_F(SaveMemoryTest, SavesAndLoadsHoldOnePart) {
   };
   const int64_t saving = growth([&] {
     comm::RunThreadRanks(1, [&](comm::Communicator& comm) {
-      WholeSteps whole;
-      Save(files_, comm, FolderAt(directory_), 3, OwnerOf(InfoOf(10)), InfoOf(10),
-           {{.name = "w",
-             .shape = {state.numel()},
-             .data = ElementsOf(state),
-             .type = device::ElementKind::kFloat}},
-           whole);
+      SaveShards(files_, comm, directory_, 10,
+                 {{.name = "w",
+                   .shape = {state.numel()},
+                   .data = ElementsOf(state),
+                   .type = device::ElementKind::kFloat}});
     });
   });
   EXPECT_LE(saving, platform::kFilePartBytes + kSlack);

@@ -41,7 +41,7 @@ using testing::Not;
 using testing::Pair;
 using testing::StartsWith;
 
-std::vector<ManifestFile> FilesOf(const std::vector<int64_t>& bytes) {
+std::vector<ManifestFile> SizedFiles(const std::vector<int64_t>& bytes) {
   std::vector<ManifestFile> files;
   for (const int64_t size : bytes) {
     files.push_back({.name = "", .bytes = size, .digest = ""});
@@ -53,7 +53,7 @@ std::vector<int64_t> CountsOf(const std::vector<int64_t>& bytes, int ranks) {
   std::vector<int64_t> counts;
   int64_t next = 0;
   for (int rank = 0; rank < ranks; ++rank) {
-    const fsdp::Range range = FilesOfRank(FilesOf(bytes), rank, ranks);
+    const fsdp::Range range = FilesOfRank(SizedFiles(bytes), rank, ranks);
     EXPECT_EQ(range.begin, next) << rank;  // every file is one rank's
     next = range.end;
     counts.push_back(range.size());
@@ -96,18 +96,15 @@ class VerifyTest : public CheckpointTest {
   }
 
   // The error of each of `ranks` ranks that look for the newest; empty: it has found one.
-  std::vector<std::string> ErrorsOfNewest(int ranks, const std::map<int, platform::Files*>& files) {
+  std::vector<std::string> ErrorsOfNewest(int ranks, const FilesOfRanks& files) {
     std::vector<std::string> errors(static_cast<size_t>(ranks));
     comm::RunThreadRanks(ranks, [&](comm::Communicator& comm) {
-      const auto own = files.find(comm.rank());
-      try {
-        FindNewest(own == files.end() ? files_ : *own->second, comm, directory_, /*after=*/-1,
+      errors[static_cast<size_t>(comm.rank())] = ErrorOf<CheckpointUnreadable>([&] {
+        FindNewest(FilesOf(files, comm), comm, directory_, /*after=*/-1,
                    {.skipped = [](const std::string& path,
                                   const std::string&) { ADD_FAILURE() << path << " was passed over"; },
                     .verified = [](const WorkProgress&) {}});
-      } catch (const CheckpointUnreadable& error) {
-        errors[static_cast<size_t>(comm.rank())] = error.what();
-      }
+      });
     });
     return errors;
   }
@@ -117,7 +114,7 @@ TEST_F(VerifyTest, RanksShareTheReading) {
   SaveOn(files_, directory_, 4, 10);
   for (const int ranks : {1, 2, 3, 4, 6}) {
     std::vector<std::unique_ptr<WatchedFiles>> watched;
-    std::map<int, platform::Files*> files;
+    FilesOfRanks files;
     for (int rank = 0; rank < ranks; ++rank) {
       files[rank] = watched.emplace_back(std::make_unique<WatchedFiles>()).get();
     }
@@ -349,10 +346,9 @@ TEST_F(VerifyTest, RanksMeetWhileOneOfThemStillReads) {
   constexpr int64_t kLarge = 2 * kMeetingBytes + 1;
   comm::RunThreadRanks(2, [&](comm::Communicator& comm) {
     const at::Tensor part = at::zeros({comm.rank() == 0 ? 1 : kLarge}, at::kByte);
-    WholeSteps whole;
-    Save(files_, comm, FolderAt(directory_), 3, OwnerOf(InfoOf(10)), InfoOf(10),
-         {{.name = "w", .shape = {kLarge + 1}, .begin = comm.rank() == 0 ? 0 : 1, .data = ElementsOf(part)}},
-         whole);
+    SaveShards(
+        files_, comm, directory_, 10,
+        {{.name = "w", .shape = {kLarge + 1}, .begin = comm.rank() == 0 ? 0 : 1, .data = ElementsOf(part)}});
   });
   absl::Notification met;
   int64_t read = 0;

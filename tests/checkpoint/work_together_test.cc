@@ -228,10 +228,8 @@ TEST_F(WriteTogetherTest, SavingRanksMeetDuringAWrite) {
         }
       };
     }
-    RankState state(comm.rank(), 2);
-    state.Set(10);
     WholeSteps whole;
-    Save(files, comm, FolderAt(directory_), 3, OwnerOf(InfoOf(10)), InfoOf(10), state.shards(), whole);
+    SaveShare(files, comm, FolderAt(directory_), 3, InfoOf(10), whole);
   });
   EXPECT_THAT(Names(), ElementsAre("step-10"));
   EXPECT_TRUE(LoadsAs(Path(10), 2, 10));
