@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "comm/communicators.h"
@@ -23,15 +24,43 @@
 
 namespace tandem::trainer {
 
-// One rank on a plan, without the loop around it.
-class ExecutorTest : public testing::Test {
+// Rank 0 on a plan, without what runs it.
+class RankOnPlan {
  protected:
-  explicit ExecutorTest(int ranks = 1)
-      : plan_(parity::MakeJob({.ranks = ranks, .microbatches_per_rank = 2, .validate_every_steps = 1})),
+  RankOnPlan(plan::JobPlan plan, bool fill_with_nan)
+      : plan_(std::move(plan)),
         nodes_(model::DecoderNodes(plan_.model, plan_.batch, plan_.precision, backend_->operations())),
         memory_(plan_.stage, backend_->device(), backend_->device().Reserve(plan_.stage.arena_bytes),
-                /*fill_with_nan=*/true),
-        units_(MakeUnits(plan_, 0, *backend_)),
+                fill_with_nan),
+        units_(MakeUnits(plan_, 0, *backend_)) {
+    ConnectGroups();
+  }
+
+  // By communicators that have not been aborted.
+  void ConnectGroups() {
+    const std::vector<comm::CommunicatorUse> uses = CommunicatorUsesOf(plan_);
+    std::vector<comm::Membership> groups;
+    for (const comm::CommunicatorUse& use : uses) {
+      groups.push_back({.group = use.group, .size = plan_.topology.world});
+    }
+    communicators_.emplace(factory_, groups, uses);
+  }
+
+  const std::unique_ptr<Backend> backend_ = MakeCpuBackend();
+  const plan::JobPlan plan_;
+  const std::vector<std::unique_ptr<model::Node>> nodes_;
+  const StageMemory memory_;
+  const std::vector<fsdp::UnitShard> units_;
+  HangingFactory factory_;
+  std::optional<comm::Communicators> communicators_;
+};
+
+// That rank with an executor, without the loop around it.
+class ExecutorTest : public testing::Test, protected RankOnPlan {
+ protected:
+  explicit ExecutorTest(int ranks = 1)
+      : RankOnPlan(parity::MakeJob({.ranks = ranks, .microbatches_per_rank = 2, .validate_every_steps = 1}),
+                   /*fill_with_nan=*/true),
         states_(StatesOf(plan_, memory_)) {
     InitializeUnits();
     ResetExecutor();
@@ -48,12 +77,7 @@ class ExecutorTest : public testing::Test {
   // One that no error has ended, with groups that have not been aborted.
   void ResetExecutor() {
     executor_.reset();
-    const std::vector<comm::CommunicatorUse> uses = CommunicatorUsesOf(plan_);
-    std::vector<comm::Membership> groups;
-    for (const comm::CommunicatorUse& use : uses) {
-      groups.push_back({.group = use.group, .size = plan_.topology.world});
-    }
-    communicators_.emplace(factory_, groups, uses);
+    ConnectGroups();
     executor_ = std::make_unique<Executor>(plan_, nodes_, units_, memory_, *communicators_, page_, *backend_,
                                            ExecutorOptions{.fill_with_nan = true});
   }
@@ -84,14 +108,7 @@ class ExecutorTest : public testing::Test {
     return executor_->Await();
   }
 
-  const std::unique_ptr<Backend> backend_ = MakeCpuBackend();
-  const plan::JobPlan plan_;
-  const std::vector<std::unique_ptr<model::Node>> nodes_;
-  const StageMemory memory_;
-  const std::vector<fsdp::UnitShard> units_;
   const std::vector<fsdp::StateMemory> states_;
-  HangingFactory factory_;
-  std::optional<comm::Communicators> communicators_;
   link::SharedPage page_;
   std::unique_ptr<Executor> executor_;
 };

@@ -2,9 +2,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <memory>
-#include <optional>
-#include <set>
 #include <vector>
 
 #include "tests/trainer/executor_fixture.h"
@@ -16,31 +13,19 @@ namespace tandem::trainer {
 namespace {
 
 // A job's train program with its calls.
-class BoundJob {
+class BoundJob : private RankOnPlan {
  public:
   explicit BoundJob(int microbatches)
-      : plan_(parity::MakeJob({.microbatches_per_rank = microbatches})),
-        nodes_(model::DecoderNodes(plan_.model, plan_.batch, plan_.precision, backend_->operations())),
-        memory_(plan_.stage, backend_->device(), backend_->device().Reserve(plan_.stage.arena_bytes),
-                /*fill_with_nan=*/false),
-        units_(MakeUnits(plan_, 0, *backend_)),
+      : RankOnPlan(parity::MakeJob({.microbatches_per_rank = microbatches}), /*fill_with_nan=*/false),
         binder_(plan_, nodes_, units_, memory_, *backend_, /*fill_with_nan=*/false, [](int, int) {}),
-        calls_(binder_, memory_) {
-    const std::vector<comm::CommunicatorUse> uses = CommunicatorUsesOf(plan_);
-    std::vector<comm::Membership> groups;
-    for (const comm::CommunicatorUse& use : uses) {
-      groups.push_back({.group = use.group});
-    }
-    communicators_.emplace(factory_, groups, uses);
-    bound_ = std::make_unique<BoundProgram>(
-        program(), [this](const schedules::Instruction& instruction, int parity) {
+        calls_(binder_, memory_),
+        bound_(program(), [this](const schedules::Instruction& instruction, int parity) {
           return calls_.Get(program(), instruction, parity,
                             instruction.communicator < 0 ? nullptr : &(*communicators_)[0]);
-        });
-  }
+        }) {}
 
   const schedules::Program& program() const { return plan_.stage.train; }
-  const std::vector<BoundInstruction>& instructions() const { return bound_->instructions(); }
+  const std::vector<BoundInstruction>& instructions() const { return bound_.instructions(); }
   size_t num_calls() const { return calls_.num_calls(); }
 
   // What the instruction touches in runs of that parity.
@@ -53,16 +38,9 @@ class BoundJob {
   }
 
  private:
-  const std::unique_ptr<Backend> backend_ = MakeCpuBackend();
-  const plan::JobPlan plan_;
-  const std::vector<std::unique_ptr<model::Node>> nodes_;
-  const StageMemory memory_;
-  const std::vector<fsdp::UnitShard> units_;
   const Binder binder_;
   SharedCalls calls_;
-  HangingFactory factory_;
-  std::optional<comm::Communicators> communicators_;
-  std::unique_ptr<BoundProgram> bound_;
+  const BoundProgram bound_;
 };
 
 TEST(SharedCallsTest, SameWorkOnSameMemorySharesACall) {
