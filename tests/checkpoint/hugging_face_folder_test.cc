@@ -25,6 +25,14 @@ class HuggingFaceFolderTest : public testing::Test {
   absl::StatusOr<HuggingFaceFolder> Read() {
     return ReadHuggingFaceFolder(platform::SystemFiles(), folder_.path());
   }
+  // What is read has these tensors.
+  void ExpectTensors(const std::vector<std::string>& names) {
+    const auto read = Read();
+    ASSERT_TRUE(read.ok()) << read.status();
+    for (const std::string& name : names) {
+      EXPECT_TRUE(read->tensors.contains(name)) << name;
+    }
+  }
   std::string Problem() { return std::string(Read().status().message()); }
 
   // Two files and their index.
@@ -89,19 +97,13 @@ TEST_F(HuggingFaceFolderTest, UnclearPredictingLayersAreNamed) {
 TEST_F(HuggingFaceFolderTest, ModelsWithoutAHeadGetThePrefix) {
   folder_.Write("model.safetensors",
                 WeightsFileOf({Counting("layers.0.a", {2}), Counting("norm.weight", {2})}));
-  const auto read = Read();
-  ASSERT_TRUE(read.ok()) << read.status();
-  EXPECT_TRUE(read->tensors.contains("model.layers.0.a"));
-  EXPECT_TRUE(read->tensors.contains("model.norm.weight"));
+  ExpectTensors({"model.layers.0.a", "model.norm.weight"});
 }
 
 TEST_F(HuggingFaceFolderTest, ModelsOfMixersKeepTheirPrefix) {
   folder_.Write("model.safetensors", WeightsFileOf({Counting("backbone.layers.0.norm.weight", {2}),
                                                     Counting("lm_head.weight", {2})}));
-  const auto read = Read();
-  ASSERT_TRUE(read.ok()) << read.status();
-  EXPECT_TRUE(read->tensors.contains("backbone.layers.0.norm.weight"));
-  EXPECT_TRUE(read->tensors.contains("lm_head.weight"));
+  ExpectTensors({"backbone.layers.0.norm.weight", "lm_head.weight"});
 }
 
 TEST_F(HuggingFaceFolderTest, ModelsOfMixersGetTheirPrefix) {
@@ -109,11 +111,7 @@ TEST_F(HuggingFaceFolderTest, ModelsOfMixersGetTheirPrefix) {
     folder_.Write("model.safetensors",
                   WeightsFileOf({Counting(prefix + "layers.0.mixer.D", {2}),
                                  Counting(prefix + "norm_f.weight", {2}), Counting("lm_head.weight", {2})}));
-    const auto read = Read();
-    ASSERT_TRUE(read.ok()) << read.status();
-    EXPECT_TRUE(read->tensors.contains("backbone.layers.0.mixer.D"));
-    EXPECT_TRUE(read->tensors.contains("backbone.norm_f.weight"));
-    EXPECT_TRUE(read->tensors.contains("lm_head.weight"));
+    ExpectTensors({"backbone.layers.0.mixer.D", "backbone.norm_f.weight", "lm_head.weight"});
   }
 }
 

@@ -14,15 +14,16 @@
 #include "absl/strings/str_cat.h"
 #include "checkpoint/load_hugging_face.h"
 #include "tests/checkpoint/elements_of.h"
+#include "tests/checkpoint/watched_files.h"
 #include "tests/checkpoint/weights_folder.h"
 #include "tests/comm/run_thread_ranks.h"
-#include "tests/platform/forwarding_files.h"
 
 namespace tandem::checkpoint {
 namespace {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::Pair;
 
 class StoredWeightsTest : public testing::Test {
  protected:
@@ -180,17 +181,8 @@ TEST_F(StoredWeightsTest, ARankReadsOnlyItsOwnExperts) {
   }
   const StoredWeights weights = FindStoredWeights(folder, wanted);
   ASSERT_TRUE(weights.ok()) << ProblemText(weights);
-  class CountedReads final : public platform::ForwardingFiles {
-   public:
-    absl::StatusOr<std::string> ReadRange(const std::string& path, int64_t begin,
-                                          int64_t most_bytes) override {
-      bytes += most_bytes;
-      return ForwardingFiles::ReadRange(path, begin, most_bytes);
-    }
-    int64_t bytes = 0;
-  };
   comm::RunThreadRanks(2, [&](comm::Communicator& comm) {
-    CountedReads files;
+    WatchedFiles files;
     const at::Tensor own = at::zeros({6});
     const at::Tensor half = at::zeros({4});
     EXPECT_EQ(LoadHuggingFace(
@@ -199,7 +191,7 @@ TEST_F(StoredWeightsTest, ARankReadsOnlyItsOwnExperts) {
                    {.name = "model.x", .shape = {8}, .begin = 4 * comm.rank(), .data = ElementsOf(half)}},
                   [](const WorkProgress&) {}),
               "");
-    EXPECT_EQ(files.bytes, (6 + 4) * 4);
+    EXPECT_THAT(files.read(), ElementsAre(Pair(files_.path() + "/model.safetensors", (6 + 4) * 4)));
     EXPECT_EQ(own.const_data_ptr<float>()[0], 6.F * static_cast<float>(comm.rank()));
   });
 }
