@@ -20,8 +20,6 @@ using testing::SizeIs;
 
 using AttemptTest = CoreTest;
 
-const AttemptKey kJob{.job = "j", .attempt = 1};
-
 v1::FromTrainer Finished() {
   v1::FromTrainer message;
   message.mutable_finished()->set_step(50);

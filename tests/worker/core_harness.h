@@ -16,6 +16,8 @@
 
 namespace tandem::worker {
 
+inline const AttemptKey kJob{.job = "j", .attempt = 1};
+
 // The core with a clock that the test moves, and what it commanded since the last look.
 class CoreHarness {
  public:

@@ -22,8 +22,6 @@ using testing::SizeIs;
 using RendezvousTest = CoreTest;
 using SessionTest = CoreTest;
 
-const AttemptKey kJob{.job = "j", .attempt = 1};
-
 v1::FromTrainer Set(const std::string& key, const std::string& value) {
   v1::FromTrainer message;
   message.mutable_set()->set_key(key);
