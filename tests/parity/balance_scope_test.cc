@@ -26,7 +26,7 @@ JobOptions Scoped(const std::string& scope) {
   return options;
 }
 
-struct Case {
+struct ScopeCase {
   std::string scope;
   std::string strategy;
   int ranks;
@@ -35,15 +35,15 @@ struct Case {
   int microbatches;
 };
 
-std::ostream& operator<<(std::ostream& out, const Case& c) {
+std::ostream& operator<<(std::ostream& out, const ScopeCase& c) {
   return out << c.scope << ", " << c.strategy << ", " << c.ranks << " ranks, " << c.expert_parallel
              << " share experts, " << c.chunks << " chunks, " << c.microbatches << " microbatches";
 }
 
-class BalanceScopeTest : public testing::TestWithParam<Case> {
+class BalanceScopeTest : public testing::TestWithParam<ScopeCase> {
  protected:
   static JobOptions Options() {
-    const Case& c = GetParam();
+    const ScopeCase& c = GetParam();
     JobOptions options = Scoped(c.scope);
     options.strategy = c.strategy;
     options.ranks = c.ranks;
@@ -91,11 +91,13 @@ TEST_P(BalanceScopeTest, HasTheNumbersOfRanksWithEveryExpert) {
   ExpectNumbersOfRanksWithEveryExpert(options);
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Cases, BalanceScopeTest,
-    testing::Values(Case{"global", "zero3", 1, 1, "", 3}, Case{"global", "zero3", 2, 2, "exact", 4},
-                    Case{"global", "zero1", 4, 2, "fixed", 2}, Case{"global", "hsdp", 4, 2, "exact", 3},
-                    Case{"global", "zero2", 4, 4, "fixed", 1}, Case{"sequence", "zero3", 2, 2, "exact", 3}));
+INSTANTIATE_TEST_SUITE_P(Cases, BalanceScopeTest,
+                         testing::Values(ScopeCase{"global", "zero3", 1, 1, "", 3},
+                                         ScopeCase{"global", "zero3", 2, 2, "exact", 4},
+                                         ScopeCase{"global", "zero1", 4, 2, "fixed", 2},
+                                         ScopeCase{"global", "hsdp", 4, 2, "exact", 3},
+                                         ScopeCase{"global", "zero2", 4, 4, "fixed", 1},
+                                         ScopeCase{"sequence", "zero3", 2, 2, "exact", 3}));
 
 // The numbers of 1, 2 and 4 ranks that share the sequences of every round, as nearly as fp64 computes them.
 JobRun RunOfRound(JobOptions options, int ranks, int expert_parallel) {

@@ -23,7 +23,7 @@ namespace {
 // Graphs change no bit: what is replayed, for 20 steps and with anything between them. On the CPU a graph is
 // the list of calls that it was captured with; tests/cuda has the same for GPUs.
 
-constexpr int64_t kSteps = 20;
+constexpr int64_t kStepsWithGraphs = 20;
 
 struct Counts {
   std::atomic<int64_t> captures = 0;
@@ -83,7 +83,7 @@ struct Arrangement {
 constexpr Arrangement kArrangements[] = {{}, {true, false}, {true, true}};
 
 void ExpectReplaysOf(JobOptions options, const std::vector<std::string>& scopes) {
-  options.steps = kSteps;
+  options.steps = kStepsWithGraphs;
   for (const char* strategy : {"zero1", "zero2", "zero3"}) {
     for (const int accumulation : {1, 4}) {
       options.strategy = strategy;

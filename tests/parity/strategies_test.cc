@@ -36,7 +36,7 @@ JobOptions Job(const std::string& strategy) {
 }
 
 // Per run. A gather counts for the run that reads it, so the runs that compute steps have all of them.
-struct Counts {
+struct CollectiveCounts {
   int layer_gathers;  // over the inner group
   int other_gathers;  // of embedding and head
   int reductions;     // exchanges over the inner group
@@ -46,14 +46,14 @@ struct Counts {
   int outer_put_together;
 };
 
-const std::map<std::string, Counts>& CountsOf() {
+const std::map<std::string, CollectiveCounts>& CountsOf() {
   static const auto* const counts =
-      new std::map<std::string, Counts>{{"replicate", {0, 0, 1, 1, 0, 0, 0}},
-                                        {"zero1", {1, 1, 1, 0, 0, 0, 0}},
-                                        {"zero2", {1, 1, kRounds, 0, 0, 0, 0}},
-                                        {"zero3", {2 * kRounds, kRounds, kRounds, 0, 0, 0, 0}},
-                                        {"hsdp", {2 * kRounds, kRounds, kRounds, 0, 0, 1, 1}},
-                                        {"hfsdp", {2 * kRounds, kRounds, kRounds, 0, 1, 1, 0}}};
+      new std::map<std::string, CollectiveCounts>{{"replicate", {0, 0, 1, 1, 0, 0, 0}},
+                                                  {"zero1", {1, 1, 1, 0, 0, 0, 0}},
+                                                  {"zero2", {1, 1, kRounds, 0, 0, 0, 0}},
+                                                  {"zero3", {2 * kRounds, kRounds, kRounds, 0, 0, 0, 0}},
+                                                  {"hsdp", {2 * kRounds, kRounds, kRounds, 0, 0, 1, 1}},
+                                                  {"hfsdp", {2 * kRounds, kRounds, kRounds, 0, 1, 1, 0}}};
   return *counts;
 }
 
@@ -65,7 +65,7 @@ bool GivesUp(const std::string& strategy) { return CountsOf().at(strategy).layer
 void ExpectCounts(const JobOptions& options) {
   const plan::JobPlan plan = MakeJob(options);
   const JobRun run = RunJob(plan);
-  const Counts& counts = CountsOf().at(options.strategy);
+  const CollectiveCounts& counts = CountsOf().at(options.strategy);
   using Key = std::tuple<std::string, bool, int64_t>;  // group, all-gather, bytes of the input
   std::map<Key, int> expected;
   for (size_t unit = 0; unit < plan.units.size(); ++unit) {
