@@ -17,7 +17,7 @@ namespace tandem::cli {
 namespace {
 
 constexpr absl::Duration kTick = absl::Milliseconds(100);
-constexpr absl::Duration kFirstPause = absl::Milliseconds(200);
+constexpr absl::Duration kFirstReconnectPause = absl::Milliseconds(200);
 constexpr absl::Duration kLongestPause = absl::Seconds(1);
 // Reports travel beside the job's state, so the last ones may come after its end.
 constexpr absl::Duration kQuietAfterEnd = absl::Milliseconds(300);
@@ -59,7 +59,7 @@ class Follower {
 
  private:
   absl::Status Watch() {
-    absl::Duration pause = kFirstPause;
+    absl::Duration pause = kFirstReconnectPause;
     while (true) {
       const absl::Status status = WatchOnce(pause);
       if (ended_ || !status.ok()) {
@@ -92,7 +92,7 @@ class Follower {
       const absl::Time now = clock_.Now();
       if (event == WatchStream::Event::kResponse) {
         quiet_since = now;
-        pause = kFirstPause;
+        pause = kFirstReconnectPause;
         connected_ = true;
         if (state_.lost.has_value()) {
           state_.lost.reset();

@@ -21,13 +21,11 @@ plan::JobPlan MakeGpuJob(JobOptions options) {
   return MakeJob(options);
 }
 
-int Gpus() { return device::CountCudaDevices(); }
-
 // 1, 2 and 4, as far as there are GPUs.
 std::vector<int> Ranks() {
   std::vector<int> ranks;
   for (const int count : {1, 2, 4}) {
-    if (count <= Gpus()) {
+    if (count <= device::CountCudaDevices()) {
       ranks.push_back(count);
     }
   }
@@ -218,7 +216,8 @@ TEST(CudaParityTest, TheArenaIsAsLargeAsThePlanSays) {
 // Both devices read each other's checkpoints, and a run that goes on from one is as if it had not stopped.
 TEST(CudaParityTest, ACheckpointHoldsTheWholeState) {
   const TemporaryFolder folder;
-  JobOptions options{.ranks = Gpus() >= 2 ? 2 : 1, .microbatches_per_rank = 2, .steps = 6};
+  JobOptions options{
+      .ranks = device::CountCudaDevices() >= 2 ? 2 : 1, .microbatches_per_rank = 2, .steps = 6};
   plan::JobPlan whole = MakeGpuJob(options);
   const JobRun straight = RunJob(whole, cuda::OnGpus());
   options.checkpoint_directory = folder.path();

@@ -16,7 +16,7 @@ namespace {
 
 // Every strategy on GPUs, a rank a GPU, with and without recomputation.
 
-constexpr uint64_t kSeed = 11;  // of the random timing
+constexpr uint64_t kTimingSeed = 11;  // of the random timing
 
 struct Kept {
   std::string recompute = "off";
@@ -80,7 +80,7 @@ TEST_P(CudaStrategyTest, GpusRecomputationAndTimingChangeNoBit) {
       EXPECT_LT(one.steps.back().loss(), one.steps.front().loss());
       const JobRun plain = run(strategy, ranks, rounds, {}, cuda::OnGpus());
       ExpectSameBits(one, plain);
-      uint64_t seed = kSeed;
+      uint64_t seed = kTimingSeed;
       for (const Kept& kept : variants) {
         SCOPED_TRACE(testing::Message() << NameOf(kept) << ", seed " << ++seed);
         ExpectSameBits(plain, run(strategy, ranks, rounds, kept, cuda::OnSpinningGpus(seed)));
@@ -117,7 +117,7 @@ TEST(CudaChunkedHeadTest, LogitsInChunksTrainAsThoseThatAreWhole) {
       if (options.precision.find("BF16") == std::string::npos) {
         ExpectClose(plan, whole, in_chunks, options.precision.empty() ? kFp32 : kFp64);
       }
-      ExpectSameBits(in_chunks, RunJob(plan, cuda::OnSpinningGpus(kSeed)));
+      ExpectSameBits(in_chunks, RunJob(plan, cuda::OnSpinningGpus(kTimingSeed)));
     }
   }
 }

@@ -20,7 +20,7 @@
 namespace tandem::fsdp::test {
 namespace {
 
-constexpr int kSteps = 3;
+constexpr int kRunSteps = 3;
 constexpr int kMicrobatches = 2;
 
 std::vector<UnitClass> Classes() {
@@ -152,7 +152,7 @@ void Train(const UnitShard& unit, size_t first, const UnitMesh& mesh, bool accum
   unit.Initialize(/*seed=*/5, inits, state);
   unit.Publish(state);
   const BoundCall update = unit.BindOptimizerStep(optimizer, kAdamW);
-  for (int step = 1; step <= kSteps; ++step) {
+  for (int step = 1; step <= kRunSteps; ++step) {
     for (int microbatch = 0; microbatch < kMicrobatches; ++microbatch) {
       std::string bytes;
       for (size_t c = 0; c < unit.classes().size(); ++c) {

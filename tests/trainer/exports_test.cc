@@ -21,7 +21,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr absl::Duration kPatience = absl::Seconds(120);
+constexpr absl::Duration kExportPatience = absl::Seconds(120);
 
 class ExportsTest : public testing::Test {
  protected:
@@ -55,7 +55,7 @@ TEST_F(ExportsTest, StepsAreExportedInOrderWithLessPriority) {
   EXPECT_FALSE(exports.Await(absl::Milliseconds(50)));
   EXPECT_EQ(exports.Pending(), (std::set<int64_t>{4, 8}));
   fs::remove(In("hold"));
-  EXPECT_TRUE(exports.Await(kPatience));
+  EXPECT_TRUE(exports.Await(kExportPatience));
   EXPECT_TRUE(exports.Pending().empty());
   EXPECT_TRUE(failed_.empty());
   std::ifstream calls(In("calls"));
@@ -71,14 +71,14 @@ TEST_F(ExportsTest, FailedExportIsReportedAndTheNextRuns) {
   Exports exports = Make("echo first\necho 'error: no room' >&2\n[ $2 = /saved/step-8 ]\n");
   exports.Committed(4, "/saved/step-4");
   exports.Committed(8, "/saved/step-8");
-  EXPECT_TRUE(exports.Await(kPatience));
+  EXPECT_TRUE(exports.Await(kExportPatience));
   EXPECT_THAT(failed_, testing::ElementsAre(testing::Pair(4, "error: no room")));
 }
 
 TEST_F(ExportsTest, AProgramThatIsNotThereIsReported) {
   Exports exports = MakeWith("/nowhere/tandem");
   exports.Committed(4, "/saved/step-4");
-  EXPECT_TRUE(exports.Await(kPatience));
+  EXPECT_TRUE(exports.Await(kExportPatience));
   EXPECT_THAT(failed_,
               testing::ElementsAre(testing::Pair(4, "start /nowhere/tandem: No such file or directory")));
 }
@@ -87,7 +87,7 @@ TEST_F(ExportsTest, EndStopsTheExportAndNamesUnexportedSteps) {
   Exports exports = Make("mkdir -p $4.tmp.abc\nwhile true; do sleep 0.02; done\n");
   exports.Committed(4, "/saved/step-4");
   exports.Committed(8, "/saved/step-8");
-  const absl::Time deadline = absl::Now() + kPatience;
+  const absl::Time deadline = absl::Now() + kExportPatience;
   while (!fs::exists(In("out/step-4.tmp.abc")) && absl::Now() < deadline) {
     absl::SleepFor(absl::Milliseconds(5));
   }
