@@ -7,6 +7,7 @@ import copy
 import json
 import random
 
+import numpy
 import safetensors.torch
 import tokenizers
 import torch
@@ -52,7 +53,7 @@ MODELS = {
     "deepseek-v3-yarn": transformers.DeepseekV3Config(num_hidden_layers=2, first_k_dense_replace=0, n_routed_experts=6,
                                                       n_shared_experts=1, num_experts_per_tok=3, n_group=1,
                                                       topk_group=1, q_lora_rank=None, qk_rope_head_dim=16,
-                                                      rope_theta=1000.0, rope_scaling=dict(ROPE["yarn-mscale"]),
+                                                      norm_topk_prob=False, rope_theta=1000.0, rope_scaling=dict(ROPE["yarn-mscale"]),
                                                       **{**LATENT, "qk_nope_head_dim": 2}),
     "deepseek-v2": transformers.DeepseekV2Config(num_hidden_layers=3, first_k_dense_replace=1, n_routed_experts=8,
                                                  n_shared_experts=2, num_experts_per_tok=3, q_lora_rank=None,
@@ -80,8 +81,8 @@ MODELS = {
     "qwen3-moe-window": transformers.Qwen3MoeConfig(num_hidden_layers=2, num_experts=4, num_experts_per_tok=2, head_dim=12,
                                                     moe_intermediate_size=20, norm_topk_prob=True, rope_theta=300.0,
                                                     use_sliding_window=True, sliding_window=9, **UNEVEN),
-    "qwen3-moe-biased": transformers.Qwen3MoeConfig(num_hidden_layers=2, num_experts=4, num_experts_per_tok=2, head_dim=12,
-                                                    moe_intermediate_size=20, norm_topk_prob=True, attention_bias=True,
+    "qwen3-moe-biased": transformers.Qwen3MoeConfig(num_hidden_layers=2, num_experts=4, num_experts_per_tok=1, head_dim=12,
+                                                    moe_intermediate_size=20, norm_topk_prob=False, attention_bias=True,
                                                     rope_theta=300.0, **UNEVEN),
     "mistral": transformers.MistralConfig(num_hidden_layers=2, head_dim=12, sliding_window=13, rope_theta=300.0, **UNEVEN),
     "mistral-whole": transformers.MistralConfig(num_hidden_layers=2, sliding_window=None, **SIZES),
@@ -146,6 +147,56 @@ def stored(folder):
     found = {}
     for file in sorted(folder.glob("*.safetensors")):
         found.update(safetensors.torch.load_file(file))
+    return found
+
+
+def arrays_of(step):
+    """The arrays of a checkpoint, put together from its ranks' pieces."""
+    manifest = json.loads((step / "manifest.json").read_text())
+    files = {}
+    for index, file in enumerate(manifest["files"]):
+        content = (step / file["name"]).read_bytes()
+        size = int.from_bytes(content[:8], "little")
+        files[index] = json.loads(content[8:8 + size]), content[8 + size:]
+    arrays = {}
+    for array in manifest["arrays"]:
+        assert array["dtype"] == "F32"
+        name = array["name"] + ("" if array["kind"] in ("weight", "state") else "/" + array["kind"])
+        parts = []
+        for piece in array["pieces"]:  # of the whole array, no slices of it
+            header, content = files[piece["file"]]
+            begin, end = header[name]["data_offsets"]
+            parts.append(numpy.frombuffer(content[begin:end], dtype="<f4"))
+        arrays[name] = torch.from_numpy(numpy.concatenate(parts))
+        assert arrays[name].numel() == numpy.prod(array["shape"])
+    return arrays
+
+
+def checkpoint_names(model, config):
+    """Views of the model's parameters and gradients, by the names that its checkpoints use."""
+    mixtral = config.model_type == "mixtral"
+    nemotron = config.model_type == "nemotron_h"  # whose files have another prefix
+    gate, up, down = ("w1", "w3", "w2") if mixtral else ("gate_proj", "up_proj", "down_proj")
+    found = {}
+    for name, parameter in model.named_parameters():
+        block = name.replace(".mlp.", ".block_sparse_moe.") if mixtral else name
+        block = block.replace("model.", "backbone.", 1) if nemotron else block
+        if config.model_type == "granitemoehybrid" and name.endswith(".router.weight"):
+            block = block.replace(".router.", ".router.layer.")
+        if name.endswith(".shared_mlp.input_linear.weight"):
+            for half, own in ((0, gate), (1, up)):
+                found[block.replace("input_linear", own)] = [t.chunk(2)[half] for t in (parameter.data, parameter.grad)]
+        elif name.endswith(".experts.gate_up_proj"):
+            for expert in range(parameter.shape[0]):
+                prefix = block.removesuffix("gate_up_proj") + f"{expert}."
+                for half, own in ((0, gate), (1, up)):
+                    found[f"{prefix}{own}.weight"] = [t[expert].chunk(2)[half] for t in (parameter.data, parameter.grad)]
+        elif name.endswith(".experts.down_proj"):
+            for expert in range(parameter.shape[0]):
+                prefix = block.removesuffix("down_proj") + f"{expert}."
+                found[f"{prefix}{down}.weight"] = [parameter.data[expert], parameter.grad[expert]]
+        else:
+            found[block] = [parameter.data, parameter.grad]
     return found
 
 

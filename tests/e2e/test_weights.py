@@ -13,9 +13,9 @@ import torch
 import transformers
 
 from cluster import wait_for
-from hugging_face import LENGTH, PREDICTING, SEQUENCES, inputs, job_from, make_model, save, stored, write_text
+from hugging_face import (LENGTH, PREDICTING, SEQUENCES, arrays_of, checkpoint_names, inputs, job_from, make_model, save,
+                          stored, write_text)
 from test_data import random_documents, write_dataset
-from test_transformers import arrays_of, checkpoint_names
 
 TOLERANCE = 1e-5  # of fp32, relative to the loss, and to the norm of a gradient
 
