@@ -2,10 +2,9 @@
 """`tandem data check`: every rule of the files of tokens, every digest that dataset.json has, and every token."""
 import os
 
-import xxhash
-
 from tandem.data.errors import DataError
 from tandem.data.progress import Progress
+from tandem.data.shards import digest_of
 from tandem.data.token_files import BLOCK_BYTES, Index, open_tokens
 
 MOST_PROBLEMS = 10  # of a file
@@ -108,7 +107,7 @@ def _check_described(found, index, said):
     mask = file.path.removesuffix(".bin") + ".mask"
     for suffix, path in (("bin", file.path), ("idx", file.index), *([("mask", mask)] if os.path.isfile(mask) else [])):
         digest = digests.get(suffix) if isinstance(digests, dict) else None
-        if digest is not None and _digest(path) != digest:
+        if digest is not None and digest_of(path) != digest:
             found.add(f"its content is not what dataset.json says (xxh3 {digest}): copy it again", path)
 
 
@@ -129,11 +128,3 @@ def _check_mask(found, said):
         while block := file.read(BLOCK_BYTES):
             counted += int.from_bytes(block, "little").bit_count()
     return counted
-
-
-def _digest(path):
-    digest = xxhash.xxh3_128()
-    with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
-        while block := file.read(BLOCK_BYTES):
-            digest.update(block)
-    return digest.hexdigest()
