@@ -3,8 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include <filesystem>
-#include <fstream>
 #include <string>
 
 #include "tests/platform/temporary_folder.h"
@@ -15,12 +13,7 @@ namespace {
 // A machine's /proc and /sys in a folder.
 class ControlGroupsTest : public testing::Test {
  protected:
-  void Put(const std::string& path, const std::string& text) {
-    const std::filesystem::path file = folder_.path() + path;
-    std::filesystem::create_directories(file.parent_path());
-    std::ofstream(file) << text;
-  }
-
+  void Put(const std::string& path, const std::string& text) const { folder_.Write(path.substr(1), text); }
   GroupLimits Limits() const { return ReadGroupLimits(folder_.path()); }
 
   const TemporaryFolder folder_;

@@ -40,46 +40,39 @@ TEST(LauncherTest, WithoutThreadsOnlyTheRankFails) {
   EXPECT_THAT(std::get<SpawnFailed>(inputs[0]).why, HasSubstr("raise the limit of processes"));
 }
 
-// A rank's memory is its job's matter; the worker has all jobs.
-TEST(SpawnerTest, KernelKillsRanksBeforeTheWorker) {
+// The first word that a rank prints whose program is a shell script of one line.
+std::string SaidByRank(const std::string& line, int group_fd = -1) {
   const platform::TemporaryFolder folder;
-  const std::string program = folder.path() + "/program";
-  std::ofstream(program) << "#!/bin/sh\ncat /proc/self/oom_score_adj\n";
+  const std::string program = folder.Write("program", "#!/bin/sh\n" + line + "\n");
   std::filesystem::permissions(program, std::filesystem::perms::owner_all);
   const std::string log = folder.path() + "/log";
   const int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
   Spawner spawner;
-  const absl::StatusOr<SpawnedProcess> process =
-      spawner.Spawn({.program = program, .log_file = log, .control_fd = null, .page_fd = dup(null)});
-  ASSERT_TRUE(process.ok()) << process.status();
-  waitpid(process->id.pid, nullptr, 0);
-  close(process->pidfd);
+  const absl::StatusOr<SpawnedProcess> process = spawner.Spawn(
+      {.program = program, .log_file = log, .control_fd = null, .page_fd = dup(null), .group_fd = group_fd});
+  EXPECT_TRUE(process.ok()) << process.status();
+  if (process.ok()) {
+    waitpid(process->id.pid, nullptr, 0);
+    close(process->pidfd);
+  }
+  std::string word;
+  std::ifstream(log) >> word;
+  return word;
+}
+
+// A rank's memory is its job's matter; the worker has all jobs.
+TEST(SpawnerTest, KernelKillsRanksBeforeTheWorker) {
   int own = 0;
-  int of_rank = 0;
   std::ifstream("/proc/self/oom_score_adj") >> own;
-  std::ifstream(log) >> of_rank;
-  EXPECT_EQ(of_rank, std::min(own + 500, 1000));
+  EXPECT_EQ(SaidByRank("cat /proc/self/oom_score_adj"), std::to_string(std::min(own + 500, 1000)));
 }
 
 TEST(SpawnerTest, RankStartsInItsControlGroup) {
   const platform::TemporaryFolder folder;
   const std::string group = folder.path() + "/cgroup.procs";
-  const std::string program = folder.path() + "/program";
-  std::ofstream(program) << "#!/bin/sh\ncat " << group << "\n";
-  std::filesystem::permissions(program, std::filesystem::perms::owner_all);
-  const std::string log = folder.path() + "/log";
-  const int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
   const int processes = open(group.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
-  Spawner spawner;
-  const absl::StatusOr<SpawnedProcess> process = spawner.Spawn(
-      {.program = program, .log_file = log, .control_fd = null, .page_fd = dup(null), .group_fd = processes});
-  ASSERT_TRUE(process.ok()) << process.status();
-  waitpid(process->id.pid, nullptr, 0);
-  close(process->pidfd);
+  EXPECT_EQ(SaidByRank("cat " + group, processes), "0") << "the process that writes it";
   close(processes);
-  std::string text;
-  std::ifstream(log) >> text;
-  EXPECT_EQ(text, "0") << "the process that writes it";
 }
 
 }  // namespace

@@ -6,7 +6,6 @@
 
 #include <cmath>
 #include <cstdint>
-#include <fstream>
 #include <string>
 #include <vector>
 
@@ -22,9 +21,7 @@ class MetricsTailTest : public testing::Test {
  protected:
   MetricsTailTest() { Write(".owner", R"({"job":"a","name":"n","attempt":1,"host":"h"})"); }
 
-  void Write(const std::string& name, const std::string& text) const {
-    std::ofstream(folder_.path() + "/" + name) << text;
-  }
+  void Write(const std::string& name, const std::string& text) const { folder_.Write(name, text); }
   std::vector<int64_t> Steps(const std::string& job = "a", int64_t first_step = 0) const {
     std::vector<int64_t> steps;
     for (const v1::StepReport& report :

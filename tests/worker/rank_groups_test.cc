@@ -29,10 +29,7 @@ class RankGroupsTest : public testing::Test {
     Write("/sys/fs/cgroup/memory.max", std::to_string(int64_t{8} << 30) + "\n");
   }
 
-  void Write(const std::string& path, const std::string& text) const {
-    std::filesystem::create_directories(std::filesystem::path(root_ + path).parent_path());
-    std::ofstream(root_ + path) << text;
-  }
+  void Write(const std::string& path, const std::string& text) const { folder_.Write(path.substr(1), text); }
   std::string Read(const std::string& path) const {
     std::ifstream file(root_ + path);
     return {std::istreambuf_iterator<char>(file), {}};
