@@ -160,22 +160,23 @@ TEST(AbsenceTest, ALateRankIsNamedWithItsPhase) {
   EXPECT_THAT(driver.Job().message(), ::testing::HasSubstr(": rank 1 on worker b is connecting; "));
 }
 
+// Both ranks load, and have last moved so long ago.
+void SayLoading(Driver& driver, absl::Duration since_progress) {
+  for (const int rank : {0, 1}) {
+    v1::AttemptStatus status = StatusOf("id-job");
+    *AddRank(status, rank, v1::RANK_PHASE_LOADING).mutable_since_progress() = proto::ToProto(since_progress);
+    driver.Say(rank == 0 ? "a" : "b", status);
+  }
+}
+
 // A checkpoint of some 100 GB takes longer to read than a start may take otherwise.
 TEST(AbsenceTest, RanksReadingACheckpointMayTakeLong) {
   Driver driver;
   driver.Run(v1::JOB_STATE_STARTING);
   const absl::Duration timeout = driver.state.limits.start_timeout;
-  const auto say = [&](absl::Duration since_progress) {
-    for (const int rank : {0, 1}) {
-      v1::AttemptStatus status = StatusOf("id-job");
-      *AddRank(status, rank, v1::RANK_PHASE_LOADING).mutable_since_progress() =
-          proto::ToProto(since_progress);
-      driver.Say(rank == 0 ? "a" : "b", status);
-    }
-  };
   for (int part = 0; part < 10; ++part) {
     driver.Wait(timeout / 4);
-    say(absl::Seconds(3));
+    SayLoading(driver, absl::Seconds(3));
     EXPECT_EQ(driver.Job().state(), v1::JOB_STATE_STARTING);
   }
   driver.Wait(timeout - absl::Seconds(4));
@@ -189,12 +190,7 @@ TEST(AbsenceTest, LoadingRestartsTheStartTimeout) {
   driver.Run(v1::JOB_STATE_STARTING);
   const absl::Duration timeout = driver.state.limits.start_timeout;
   driver.Wait(timeout / 2);
-  for (const int rank : {0, 1}) {
-    v1::AttemptStatus status = StatusOf("id-job");
-    *AddRank(status, rank, v1::RANK_PHASE_LOADING).mutable_since_progress() =
-        proto::ToProto(absl::ZeroDuration());
-    driver.Say(rank == 0 ? "a" : "b", status);
-  }
+  SayLoading(driver, absl::ZeroDuration());
   driver.Wait(timeout - absl::Seconds(1));
   EXPECT_EQ(driver.Job().state(), v1::JOB_STATE_STARTING);
   driver.Wait(absl::Seconds(1));

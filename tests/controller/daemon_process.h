@@ -16,6 +16,9 @@
 
 extern char** environ;
 
+#include "tests/controller/job_client.h"
+#include "tests/platform/temporary_folder.h"
+
 namespace tandem::controller {
 
 // A tandem-controller process on a socket in its folder. `failpoint`: where it is to die; empty: what users
@@ -79,6 +82,17 @@ class Daemon {
 
  private:
   pid_t pid_ = 0;
+};
+
+// A daemon that users run, and a client of it.
+class DaemonTest : public ::testing::Test {
+ protected:
+  std::string Log() const { return Daemon::Log(folder_.path()); }
+  std::string StoreError() const { return client_.Ask(&v1::Jobs::Stub::GetServerInfo).store_error(); }
+
+  const platform::TemporaryFolder folder_;
+  Daemon daemon_{folder_.path(), ""};
+  JobClient client_{Daemon::Address(folder_.path())};
 };
 
 }  // namespace tandem::controller

@@ -44,13 +44,10 @@ class DamageTest : public ::testing::Test {
 
   // Commits what the driver has decided since the last time.
   void Save() {
-    std::vector<const JobEntry*> rows;
     for (const auto& [id, entry] : driver_.state.jobs) {
-      rows.push_back(&entry);
       acknowledged_[id] = entry.job.SerializeAsString();
     }
-    ASSERT_TRUE(store_->Commit({driver_.events.begin() + saved_, driver_.events.end()}, rows).ok());
-    saved_ = static_cast<ptrdiff_t>(driver_.events.size());
+    ASSERT_TRUE(driver_.Save(*store_).ok());
     driver_.state.jobs.RemoveEnded();
   }
   void Submit(const std::string& name) {
@@ -110,7 +107,6 @@ class DamageTest : public ::testing::Test {
   Driver driver_;
   std::unique_ptr<Store> store_;
   std::map<std::string, std::string> acknowledged_;  // job by id
-  ptrdiff_t saved_ = 0;
   int copies_ = 0;
 };
 

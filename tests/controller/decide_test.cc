@@ -50,9 +50,7 @@ TEST(DecideTest, FoldingTheLogGivesTheRows) {
   Driver driver;
   driver.Run(v1::JOB_STATE_RUNNING);
   driver.Feed(SubmitOf("second", 1));
-  v1::CheckpointNotice notice;
-  notice.mutable_id()->set_job_id("id-job");
-  notice.mutable_id()->set_attempt(1);
+  v1::CheckpointNotice notice = Noticed().notice;
   notice.mutable_committed()->set_step(10);
   driver.Feed(CheckpointNoticed{.worker = "a", .notice = notice});
   notice.set_number(2);

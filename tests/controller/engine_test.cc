@@ -17,7 +17,7 @@
 #include "absl/synchronization/notification.h"
 #include "controller/metrics/metrics.h"
 #include "controller/store/store.h"
-#include "tests/controller/job_builder.h"
+#include "tests/controller/engine_fixture.h"
 #include "tests/platform/fake_clock.h"
 #include "tests/platform/seeded_random.h"
 #include "tests/platform/temporary_folder.h"
@@ -27,59 +27,29 @@ namespace {
 
 using ::testing::HasSubstr;
 
-absl::Status Submitted(Engine& engine, const std::string& name) {
-  absl::Status status;
-  absl::Notification answered;
-  engine.Post(SubmitOf(name, 1), [&](const Engine::Reply& reply) {
-    status = reply.status;
-    answered.Notify();
-  });
-  answered.WaitForNotification();
-  return status;
-}
-
 // Nothing looks at the files here but the commit itself. A daemon looks at times as well
 // (exhaustion_test.cc).
-TEST(EngineTest, ADeletedStoreRefusesTheNextSubmit) {
-  platform::TemporaryFolder folder;
-  platform::SeededRandom random(1);
-  const platform::FakeClock clock;
-  const std::string directory = folder.path() + "/state";
-  const absl::StatusOr<std::unique_ptr<Store>> store = Store::Open(directory, random);
-  ASSERT_TRUE(store.ok()) << store.status();
-  absl::StatusOr<State> state = (*store)->Load();
-  ASSERT_TRUE(state.ok()) << state.status();
+TEST_F(EngineTest, ADeletedStoreRefusesTheNextSubmit) {
   absl::Status fatal;
-  Engine engine(**store, clock, *std::move(state),
-                {.no_room = [](const absl::Status& status) { ADD_FAILURE() << status; },
-                 .room_again = [] { ADD_FAILURE(); },
-                 .fatal = [&](const absl::Status& status) { fatal = status; }});
-  engine.Start();
-  EXPECT_TRUE(Submitted(engine, "kept").ok());
-  std::filesystem::remove_all(directory);
+  Start({.no_room = [](const absl::Status& status) { ADD_FAILURE() << status; },
+         .room_again = [] { ADD_FAILURE(); },
+         .fatal = [&](const absl::Status& status) { fatal = status; }});
+  EXPECT_TRUE(Submitted("kept").ok());
+  std::filesystem::remove_all(directory_);
   for (const char* const name : {"lost", "after-it"}) {
-    const absl::Status status = Submitted(engine, name);
+    const absl::Status status = Submitted(name);
     EXPECT_TRUE(absl::IsUnavailable(status)) << status;
-    EXPECT_THAT(status.message(), HasSubstr(directory + "/controller.db was deleted, moved or replaced"));
+    EXPECT_THAT(status.message(), HasSubstr(directory_ + "/controller.db was deleted, moved or replaced"));
     EXPECT_THAT(status.message(), HasSubstr("another --state"));
   }
-  engine.Stop();
+  engine_->Stop();
   EXPECT_TRUE(absl::IsFailedPrecondition(fatal)) << "the process is to end: " << fatal;
 }
 
-TEST(EngineTest, AttemptsUnknownToTheStoreAreNotStopped) {
-  platform::TemporaryFolder folder;
-  platform::SeededRandom random(1);
-  const platform::FakeClock clock;
-  const absl::StatusOr<std::unique_ptr<Store>> store = Store::Open(folder.path() + "/state", random);
-  ASSERT_TRUE(store.ok()) << store.status();
-  Engine engine(**store, clock, (*store)->Load().value(),
-                {.no_room = [](const absl::Status& status) { ADD_FAILURE() << status; },
-                 .room_again = [] { ADD_FAILURE(); },
-                 .fatal = [](const absl::Status& status) { ADD_FAILURE() << status; }});
-  engine.Start();
-  EXPECT_TRUE(Submitted(engine, "ended").ok());
-  engine.Post(Cancel{.job = "ended", .reason = "CancelledByUser", .actor = "local"});
+TEST_F(EngineTest, AttemptsUnknownToTheStoreAreNotStopped) {
+  Start({});
+  EXPECT_TRUE(Submitted("ended").ok());
+  engine_->Post(Cancel{.job = "ended", .reason = "CancelledByUser", .actor = "local"});
   v1::Hello hello = HelloOf("w", 2);
   for (const auto& [job, attempt] :
        {std::pair("id-lost", 1), std::pair("id-ended", 0), std::pair("id-ended", 1)}) {
@@ -87,13 +57,7 @@ TEST(EngineTest, AttemptsUnknownToTheStoreAreNotStopped) {
     AddRank(status, 0, v1::RANK_PHASE_STEPPING);
     *hello.mutable_inventory()->add_attempts() = status;
   }
-  v1::Assignments wanted;
-  absl::Notification answered;
-  engine.Post(WorkerHello{.session = "s", .hello = hello}, [&](const Engine::Reply& reply) {
-    wanted = reply.assignments;
-    answered.Notify();
-  });
-  answered.WaitForNotification();
+  const v1::Assignments wanted = ReplyTo(WorkerHello{.session = "s", .hello = hello}).assignments;
   std::vector<std::pair<std::string, int>> unknown;
   for (const v1::AttemptId& id : wanted.unknown()) {
     unknown.emplace_back(id.job_id(), id.attempt());
@@ -101,33 +65,28 @@ TEST(EngineTest, AttemptsUnknownToTheStoreAreNotStopped) {
   EXPECT_THAT(unknown, testing::UnorderedElementsAre(std::pair("id-lost", 1), std::pair("id-ended", 1)))
       << "the store has the end of the job, but not that it had an attempt";
   EXPECT_EQ(wanted.all_size(), 0);
-  EXPECT_TRUE(engine.Look([](const State& state) {
+  EXPECT_TRUE(engine_->Look([](const State& state) {
     EXPECT_EQ(WhyNotSchedulable(state, state.workers.at("w")), "StoppingLeftovers")
         << "attempt 0, which is known, is to stop first";
   }));
-  engine.Stop();
+  engine_->Stop();
 }
 
 // Which jobs run, what their ranks need and when they end reaches the outbox by calls: nothing looks at
 // times.
-class ShortJobTest : public ::testing::Test {
+class ShortJobTest : public EngineTest {
  protected:
-  void Start() {
-    engine_ = std::make_unique<Engine>(
-        *store_, clock_, store_->Load().value(),
-        Engine::Outbox{.reported = [this](const State& state,
-                                          const AttemptKey& attempt) { metrics_->Reported(state, attempt); },
-                       .events =
-                           [this](const std::vector<v1::Event>& events, const State& state) {
-                             for (const v1::Event& event : events) {
-                               if (IsTerminal(event.to())) {
-                                 metrics_->JobEnded(state.jobs.at(event.job_id()).job);
-                               }
-                             }
-                           },
-                       .no_room = [](const absl::Status& status) { ADD_FAILURE() << status; },
-                       .fatal = [](const absl::Status& status) { ADD_FAILURE() << status; }});
-    engine_->Start();
+  void StartWithMetrics() {
+    Start({.reported = [this](const State& state,
+                              const AttemptKey& attempt) { metrics_->Reported(state, attempt); },
+           .events =
+               [this](const std::vector<v1::Event>& events, const State& state) {
+                 for (const v1::Event& event : events) {
+                   if (IsTerminal(event.to())) {
+                     metrics_->JobEnded(state.jobs.at(event.job_id()).job);
+                   }
+                 }
+               }});
   }
   static v1::AttemptStatus StatusIn(v1::RankPhase phase) {
     v1::AttemptStatus status = StatusOf("id-job");
@@ -148,16 +107,11 @@ class ShortJobTest : public ::testing::Test {
                 HasSubstr("tandem_device_memory_bytes{job_name=\"job\",kind=\"arena\"} 1234\n"));
   }
 
-  platform::TemporaryFolder folder_;
-  platform::SeededRandom random_{1};
-  platform::FakeClock clock_;
-  std::unique_ptr<Store> store_ = Store::Open(folder_.path() + "/state", random_).value();
   std::unique_ptr<Metrics> metrics_ = std::make_unique<Metrics>(clock_);
-  std::unique_ptr<Engine> engine_;
 };
 
 TEST_F(ShortJobTest, NeedsOfAShortJobAreKnown) {
-  Start();
+  StartWithMetrics();
   engine_->Post(WorkerHello{.session = "s", .hello = HelloOf("w", 1)});
   engine_->Post(SubmitOf("job", 1));
   engine_->Post(AttemptReport{.worker = "w", .status = StatusIn(v1::RANK_PHASE_SPAWNED)});
@@ -166,13 +120,13 @@ TEST_F(ShortJobTest, NeedsOfAShortJobAreKnown) {
 }
 
 TEST_F(ShortJobTest, NeedsAreKnownAgainAfterARestart) {
-  Start();
+  StartWithMetrics();
   engine_->Post(WorkerHello{.session = "s", .hello = HelloOf("w", 1)});
   engine_->Post(SubmitOf("job", 1));
   engine_->Post(AttemptReport{.worker = "w", .status = StatusIn(v1::RANK_PHASE_READY)});
   engine_->Stop();
   metrics_ = std::make_unique<Metrics>(clock_);
-  Start();
+  StartWithMetrics();
   v1::Hello hello = HelloOf("w", 1);
   *hello.mutable_inventory()->add_attempts() = StatusIn(v1::RANK_PHASE_EXITED);
   engine_->Post(WorkerHello{.session = "t", .hello = hello});
@@ -180,31 +134,25 @@ TEST_F(ShortJobTest, NeedsAreKnownAgainAfterARestart) {
 }
 
 // An engine whose store has no room: in this process no file can grow.
-class NoRoomTest : public ::testing::Test {
+class NoRoomTest : public EngineTest {
  protected:
   NoRoomTest() {
     std::signal(SIGXFSZ, SIG_IGN);
     getrlimit(RLIMIT_FSIZE, &before_);
-    absl::StatusOr<std::unique_ptr<Store>> store = Store::Open(folder_.path() + "/state", random_);
-    store_ = std::move(store).value();
-    engine_ = std::make_unique<Engine>(
-        *store_, clock_, store_->Load().value(),
-        Engine::Outbox{.events =
-                           [this](const std::vector<v1::Event>& events, const State&) {
-                             for (const v1::Event& event : events) {
-                               num_saved_ += event.has_checkpoint() ? 1 : 0;
-                             }
-                           },
-                       .not_stored =
-                           [this](const std::vector<v1::Event>& events) {
-                             for (const v1::Event& event : events) {
-                               workers_not_stored_.push_back(event.worker().worker_id());
-                             }
-                           },
-                       .fatal = [](const absl::Status& status) { ADD_FAILURE() << status; }});
-    engine_->Start();
+    Start({.events =
+               [this](const std::vector<v1::Event>& events, const State&) {
+                 for (const v1::Event& event : events) {
+                   num_saved_ += event.has_checkpoint() ? 1 : 0;
+                 }
+               },
+           .not_stored =
+               [this](const std::vector<v1::Event>& events) {
+                 for (const v1::Event& event : events) {
+                   workers_not_stored_.push_back(event.worker().worker_id());
+                 }
+               }});
     engine_->Post(WorkerHello{.session = "s", .hello = HelloOf("w", 1)});
-    EXPECT_TRUE(Submitted(*engine_, "job").ok());
+    EXPECT_TRUE(Submitted("job").ok());
   }
   ~NoRoomTest() override {
     MakeRoom();
@@ -220,10 +168,8 @@ class NoRoomTest : public ::testing::Test {
 
   // That the job's rank has saved `step`, in the notice of this number.
   void Notice(uint64_t number, int64_t step) {
-    CheckpointNoticed noticed{.worker = "w"};
-    noticed.notice.mutable_id()->set_job_id("id-job");
-    noticed.notice.mutable_id()->set_attempt(1);
-    noticed.notice.set_number(number);
+    CheckpointNoticed noticed = Noticed(number);
+    noticed.worker = "w";
     noticed.notice.mutable_committed()->set_step(step);
     engine_->Post(noticed, [this](const Engine::Reply&) { ++num_acknowledged_; });
   }
@@ -235,15 +181,10 @@ class NoRoomTest : public ::testing::Test {
     }
   }
 
-  platform::TemporaryFolder folder_;
-  platform::SeededRandom random_{1};
-  platform::FakeClock clock_;
   rlimit before_{};
-  std::unique_ptr<Store> store_;
   int num_saved_ = 0;                            // changed by the writer's thread; read after Turn()
   int num_acknowledged_ = 0;                     // likewise
   std::vector<std::string> workers_not_stored_;  // likewise
-  std::unique_ptr<Engine> engine_;
 };
 
 TEST_F(NoRoomTest, RepeatedNoticeReplacesTheWaitingOne) {

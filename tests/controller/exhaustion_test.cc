@@ -88,12 +88,11 @@ class RawConnections {
 };
 
 // Else the next files that it opens get their numbers, and its log goes into one of these.
-TEST(DescriptorsTest, StandardOnesThatAreClosedLeadToNothing) {
+TEST(StandardDescriptorsTest, ClosedOnesLeadToNothing) {
   platform::TemporaryFolder folder;
   Daemon daemon(folder.path(), "", {}, "exec <&- >&- 2>&-");
   JobClient client(Daemon::Address(folder.path()));
-  v1::Job job;
-  ASSERT_TRUE(client.Submit(JobClient::SpecOf("one", 1), "", job).ok());
+  client.Submitted("one", 1);
   for (const char* const descriptor : {"0", "1", "2"}) {
     const std::string link = "/proc/" + std::to_string(daemon.pid()) + "/fd/" + descriptor;
     EXPECT_EQ(std::filesystem::read_symlink(link), "/dev/null") << descriptor;
@@ -101,111 +100,33 @@ TEST(DescriptorsTest, StandardOnesThatAreClosedLeadToNothing) {
   EXPECT_EQ(daemon.Stop(), 0);
 }
 
-TEST(DescriptorsTest, WithoutDescriptorsItWaitsAndRecovers) {
-  platform::TemporaryFolder folder;
-  Daemon daemon(folder.path(), "");
-  JobClient before(Daemon::Address(folder.path()));
-  v1::Job job;
-  ASSERT_TRUE(before.Submit(JobClient::SpecOf("one", 1), "", job).ok());
-  SetLimit(daemon, RLIMIT_NOFILE, 3);  // below what it has open: accept fails, also with the spare one
-  RawConnections flood(folder.path() + "/socket");
+using DescriptorsTest = DaemonTest;
+
+TEST_F(DescriptorsTest, WithoutDescriptorsItWaitsAndRecovers) {
+  client_.Submitted("one", 1);
+  SetLimit(daemon_, RLIMIT_NOFILE, 3);  // below what it has open: accept fails, also with the spare one
+  RawConnections flood(folder_.path() + "/socket");
   flood.Open(20);
-  EXPECT_TRUE(before.Submit(JobClient::SpecOf("two", 1), "", job).ok());
-  EXPECT_TRUE(IsIdle(daemon)) << "it spins";
+  client_.Submitted("two", 1);
+  EXPECT_TRUE(IsIdle(daemon_)) << "it spins";
   flood.Close();
-  SetLimit(daemon, RLIMIT_NOFILE, 1024);
-  JobClient after(Daemon::Address(folder.path()));
-  EXPECT_TRUE(after.Submit(JobClient::SpecOf("three", 1), "", job).ok());
-  EXPECT_EQ(daemon.Stop(), 0);
-}
-
-TEST(DiskTest, AFullDiskRefusesSubmitsAndServesReads) {
-  platform::TemporaryFolder folder;
-  Daemon daemon(folder.path(), "");
-  SimulatedWorker worker("a", Daemon::Address(folder.path()), {.hold = true});
-  JobClient client(Daemon::Address(folder.path()));
-  const auto store_error = [&] {
-    grpc::ClientContext context;
-    JobClient::SetDeadline(context);
-    v1::ServerInfo info;
-    EXPECT_TRUE(client.stub().GetServerInfo(&context, v1::GetServerInfoRequest(), &info).ok());
-    return info.store_error();
-  };
-  const auto state_of = [&](const std::string& name) {
-    grpc::ClientContext context;
-    JobClient::SetDeadline(context);
-    v1::GetJobRequest request;
-    request.set_job(name);
-    v1::Job found;
-    EXPECT_TRUE(client.stub().GetJob(&context, request, &found).ok());
-    return found.state();
-  };
-  v1::Job job;
-  ASSERT_TRUE(client.Submit(JobClient::SpecOf("held", 1), "r0", job).ok());
-  JobClient::Until([&] { return state_of("held") == v1::JOB_STATE_RUNNING; });
-
-  SetLimit(daemon, RLIMIT_FSIZE, 400'000);  // of each file, as a full disk
-  std::vector<std::string> acknowledged;
-  grpc::Status status;
-  for (int i = 0; status.ok() && i < 1000; ++i) {
-    const std::string number = std::to_string(i);
-    status = client.Submit(JobClient::SpecOf("job-" + number, 1), "r-" + number, job);
-    if (status.ok()) {
-      acknowledged.push_back(job.id());
-    }
-  }
-  EXPECT_EQ(status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED) << status.error_message();
-  EXPECT_THAT(status.error_message(),
-              HasSubstr("the request, which has no effect: " + folder.path() + "/state/controller.db"));
-  EXPECT_THAT(status.error_message(), HasSubstr("make room on that file system"));
-  worker.Release();  // the job ends where nothing can be stored
-  JobClient::Until([&] { return worker.ended() == 1; });
-  EXPECT_EQ(state_of("held"), v1::JOB_STATE_RUNNING) << "what is stored can be read";
-  ASSERT_FALSE(acknowledged.empty());
-  status = client.Submit(JobClient::SpecOf("job-0", 1), "r-0", job);
-  EXPECT_TRUE(status.ok()) << "it has been taken: " << status.error_message();
-  EXPECT_EQ(job.id(), acknowledged[0]);
-  EXPECT_THAT(Daemon::Log(folder.path()), HasSubstr("the store's disk is full"));
-  EXPECT_THAT(store_error(), HasSubstr(folder.path() + "/state/controller.db"));
-
-  SetLimit(daemon, RLIMIT_FSIZE, RLIM_INFINITY);
-  ASSERT_TRUE(client.Follow("held", job).ok());
-  EXPECT_EQ(job.state(), v1::JOB_STATE_SUCCEEDED) << job.message();
-  EXPECT_EQ(worker.starts().at(job.id()), 1);
-  EXPECT_EQ(store_error(), "");
-  const std::string refused = std::to_string(acknowledged.size());
-  ASSERT_TRUE(client.Submit(JobClient::SpecOf("job-" + refused, 1), "r-" + refused, job).ok());
-  ASSERT_TRUE(client.Follow("job-" + refused, job).ok());
-  EXPECT_EQ(job.state(), v1::JOB_STATE_SUCCEEDED) << job.message();
-  EXPECT_THAT(Daemon::Log(folder.path()), HasSubstr("the store can be written again"));
-  for (size_t i = 0; i < acknowledged.size(); ++i) {
-    const std::string number = std::to_string(i);
-    ASSERT_TRUE(client.Submit(JobClient::SpecOf("job-" + number, 1), "r-" + number, job).ok());
-    EXPECT_EQ(job.id(), acknowledged[i]) << "the same job, by its request id";
-  }
-  EXPECT_EQ(daemon.Stop(), 0);
+  SetLimit(daemon_, RLIMIT_NOFILE, 1024);
+  JobClient(Daemon::Address(folder_.path())).Submitted("three", 1);
+  EXPECT_EQ(daemon_.Stop(), 0);
 }
 
 // A daemon, and what it says of itself and of worker "w", whose stream is this test's.
-class FullDiskTest : public ::testing::Test {
+class FullDiskTest : public DaemonTest {
  protected:
   void Connect(int slots = 0) {
-    session_ = Welcomed(*stub_, context_, HelloOf("w", slots));
-    ASSERT_NE(session_, nullptr);
+    session_ = std::make_unique<WorkerSession>(client_.channel(), HelloOf("w", slots));
   }
-  std::string StoreError() {
-    grpc::ClientContext context;
-    JobClient::SetDeadline(context);
-    v1::ServerInfo info;
-    EXPECT_TRUE(client_.stub().GetServerInfo(&context, v1::GetServerInfoRequest(), &info).ok());
-    return info.store_error();
-  }
-  v1::ListWorkersResponse Workers() {
-    grpc::ClientContext context;
-    JobClient::SetDeadline(context);
-    v1::ListWorkersResponse response;
-    EXPECT_TRUE(client_.stub().ListWorkers(&context, {}, &response).ok());
-    return response;
+  // Until the controller says this of the worker; "": it lists none.
+  void AwaitReason(const std::string& reason) {
+    JobClient::Until([&] {
+      const v1::ListWorkersResponse listed = client_.Workers();
+      return listed.workers().empty() ? reason.empty() : listed.workers(0).reason() == reason;
+    });
   }
   // Until there is no room for one more.
   void SubmitJobs() {
@@ -217,22 +138,66 @@ class FullDiskTest : public ::testing::Test {
     EXPECT_EQ(status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED) << status.error_message();
   }
 
-  const platform::TemporaryFolder folder_;
-  Daemon daemon_{folder_.path(), ""};
-  JobClient client_{Daemon::Address(folder_.path())};
-  const std::unique_ptr<v1::Workers::Stub> stub_ = v1::Workers::NewStub(client_.channel());
-  grpc::ClientContext context_;
   std::unique_ptr<WorkerSession> session_;
 };
+
+TEST_F(FullDiskTest, AFullDiskRefusesSubmitsAndServesReads) {
+  SimulatedWorker worker("a", Daemon::Address(folder_.path()), {.hold = true});
+  v1::Job job;
+  ASSERT_TRUE(client_.Submit(JobClient::SpecOf("held", 1), "r0", job).ok());
+  client_.AwaitRunning("held");
+
+  SetLimit(daemon_, RLIMIT_FSIZE, 400'000);  // of each file, as a full disk
+  std::vector<std::string> acknowledged;
+  grpc::Status status;
+  for (int i = 0; status.ok() && i < 1000; ++i) {
+    const std::string number = std::to_string(i);
+    status = client_.Submit(JobClient::SpecOf("job-" + number, 1), "r-" + number, job);
+    if (status.ok()) {
+      acknowledged.push_back(job.id());
+    }
+  }
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED) << status.error_message();
+  EXPECT_THAT(status.error_message(),
+              HasSubstr("the request, which has no effect: " + folder_.path() + "/state/controller.db"));
+  EXPECT_THAT(status.error_message(), HasSubstr("make room on that file system"));
+  worker.Release();  // the job ends where nothing can be stored
+  JobClient::Until([&] { return worker.ended() == 1; });
+  ASSERT_TRUE(client_.Get("held", job).ok()) << "what is stored can be read";
+  EXPECT_EQ(job.state(), v1::JOB_STATE_RUNNING);
+  ASSERT_FALSE(acknowledged.empty());
+  status = client_.Submit(JobClient::SpecOf("job-0", 1), "r-0", job);
+  EXPECT_TRUE(status.ok()) << "it has been taken: " << status.error_message();
+  EXPECT_EQ(job.id(), acknowledged[0]);
+  EXPECT_THAT(Log(), HasSubstr("the store's disk is full"));
+  EXPECT_THAT(StoreError(), HasSubstr(folder_.path() + "/state/controller.db"));
+
+  SetLimit(daemon_, RLIMIT_FSIZE, RLIM_INFINITY);
+  ASSERT_TRUE(client_.Follow("held", job).ok());
+  EXPECT_EQ(job.state(), v1::JOB_STATE_SUCCEEDED) << job.message();
+  EXPECT_EQ(worker.starts().at(job.id()), 1);
+  EXPECT_EQ(StoreError(), "");
+  const std::string refused = std::to_string(acknowledged.size());
+  ASSERT_TRUE(client_.Submit(JobClient::SpecOf("job-" + refused, 1), "r-" + refused, job).ok());
+  ASSERT_TRUE(client_.Follow("job-" + refused, job).ok());
+  EXPECT_EQ(job.state(), v1::JOB_STATE_SUCCEEDED) << job.message();
+  EXPECT_THAT(Log(), HasSubstr("the store can be written again"));
+  for (size_t i = 0; i < acknowledged.size(); ++i) {
+    const std::string number = std::to_string(i);
+    ASSERT_TRUE(client_.Submit(JobClient::SpecOf("job-" + number, 1), "r-" + number, job).ok());
+    EXPECT_EQ(job.id(), acknowledged[i]) << "the same job, by its request id";
+  }
+  EXPECT_EQ(daemon_.Stop(), 0);
+}
 
 TEST_F(FullDiskTest, RoomForLittleIsNotEnoughRoom) {
   Connect();
   SetLimit(daemon_, RLIMIT_FSIZE, 400'000);
   SubmitJobs();
-  context_.TryCancel();  // the event of its end is smaller than a job
-  JobClient::Until([&] { return Workers().workers(0).reason() == "NotConnected"; });
+  session_->Cancel();  // the event of its end is smaller than a job
+  AwaitReason("NotConnected");
   EXPECT_NE(StoreError(), "");
-  EXPECT_THAT(Daemon::Log(folder_.path()), Not(HasSubstr("the store can be written again")));
+  EXPECT_THAT(Log(), Not(HasSubstr("the store can be written again")));
   EXPECT_EQ(daemon_.Stop(), 0);
 }
 
@@ -242,12 +207,12 @@ TEST_F(FullDiskTest, WorkerLeavingOnRequestIsNotListed) {
   v1::WorkerMessage message;
   message.set_seq(2);
   message.mutable_heartbeat()->set_draining(true);
-  ASSERT_TRUE(session_->Write(message));
-  JobClient::Until([&] { return Workers().workers(0).reason() == "Draining"; });
+  ASSERT_TRUE((*session_)->Write(message));
+  AwaitReason("Draining");
   SetLimit(daemon_, RLIMIT_FSIZE, 1);  // not even for that
   SubmitJobs();
-  context_.TryCancel();
-  JobClient::Until([&] { return Workers().workers().empty(); });
+  session_->Cancel();
+  AwaitReason("");
   EXPECT_NE(StoreError(), "");
   EXPECT_EQ(daemon_.Stop(), 0);
 }
@@ -255,9 +220,8 @@ TEST_F(FullDiskTest, WorkerLeavingOnRequestIsNotListed) {
 // They may wait for hours, and the start of another job of that worker must not.
 TEST_F(FullDiskTest, WorkerIsHeardWhileItsNoticesWait) {
   Connect(/*slots=*/1);
-  v1::Job job;
-  ASSERT_TRUE(client_.Submit(JobClient::SpecOf("saves", 1), "", job).ok());
-  const v1::AttemptId id = FirstAttempt(*session_);
+  client_.Submitted("saves", 1);
+  const v1::AttemptId id = FirstAttempt(**session_);
   SetLimit(daemon_, RLIMIT_FSIZE, 1);
   v1::WorkerMessage message;
   message.set_seq(1);
@@ -272,54 +236,44 @@ TEST_F(FullDiskTest, WorkerIsHeardWhileItsNoticesWait) {
     *notice.mutable_id() = id;
     notice.set_number(i);
     notice.mutable_committed()->set_step(i);
-    ASSERT_TRUE(session_->Write(message));
+    ASSERT_TRUE((*session_)->Write(message));
   }
   for (int i = 0; i < 500; ++i) {  // faster than they are answered
     *next().mutable_get()->mutable_id() = id;
     message.mutable_get()->set_key(std::to_string(i));
-    ASSERT_TRUE(session_->Write(message));
+    ASSERT_TRUE((*session_)->Write(message));
   }
   next().mutable_heartbeat()->set_draining(true);
-  ASSERT_TRUE(session_->Write(message));
-  JobClient::Until([&] { return Workers().workers(0).reason() == "Draining"; });
+  ASSERT_TRUE((*session_)->Write(message));
+  AwaitReason("Draining");
   EXPECT_NE(StoreError(), "");
   EXPECT_EQ(daemon_.Stop(), 0);
 }
 
 // What becomes of the state directory while a controller has it.
-class StateDirectoryTest : public ::testing::Test {
+class StateDirectoryTest : public DaemonTest {
  protected:
   // The daemon may notice by itself before the submit comes: then it has no answer, and it does not wait for
   // one. What a submit is told that comes first: engine_test.cc.
   void ExpectRefusalAndEnd(const std::string& file) {
-    grpc::ClientContext context;
-    JobClient::SetDeadline(context);
-    context.set_wait_for_ready(false);
     v1::SubmitRequest request;
     *request.mutable_spec() = JobClient::SpecOf("lost", 1);
     v1::Job job;
-    const grpc::Status status = client_.stub().Submit(&context, request, &job);
+    const grpc::Status status = client_.Call(&v1::Jobs::Stub::Submit, request, job, /*waits=*/false);
     EXPECT_EQ(status.error_code(), grpc::StatusCode::UNAVAILABLE) << "it must not be acknowledged";
+    ExpectEnd(file + " was deleted, moved or replaced");
+  }
+  void ExpectEnd(const std::string& why) {
     const int end = daemon_.Wait();
     EXPECT_TRUE(WIFEXITED(end) && WEXITSTATUS(end) == 1) << end;
-    EXPECT_THAT(Daemon::Log(folder_.path()), HasSubstr(file + " was deleted, moved or replaced"));
+    EXPECT_THAT(Log(), HasSubstr(why));
   }
 
-  platform::TemporaryFolder folder_;
   const std::string state_ = folder_.path() + "/state";
-  Daemon daemon_{folder_.path(), ""};
-  JobClient client_{Daemon::Address(folder_.path())};
-  v1::Job job_;
 };
 
-TEST_F(StateDirectoryTest, DeletedStoreEndsTheDaemonAtASubmit) {
-  ASSERT_TRUE(client_.Submit(JobClient::SpecOf("kept", 1), "", job_).ok());
-  std::filesystem::remove_all(state_);
-  ExpectRefusalAndEnd(state_ + "/controller.db");
-}
-
 TEST_F(StateDirectoryTest, AnotherOneInItsPlaceIsNotTouched) {
-  ASSERT_TRUE(client_.Submit(JobClient::SpecOf("kept", 1), "", job_).ok());
+  client_.Submitted("kept", 1);
   std::filesystem::rename(state_, state_ + "-moved");
   std::filesystem::create_directories(state_);
   std::ofstream(state_ + "/controller.db-wal") << "of another controller";
@@ -328,20 +282,15 @@ TEST_F(StateDirectoryTest, AnotherOneInItsPlaceIsNotTouched) {
 }
 
 TEST_F(StateDirectoryTest, DeletedFileIsNoticedWithoutRequests) {
-  ASSERT_TRUE(client_.Submit(JobClient::SpecOf("kept", 1), "", job_).ok());
+  client_.Submitted("kept", 1);
   std::filesystem::remove(state_ + "/history.db");
-  const int end = daemon_.Wait();
-  EXPECT_TRUE(WIFEXITED(end) && WEXITSTATUS(end) == 1) << end;
-  EXPECT_THAT(Daemon::Log(folder_.path()), HasSubstr(state_ + "/history.db was deleted"));
+  ExpectEnd(state_ + "/history.db was deleted");
 }
 
 // Or what its ranks saved would not be told again to the next controller.
 TEST_F(StateDirectoryTest, WhatAWorkerReportsThereIsNotAcknowledged) {
-  const auto stub = v1::Workers::NewStub(client_.channel());
-  grpc::ClientContext context;
-  const std::unique_ptr<WorkerSession> session = Welcomed(*stub, context, HelloOf("w", 1));
-  ASSERT_NE(session, nullptr);
-  ASSERT_TRUE(client_.Submit(JobClient::SpecOf("job", 1), "", job_).ok());
+  WorkerSession session(client_.channel(), HelloOf("w", 1));
+  client_.Submitted("job", 1);
   v1::WorkerMessage message;
   message.set_seq(2);
   v1::CheckpointNotice& notice = *message.mutable_checkpoint();
@@ -369,7 +318,7 @@ int64_t PeakKb(const Daemon& daemon) {
   return 0;
 }
 
-class BigMessageTest : public ::testing::Test {
+class BigMessageTest : public DaemonTest {
  protected:
   grpc::Status Submit(size_t bytes, grpc_compression_algorithm compression = GRPC_COMPRESS_NONE) {
     grpc::ClientContext context;
@@ -380,28 +329,22 @@ class BigMessageTest : public ::testing::Test {
     v1::Job job;
     return client_.stub().Submit(&context, request, &job);
   }
-
-  platform::TemporaryFolder folder_;
-  Daemon daemon_{folder_.path(), ""};
-  JobClient client_{Daemon::Address(folder_.path())};
 };
 
 TEST_F(BigMessageTest, OverTheLimitOnlyTheMessageIsRefused) {
-  v1::Job job;
-  ASSERT_TRUE(client_.Submit(JobClient::SpecOf("before", 1), "", job).ok());
+  client_.Submitted("before", 1);
   const grpc::Status status = Submit(size_t{64} << 20);
   EXPECT_EQ(status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED) << status.error_message();
   EXPECT_THAT(status.error_message(), HasSubstr("larger than max"));
   // The same connection goes on.
-  EXPECT_TRUE(client_.Submit(JobClient::SpecOf("after", 1), "", job).ok());
+  client_.Submitted("after", 1);
   EXPECT_EQ(Submit(4'000'000).error_code(), grpc::StatusCode::INVALID_ARGUMENT)
       << "read, and refused as a spec";
   EXPECT_EQ(daemon_.Stop(), 0);
 }
 
 TEST_F(BigMessageTest, ACompressedOneCannotGrowBeyondTheLimit) {
-  v1::Job job;
-  ASSERT_TRUE(client_.Submit(JobClient::SpecOf("before", 1), "", job).ok());
+  client_.Submitted("before", 1);
   const int64_t before = PeakKb(daemon_);
   // No longer: while the client compresses, it answers no keepalive.
   constexpr size_t kBytes = size_t{64} << 20;

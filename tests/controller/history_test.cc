@@ -42,6 +42,11 @@ class HistoryTest : public ::testing::Test {
     EXPECT_TRUE(history.ok()) << history.status();
     return *std::move(history);
   }
+  // Adds reports that are acknowledged some time.
+  static void Add(History& history, const v1::ReportBatch& batch) {
+    ASSERT_TRUE(history.Add(batch, kNow, [](const absl::Status&) {}).ok());
+  }
+
   platform::TemporaryFolder folder_;
 };
 
@@ -59,11 +64,8 @@ TEST_F(HistoryTest, ReportsAreAcknowledgedWhenDurable) {
 
 TEST_F(HistoryTest, PointsWithNormsSpreadOverTheirSteps) {
   std::unique_ptr<History> history = Open();
-  const auto add = [&](int64_t first, int64_t last, int norms) {
-    ASSERT_TRUE(history->Add(BatchOf("j", 1, first, last, norms), kNow, [](const absl::Status&) {}).ok());
-  };
-  add(1, 9'900, 0);
-  add(9'901, 10'000, 3);
+  Add(*history, BatchOf("j", 1, 1, 9'900));
+  Add(*history, BatchOf("j", 1, 9'901, 10'000, 3));
   int trimmed = 0;
   const auto reports = history->Spread("j", 0, 0, 64, [&](v1::Norms& norms) {
     ++trimmed;
@@ -86,7 +88,7 @@ TEST_F(HistoryTest, PointsWithNormsSpreadOverTheirSteps) {
 // A job that goes on from a checkpoint has no reports of the steps before it.
 TEST_F(HistoryTest, PointsOfAResumedJobSpreadEvenly) {
   std::unique_ptr<History> history = Open();
-  ASSERT_TRUE(history->Add(BatchOf("j", 1, 100'001, 100'500), kNow, [](const absl::Status&) {}).ok());
+  Add(*history, BatchOf("j", 1, 100'001, 100'500));
   const auto reports = history->Spread("j", 0, 0, 100);
   ASSERT_TRUE(reports.ok());
   EXPECT_GE(reports->size(), 80U);
@@ -103,7 +105,7 @@ TEST_F(HistoryTest, StrangeSecondsOfAStepCountForNothing) {
   batch.mutable_reports(2)->set_seconds(-5);
   batch.mutable_reports(3)->set_seconds(INFINITY);
   batch.mutable_reports(4)->set_seconds(2);
-  ASSERT_TRUE(history->Add(batch, kNow, [](const absl::Status&) {}).ok());
+  Add(*history, batch);
   EXPECT_EQ(history->Totals("j")->seconds, 2);
   EXPECT_EQ(history->Totals("j")->steps, 5);
 }
@@ -129,16 +131,13 @@ TEST_F(HistoryTest, WritesToADeletedFileAreNotAcknowledged) {
 
 TEST_F(HistoryTest, TheLastStepIsADurableOne) {
   std::unique_ptr<History> history = Open();
-  const auto add = [&](int64_t first, int64_t last) {
-    ASSERT_TRUE(history->Add(BatchOf("j", 1, first, last), kNow, [](const absl::Status&) {}).ok());
-  };
-  add(1, 3);
+  Add(*history, BatchOf("j", 1, 1, 3));
   EXPECT_EQ(*history->LastStep("j"), 0)
       << "a kill of the controller would lose them until they are sent again";
   history->Commit();
   EXPECT_EQ(*history->LastStep("j"), 3);
-  add(4, 5);
-  add(6, 6);
+  Add(*history, BatchOf("j", 1, 4, 5));
+  Add(*history, BatchOf("j", 1, 6, 6));
   EXPECT_EQ(*history->LastStep("j"), 3);
   EXPECT_EQ(history->Last("j")->step, 6) << "readers of reports see them at once";
   history->Commit();
@@ -150,7 +149,7 @@ TEST_F(HistoryTest, RepeatedStepsKeepTheHigherAttempt) {
     std::unique_ptr<History> history = Open();
     for (const auto& batch :
          {BatchOf("j", 1, 1, 10), BatchOf("j", 1, 5, 10), BatchOf("j", 2, 8, 12), BatchOf("j", 1, 9, 11)}) {
-      ASSERT_TRUE(history->Add(batch, kNow, [](const absl::Status&) {}).ok());
+      Add(*history, batch);
     }
   }
   std::unique_ptr<History> history = Open();  // also after a restart
@@ -168,7 +167,7 @@ TEST_F(HistoryTest, RepeatedStepsKeepTheHigherAttempt) {
 TEST_F(HistoryTest, NormsStayInTheirRings) {
   std::unique_ptr<History> history = Open({.norm_bytes_of_a_job = 10'000, .norm_bytes = 15'000});
   for (int64_t step = 1; step <= 50; ++step) {  // about 800 bytes each
-    ASSERT_TRUE(history->Add(BatchOf("a", 1, step, step, 100), kNow, [](const absl::Status&) {}).ok());
+    Add(*history, BatchOf("a", 1, step, step, 100));
     EXPECT_LE(history->norm_bytes(), 10'000);
   }
   const auto a = *history->Range("a", 1, 0, 100, true);
@@ -177,7 +176,7 @@ TEST_F(HistoryTest, NormsStayInTheirRings) {
   EXPECT_TRUE(a[49].has_norms());
   EXPECT_EQ(a[49].norms().weight_size(), 100);
   for (int64_t step = 1; step <= 50; ++step) {
-    ASSERT_TRUE(history->Add(BatchOf("b", 1, step, step, 100), kNow, [](const absl::Status&) {}).ok());
+    Add(*history, BatchOf("b", 1, step, step, 100));
     EXPECT_LE(history->norm_bytes(), 15'000);
   }
   EXPECT_TRUE(history->Range("b", 50, 50, 1, true)->front().has_norms());
@@ -191,7 +190,7 @@ TEST_F(HistoryTest, ItemTablesAreKeptByDigest) {
   v1::ReportBatch batch = BatchOf("j", 1, 1, 1, 2);
   batch.mutable_table()->set_digest("t");
   batch.mutable_table()->add_parameters()->set_name("lm_head.weight");
-  ASSERT_TRUE(history->Add(batch, kNow, [](const absl::Status&) {}).ok());
+  Add(*history, batch);
   EXPECT_EQ((*history->Table("t"))->parameters(0).name(), "lm_head.weight");
   EXPECT_FALSE(history->Table("other")->has_value());
 }
@@ -202,11 +201,11 @@ TEST_F(HistoryTest, OfOneJobFewTablesAreKept) {
   for (int i = 0; i < 20; ++i) {
     v1::ReportBatch batch = BatchOf("j", 1, i + 1, i + 1);
     batch.mutable_table()->set_digest(absl::StrCat("t", i));
-    ASSERT_TRUE(history->Add(batch, kNow, [](const absl::Status&) {}).ok());
+    Add(*history, batch);
   }
   v1::ReportBatch other = BatchOf("other", 1, 1, 1);
   other.mutable_table()->set_digest("t19");
-  ASSERT_TRUE(history->Add(other, kNow, [](const absl::Status&) {}).ok());
+  Add(*history, other);
   EXPECT_TRUE(history->Table("t0")->has_value());
   EXPECT_TRUE(history->Table("t3")->has_value());
   EXPECT_FALSE(history->Table("t4")->has_value());
@@ -217,7 +216,7 @@ TEST_F(HistoryTest, OfOneJobFewTablesAreKept) {
 TEST_F(HistoryTest, DamagedPageIsNamedWithARemedy) {
   {
     std::unique_ptr<History> history = Open();
-    ASSERT_TRUE(history->Add(BatchOf("j", 1, 1, 100, 1000), kNow, [](const absl::Status&) {}).ok());
+    Add(*history, BatchOf("j", 1, 1, 100, 1000));
   }
   const std::string path = folder_.path() + "/history.db";
   std::ifstream file(path);
@@ -241,7 +240,7 @@ TEST_F(HistoryTest, DamagedPageIsNamedWithARemedy) {
 TEST_F(HistoryTest, LateFoundDamageReachesReadersAndWriters) {
   {
     std::unique_ptr<History> history = Open();
-    ASSERT_TRUE(history->Add(BatchOf("j", 1, 1, 100, 1000), kNow, [](const absl::Status&) {}).ok());
+    Add(*history, BatchOf("j", 1, 1, 100, 1000));
   }
   const std::string path = folder_.path() + "/history.db";
   constexpr int64_t kPage = 4096;
@@ -272,13 +271,9 @@ TEST_F(HistoryTest, LateFoundDamageReachesReadersAndWriters) {
 TEST_F(HistoryTest, CheckedFileIsWrittenAsBefore) {
   const std::string path = folder_.path() + "/history.db";
   std::unique_ptr<History> history = Open({.check_patience = absl::ZeroDuration()});
-  const auto add = [&](int64_t first) {
-    ASSERT_TRUE(
-        history->Add(BatchOf("j", 1, first, first + 255, 1000), kNow, [](const absl::Status&) {}).ok());
-  };
-  add(1);  // perhaps while it is checked
+  Add(*history, BatchOf("j", 1, 1, 256, 1000));  // perhaps while it is checked
   ASSERT_TRUE(history->AwaitCheck(absl::Seconds(30)));
-  add(257);
+  Add(*history, BatchOf("j", 1, 257, 512, 1000));
   history->Commit();
   EXPECT_GT(std::filesystem::file_size(path), 1 << 20) << "the log is moved to the file again";
   EXPECT_EQ(history->Range("j", 1, 0, 1000, false)->size(), 512U);
@@ -292,7 +287,7 @@ class HistoryDamageTest : public HistoryTest {
     std::filesystem::create_directories(live);
     std::unique_ptr<History> history = History::Open(live, {}).value();
     for (int64_t step = 1; step <= 3; ++step) {
-      EXPECT_TRUE(history->Add(BatchOf("j", 1, step, step), kNow, [](const absl::Status&) {}).ok());
+      Add(*history, BatchOf("j", 1, step, step));
       history->Commit();
     }
     std::filesystem::copy(live, killed_);
@@ -355,8 +350,7 @@ TEST_F(HistoryTest, RunningCheckEndsWithTheHistory) {
   {
     std::unique_ptr<History> history = Open();
     for (int64_t step = 1; step < 5000; step += 100) {
-      ASSERT_TRUE(
-          history->Add(BatchOf("j", 1, step, step + 99, 1000), kNow, [](const absl::Status&) {}).ok());
+      Add(*history, BatchOf("j", 1, step, step + 99, 1000));
     }
   }
   for (int i = 0; i < 20; ++i) {

@@ -127,11 +127,31 @@ class Driver {
 
   const v1::Job& Job(const std::string& id = "id-job") const { return state.jobs.at(id).job; }
 
+  // Commits to the store what has been decided since the last time.
+  template <typename Store>
+  absl::Status Save(Store& store) {
+    std::vector<const JobEntry*> rows;
+    for (const auto& [id, entry] : state.jobs) {
+      rows.push_back(&entry);
+    }
+    const auto first = events.begin() + static_cast<ptrdiff_t>(std::exchange(saved, events.size()));
+    return store.Commit({first, events.end()}, rows);
+  }
+
   State state;
   absl::Time now = kStart;
   std::vector<v1::Event> events;
   int sessions = 0;
+  size_t saved = 0;  // events
 };
+
+// A notice of worker "a" about the driver's job, to be filled in.
+inline CheckpointNoticed Noticed(uint64_t number = 0) {
+  CheckpointNoticed noticed{.worker = "a"};
+  *noticed.notice.mutable_id() = StatusOf("id-job").id();
+  noticed.notice.set_number(number);
+  return noticed;
+}
 
 // A rank that has failed because of `cause`.
 inline v1::AttemptStatus Failed(int rank, const v1::Cause& cause, bool exited = true) {

@@ -8,6 +8,7 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <type_traits>
 
 #include "jobspec/jobspec.h"
 #include "tandem/v1/jobs.grpc.pb.h"
@@ -47,29 +48,70 @@ checkpoint: {directory: "/tmp/never-made/)" + name + R"("}
     context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(seconds));
   }
 
-  grpc::Status Submit(const v1::JobSpec& spec, const std::string& request_id, v1::Job& job) {
+  // A method of the service that has one request and one response.
+  template <typename Request, typename Response>
+  using Method = grpc::Status (v1::Jobs::Stub::*)(grpc::ClientContext*, const Request&, Response*);
+
+  // Makes a call; `waits`: for the controller, if it is away.
+  template <typename Request, typename Response>
+  grpc::Status Call(Method<Request, Response> method, const std::type_identity_t<Request>& request,
+                    std::type_identity_t<Response>& response, bool waits = true) const {
     grpc::ClientContext context;
     SetDeadline(context);
+    context.set_wait_for_ready(waits);
+    return (*stub_.*method)(&context, request, &response);
+  }
+  // The response of a call that must succeed.
+  template <typename Request, typename Response>
+  Response Ask(Method<Request, Response> method, const std::type_identity_t<Request>& request = {}) const {
+    Response response;
+    const grpc::Status status = Call(method, request, response);
+    EXPECT_TRUE(status.ok()) << status.error_message();
+    return response;
+  }
+  // A request about one job.
+  template <typename Request>
+  static Request Of(const std::string& job) {
+    Request request;
+    request.set_job(job);
+    return request;
+  }
+
+  grpc::Status Submit(const v1::JobSpec& spec, const std::string& request_id, v1::Job& job) {
     v1::SubmitRequest request;
     *request.mutable_spec() = spec;
     request.set_request_id(request_id);
-    return stub_->Submit(&context, request, &job);
+    return Call(&v1::Jobs::Stub::Submit, request, job);
   }
+  // A job that must be taken; and one that then runs to its end.
+  v1::Job Submitted(const std::string& name, int ranks) {
+    v1::Job job;
+    const grpc::Status status = Submit(SpecOf(name, ranks), "", job);
+    EXPECT_TRUE(status.ok()) << status.error_message();
+    return job;
+  }
+  v1::Job Ended(const std::string& name, int ranks) {
+    v1::Job job = Submitted(name, ranks);
+    const grpc::Status status = Follow(name, job);
+    EXPECT_TRUE(status.ok()) << status.error_message();
+    return job;
+  }
+  v1::Job AwaitRunning(const std::string& name) {
+    v1::Job job;
+    Until([&] { return Get(name, job).ok() && job.state() == v1::JOB_STATE_RUNNING; });
+    return job;
+  }
+  v1::ListWorkersResponse Workers() const { return Ask(&v1::Jobs::Stub::ListWorkers); }
 
   grpc::Status Get(const std::string& id_or_name, v1::Job& job) {
-    grpc::ClientContext context;
-    SetDeadline(context);
-    v1::GetJobRequest request;
-    request.set_job(id_or_name);
-    return stub_->GetJob(&context, request, &job);
+    return Call(&v1::Jobs::Stub::GetJob, Of<v1::GetJobRequest>(id_or_name), job);
   }
 
   // Watches until the job has ended, or the stream breaks.
   grpc::Status Follow(const std::string& name, v1::Job& job, int64_t* reports = nullptr) {
     grpc::ClientContext context;
     SetDeadline(context);
-    v1::WatchRequest request;
-    request.set_job(name);
+    auto request = Of<v1::WatchRequest>(name);
     request.set_reports(reports != nullptr);
     const auto stream = stub_->Watch(&context, request);
     v1::WatchResponse response;

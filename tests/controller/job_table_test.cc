@@ -41,19 +41,6 @@ TEST(JobTableTest, JobIsFoundByRequestNameAndFolder) {
   EXPECT_EQ(IdOf(table.FindLiveByFolder("")), "");
 }
 
-TEST(JobTableTest, EndedJobReservesOnlyItsRequest) {
-  JobTable table;
-  table.Add(EntryOf("a", v1::JOB_STATE_RUNNING));
-  table.Change("a", [](JobEntry& entry) { entry.job.set_state(v1::JOB_STATE_FAILED); });
-  EXPECT_EQ(IdOf(table.FindRequest("ada", "request-a")), "a");
-  EXPECT_EQ(IdOf(table.FindLiveByName("name-a")), "");
-  EXPECT_EQ(IdOf(table.FindLiveByFolder("/runs/a")), "");
-  EXPECT_EQ(table.num_live(), 0U);
-  table.RemoveEnded();
-  EXPECT_EQ(table.size(), 0U);
-  EXPECT_EQ(IdOf(table.FindRequest("ada", "request-a")), "");
-}
-
 // What the table says at once, against a look at every job.
 void CheckAgainstEveryJob(const JobTable& table) {
   JobTable::Tickets queue;

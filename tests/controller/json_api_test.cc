@@ -14,7 +14,7 @@
 #include "nlohmann/json.hpp"
 #include "proto/table_digest.h"
 #include "tests/controller/http_client.h"
-#include "tests/controller/service_fixture.h"
+#include "tests/controller/secure_service.h"
 #include "tests/controller/simulated_worker.h"
 #include "tests/platform/temporary_folder.h"
 #include "tests/tls/certificates.h"
@@ -80,9 +80,7 @@ TEST_F(SiteTest, TheJsonIsThatOfTheService) {
   Start();
   SimulatedWorker worker("a", server_->addresses().at(0), {.slots = 2});
   JobClient client(server_->addresses().at(0));
-  v1::Job job;
-  ASSERT_TRUE(client.Submit(JobClient::SpecOf("shown", 2), "", job).ok());
-  ASSERT_TRUE(client.Follow("shown", job).ok());
+  const v1::Job job = client.Ended("shown", 2);
 
   const nlohmann::json listed = Api("ListJobs?brief=true")["jobs"][0];
   EXPECT_EQ(listed["id"], job.id());
@@ -112,16 +110,15 @@ TEST_F(SiteTest, OnlyThePageReadsWithoutACertificate) {
   Start("127.0.0.1:0", PageMode::kAuto, certificates.Files("controller", certificates.OfServer()));
   EXPECT_THAT(Get("/api/ListJobs"), StartsWith("HTTP/1.1 200 "));
   EXPECT_THAT(Get("/healthz"), StartsWith("HTTP/1.1 200 "));
-  const tls::Credential worker = certificates.Of({tls::Role::kWorker, "w"});
-  const auto stub = v1::Jobs::NewStub(grpc::CreateChannel(
-      server_->addresses().at(0),
-      grpc::SslCredentials({certificates.authority().certificate, worker.key, worker.certificate})));
+  JobClient worker(server_->addresses().at(0),
+                   CredentialsOf(certificates, certificates.Of({tls::Role::kWorker, "w"})));
   grpc::ClientContext context;
   JobClient::SetDeadline(context);
   context.AddMetadata("tandem-page", "");
   context.AddMetadata("tandem-page", std::string(32, '0'));
   v1::ListJobsResponse response;
-  EXPECT_EQ(stub->ListJobs(&context, {}, &response).error_code(), grpc::StatusCode::PERMISSION_DENIED);
+  EXPECT_EQ(worker.stub().ListJobs(&context, {}, &response).error_code(),
+            grpc::StatusCode::PERMISSION_DENIED);
 }
 
 TEST_F(SiteTest, ErrorsAreJsonWithTheStatusThatFits) {
@@ -181,19 +178,6 @@ TEST(HealthTest, StuckControllerIsUnhealthyInTime) {
   EXPECT_EQ(answer.status, 503);
   EXPECT_THAT(answer.body, HasSubstr("decided nothing"));
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(30)) << "it looks for 2 s";
-}
-
-TEST(PageModeTest, APageWithoutAnAddressIsRefused) {
-  platform::TemporaryFolder folder;
-  ServerOptions options;
-  options.state_directory = folder.path();
-  options.listen = {"127.0.0.1:0"};
-  options.metrics_listen = "off";
-  options.page = PageMode::kOn;
-  const absl::Status status =
-      Server::Start(options, platform::SteadyClock(), platform::SystemRandom()).status();
-  EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
-  EXPECT_THAT(std::string(status.message()), StartsWith("--page on: with --metrics-listen off"));
 }
 
 TEST_F(SiteTest, AnotherSitesPageMayNotAsk) {
@@ -261,9 +245,7 @@ TEST_F(SiteTest, ScrapeHasReportsAfterTheEnd) {
   Start();
   SimulatedWorker worker("a", server_->addresses().at(0), {});
   JobClient client(server_->addresses().at(0));
-  v1::Job job;
-  ASSERT_TRUE(client.Submit(JobClient::SpecOf("short", 1), "", job).ok());
-  ASSERT_TRUE(client.Follow("short", job).ok());
+  const v1::Job job = client.Ended("short", 1);
   v1::ReportBatch batch;
   batch.mutable_id()->set_job_id(job.id());
   batch.mutable_id()->set_attempt(1);

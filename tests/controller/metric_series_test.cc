@@ -11,9 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "controller/metrics/metrics.h"
-#include "tests/controller/http_client.h"
 #include "tests/controller/metrics_fixture.h"
-#include "tests/controller/metrics_handler.h"
 #include "tests/platform/temporary_folder.h"
 
 namespace tandem::controller {
@@ -115,10 +113,7 @@ TEST_F(MetricSeriesTest, TrainingSeriesLastFiveMinutesLonger) {
   metrics_->RpcStarted("/tandem.v1.Jobs/Submit");
   metrics_->RpcHandled("/tandem.v1.Jobs/Submit", "OK", absl::Milliseconds(2));
   metrics_->JobPlaced(absl::Seconds(90));
-  absl::StatusOr<std::unique_ptr<HttpServer>> server =
-      HttpServer::Start("127.0.0.1:0", MetricsHandler(metrics_));
-  ASSERT_TRUE(server.ok()) << server.status();
-  const std::string text = Scrape((*server)->address());
+  const std::string text = Text();
   EXPECT_THAT(text, HasSubstr("tandem_build_info{version="));
   EXPECT_THAT(text, HasSubstr("tandem_train_step{job_name=\"headers\"} 2"));
   EXPECT_THAT(text, HasSubstr("tandem_train_loss{job_name=\"headers\"} 2.5"));
@@ -142,9 +137,9 @@ TEST_F(MetricSeriesTest, TrainingSeriesLastFiveMinutesLonger) {
 
   metrics_->JobEnded(JobOf("id-1", "headers"));
   clock_.Advance(absl::Minutes(4));
-  EXPECT_THAT(Scrape((*server)->address()), HasSubstr("job_name=\"headers\""));
+  EXPECT_THAT(Text(), HasSubstr("job_name=\"headers\""));
   clock_.Advance(absl::Minutes(2));
-  EXPECT_THAT(Scrape((*server)->address()), Not(HasSubstr("headers")));
+  EXPECT_THAT(Text(), Not(HasSubstr("headers")));
 }
 
 TEST_F(MetricSeriesTest, LateReportKeepsNoSeriesAlive) {

@@ -13,10 +13,8 @@
 
 #include "absl/time/clock.h"
 #include "proto/time.h"
-#include "tests/controller/http_client.h"
 #include "tests/controller/job_client.h"
 #include "tests/controller/metrics_fixture.h"
-#include "tests/controller/metrics_handler.h"
 
 namespace tandem::controller {
 namespace {
@@ -161,9 +159,7 @@ TEST_F(MetricsTest, ScrapeShowsProgressAgeAndSlowestRank) {
   clock_.Advance(driver_.now - clock_.Now());
   metrics_->Look(driver_.state);
   clock_.Advance(absl::Milliseconds(500));
-  const auto server = HttpServer::Start("127.0.0.1:0", MetricsHandler(metrics_));
-  ASSERT_TRUE(server.ok()) << server.status();
-  const std::string text = Scrape((*server)->address());
+  const std::string text = Text();
   EXPECT_THAT(text, HasSubstr("tandem_train_progress_age_seconds{job_name=\"job\"} 20.5"));
   EXPECT_THAT(text, HasSubstr("tandem_train_rank_behind{job_name=\"job\"} 1"));
   EXPECT_THAT(text, HasSubstr("tandem_train_stalled{job_name=\"job\"} 1"));

@@ -20,9 +20,7 @@ using ::testing::HasSubstr;
 TEST(NoticesTest, CheckpointsAreReportedOnce) {
   Driver driver;
   driver.Run(v1::JOB_STATE_RUNNING);
-  v1::CheckpointNotice notice;
-  notice.mutable_id()->set_job_id("id-job");
-  notice.mutable_id()->set_attempt(1);
+  v1::CheckpointNotice notice = Noticed().notice;
   notice.mutable_committed()->set_step(10);
   notice.mutable_committed()->set_path("runs/step-10");
   EXPECT_EQ(driver.Feed(CheckpointNoticed{.worker = "a", .notice = notice}).events.size(), 1U);
@@ -39,22 +37,13 @@ TEST(NoticesTest, OnlyTheAttemptsWorkersReportCheckpoints) {
   Driver driver;
   driver.Run(v1::JOB_STATE_RUNNING);
   driver.Connect("stranger", 1);
-  CheckpointNoticed noticed{.worker = "stranger"};
-  noticed.notice.mutable_id()->set_job_id("id-job");
-  noticed.notice.mutable_id()->set_attempt(1);
+  CheckpointNoticed noticed = Noticed();
+  noticed.worker = "stranger";
   noticed.notice.mutable_committed()->set_step(1000);
   EXPECT_EQ(driver.Feed(noticed).events.size(), 0U);
   EXPECT_EQ(driver.Job().last_step(), 0);
   noticed.worker = "b";
   EXPECT_EQ(driver.Feed(noticed).events.size(), 1U);
-}
-
-CheckpointNoticed Noticed(uint64_t number) {
-  CheckpointNoticed noticed{.worker = "a"};
-  noticed.notice.mutable_id()->set_job_id("id-job");
-  noticed.notice.mutable_id()->set_attempt(1);
-  noticed.notice.set_number(number);
-  return noticed;
 }
 
 CheckpointNoticed Warned(uint64_t number, v1::CheckpointProblem problem, int64_t step) {
@@ -166,9 +155,7 @@ TEST(NoticesTest, FailedSavesAreEventsAndCounted) {
   EXPECT_EQ(driver.Job().state(), v1::JOB_STATE_RUNNING);
   EXPECT_EQ(driver.Job().reason(), "Ready") << "a warning is not a transition";
 
-  CheckpointNoticed saved{.worker = "a"};
-  *saved.notice.mutable_id() = Warned(3, v1::CHECKPOINT_PROBLEM_SAVE_FAILED, 30).notice.id();
-  saved.notice.set_number(3);
+  CheckpointNoticed saved = Noticed(3);
   saved.notice.mutable_committed()->set_step(30);
   saved.notice.mutable_committed()->set_bytes(7);
   saved.notice.mutable_committed()->set_seconds(0.5);

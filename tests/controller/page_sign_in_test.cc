@@ -11,7 +11,7 @@
 #include "nlohmann/json.hpp"
 #include "platform/random.h"
 #include "tests/controller/http_client.h"
-#include "tests/controller/service_fixture.h"
+#include "tests/controller/secure_service.h"
 #include "tests/controller/simulated_worker.h"
 #include "tests/platform/fake_clock.h"
 #include "tests/platform/temporary_folder.h"
@@ -31,20 +31,14 @@ using tls::Role;
 class PageSignInTest : public ::testing::Test {
  protected:
   void Start(const std::string& metrics_listen = "127.0.0.1:0", PageMode page = PageMode::kAuto) {
-    ServerOptions options;
-    options.tls = certificates_.Files("controller", certificates_.OfServer());
-    options.tls.revoked = certificates_.folder() + "/revoked";
-    certificates_.Write("revoked", "", 0644);
-    options.metrics_listen = metrics_listen;
-    options.page = page;
-    server_ = StartServer(folder_, options);
+    server_ = StartServer(
+        folder_, {.tls = FilesWithList(certificates_), .metrics_listen = metrics_listen, .page = page});
     ASSERT_NE(server_, nullptr);
     alice_ = std::make_unique<JobClient>(address(), Of(certificates_.Of({Role::kUser, "alice"})));
   }
   const std::string& address() { return server_->addresses().at(0); }
   std::shared_ptr<grpc::ChannelCredentials> Of(const Credential& credential) {
-    return grpc::SslCredentials(
-        {certificates_.authority().certificate, credential.key, credential.certificate});
+    return CredentialsOf(certificates_, credential);
   }
 
   struct Answer {
@@ -64,10 +58,7 @@ class PageSignInTest : public ::testing::Test {
   }
 
   grpc::Status AskForCode(const Credential& credential, v1::SignInResponse& response) {
-    const auto stub = v1::Jobs::NewStub(grpc::CreateChannel(address(), Of(credential)));
-    grpc::ClientContext context;
-    JobClient::SetDeadline(context);
-    return stub->SignIn(&context, {}, &response);
+    return JobClient(address(), Of(credential)).Call(&v1::Jobs::Stub::SignIn, {}, response);
   }
   std::string CodeOf(const Credential& credential) {
     v1::SignInResponse response;
@@ -166,7 +157,7 @@ TEST_F(PageSignInTest, CodeWorksOnceAndSessionNamesItsUser) {
 TEST_F(PageSignInTest, ChangesArePostsAndReadsAreGets) {
   Start();
   const std::string session = SessionOf(Role::kUser, "alice");
-  const v1::Job job = Submitted("kept");
+  Submitted("kept");
   for (const char* method : {"Cancel", "Checkpoint", "Profile", "SignIn", "SignOut"}) {
     EXPECT_EQ(
         Ask("GET", std::string("/api/") + method + "?job=kept", "Authorization: Bearer " + session + "\r\n")

@@ -25,11 +25,8 @@ using ::testing::HasSubstr;
 TEST_F(ServiceTest, LogsAreRelayedFromTheWorkers) {
   auto a = std::make_unique<SimulatedWorker>("a", address(),
                                              SimulatedWorker::Script{.log_line = "hello from a\n"});
-  v1::Job job;
-  ASSERT_TRUE(client_->Submit(JobClient::SpecOf("logs", 1), "", job).ok());
-  ASSERT_TRUE(client_->Follow("logs", job).ok());
-  v1::LogRequest request;
-  request.set_job("logs");
+  client_->Ended("logs", 1);
+  auto request = JobClient::Of<v1::LogRequest>("logs");
   const auto read = [&](v1::LogChunk& chunk) {
     grpc::ClientContext context;
     JobClient::SetDeadline(context);
@@ -51,18 +48,13 @@ TEST_F(ServiceTest, LogsAreRelayedFromTheWorkers) {
 
 // Or whoever follows a log takes the death of its worker for the end of the job.
 TEST_F(ServiceTest, FollowedLogEndsWithItsWorker) {
-  grpc::ClientContext session_context;
-  const auto workers = v1::Workers::NewStub(client_->channel());
-  const std::unique_ptr<WorkerSession> session = Welcomed(*workers, session_context, HelloOf("w", 1));
-  ASSERT_NE(session, nullptr);
-  v1::Job job;
-  ASSERT_TRUE(client_->Submit(JobClient::SpecOf("logs", 1), "", job).ok());
+  WorkerSession session(client_->channel(), HelloOf("w", 1));
+  client_->Submitted("logs", 1);
   FirstAttempt(*session);
   for (const bool dies : {true, false}) {
     grpc::ClientContext reader_context;
     JobClient::SetDeadline(reader_context);
-    v1::LogRequest request;
-    request.set_job("logs");
+    auto request = JobClient::Of<v1::LogRequest>("logs");
     request.set_follow(true);
     const auto reader = client_->stub().ReadLog(&reader_context, request);
     v1::ControllerMessage message;
@@ -72,7 +64,7 @@ TEST_F(ServiceTest, FollowedLogEndsWithItsWorker) {
     grpc::ClientContext upload_context;
     JobClient::SetDeadline(upload_context);
     v1::UploadDone done;
-    const auto upload = workers->Upload(&upload_context, &done);
+    const auto upload = session.stub().Upload(&upload_context, &done);
     v1::UploadChunk sent;
     sent.set_upload(message.upload().upload());
     sent.mutable_chunk()->set_data("a line\n");
@@ -93,7 +85,7 @@ TEST_F(ServiceTest, FollowedLogEndsWithItsWorker) {
     }
     EXPECT_TRUE(reader->Finish().ok());
   }
-  session_context.TryCancel();
+  session.Cancel();
 }
 
 class ProfileTest : public ServiceTest {
@@ -102,8 +94,7 @@ class ProfileTest : public ServiceTest {
   grpc::Status Profile(const std::string& job, int steps, std::vector<v1::ProfileChunk>& chunks) {
     grpc::ClientContext context;
     JobClient::SetDeadline(context);
-    v1::ProfileRequest request;
-    request.set_job(job);
+    auto request = JobClient::Of<v1::ProfileRequest>(job);
     request.set_steps(steps);
     const auto stream = client_->stub().Profile(&context, request);
     v1::ProfileChunk chunk;
@@ -115,9 +106,8 @@ class ProfileTest : public ServiceTest {
   }
 
   void StartJob() {
-    v1::Job job;
-    ASSERT_TRUE(client_->Submit(JobClient::SpecOf("held", 2), "", job).ok());
-    JobClient::Until([&] { return client_->Get("held", job).ok() && job.state() == v1::JOB_STATE_RUNNING; });
+    client_->Submitted("held", 2);
+    client_->AwaitRunning("held");
   }
 };
 
@@ -168,8 +158,7 @@ TEST_F(ProfileTest, AWorkerThatSendsTooLittleIsNamed) {
 TEST_F(ProfileTest, WhatDoesNotRunIsRefused) {
   std::vector<v1::ProfileChunk> chunks;
   EXPECT_EQ(Profile("nobody", 2, chunks).error_code(), grpc::StatusCode::NOT_FOUND);
-  v1::Job job;
-  ASSERT_TRUE(client_->Submit(JobClient::SpecOf("waits", 1), "", job).ok());
+  client_->Submitted("waits", 1);
   const grpc::Status waits = Profile("waits", 2, chunks);
   EXPECT_EQ(waits.error_code(), grpc::StatusCode::FAILED_PRECONDITION);
   EXPECT_THAT(waits.error_message(), HasSubstr("is not running: QUEUED; try again when it runs"));

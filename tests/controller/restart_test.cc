@@ -23,17 +23,13 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 
 // Its workers have not gone, and they are not looked for.
-TEST(EndTest, StoppingControllerReportsNoDisconnections) {
-  platform::TemporaryFolder folder;
-  Daemon daemon(folder.path(), "");
-  const JobClient client(Daemon::Address(folder.path()));
-  const auto stub = v1::Workers::NewStub(client.channel());
-  grpc::ClientContext context;
-  const std::unique_ptr<WorkerSession> session = Welcomed(*stub, context, HelloOf("w", 1));
-  ASSERT_NE(session, nullptr);
-  EXPECT_EQ(daemon.Stop(), 0);
-  EXPECT_THAT(Daemon::Log(folder.path()), HasSubstr("worker connected"));
-  EXPECT_THAT(Daemon::Log(folder.path()), Not(HasSubstr("worker disconnected")));
+using EndTest = DaemonTest;
+
+TEST_F(EndTest, StoppingControllerReportsNoDisconnections) {
+  WorkerSession session(client_.channel(), HelloOf("w", 1));
+  EXPECT_EQ(daemon_.Stop(), 0);
+  EXPECT_THAT(Log(), HasSubstr("worker connected"));
+  EXPECT_THAT(Log(), Not(HasSubstr("worker disconnected")));
 }
 
 class FailpointTest : public ::testing::TestWithParam<const char*> {};
@@ -66,17 +62,10 @@ TEST_P(FailpointTest, AcknowledgedJobsStartExactlyOnce) {
   EXPECT_EQ(a.starts(), (std::map<std::string, int>{{id, 1}}));
   EXPECT_EQ(b.starts(), (std::map<std::string, int>{{id, 1}}));
 
-  v1::ListJobsResponse jobs;
-  grpc::ClientContext context;
-  ASSERT_TRUE(client.stub().ListJobs(&context, {}, &jobs).ok());
-  EXPECT_EQ(jobs.jobs_size(), 1);
-  v1::ListReportsRequest request;
-  request.set_job(id);
-  v1::ListReportsResponse reports;
+  EXPECT_EQ(client.Ask(&v1::Jobs::Stub::ListJobs).jobs_size(), 1);
+  auto request = JobClient::Of<v1::ListReportsRequest>(id);
   request.set_page_size(1000);
-  grpc::ClientContext reports_context;
-  ASSERT_TRUE(client.stub().ListReports(&reports_context, request, &reports).ok());
-  EXPECT_EQ(reports.reports_size(), 256);
+  EXPECT_EQ(client.Ask(&v1::Jobs::Stub::ListReports, request).reports_size(), 256);
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -97,47 +86,15 @@ INSTANTIATE_TEST_SUITE_P(
       return name;
     });
 
-TEST(RestartTest, ARunningJobIsAdopted) {
-  platform::TemporaryFolder folder;
-  auto daemon = std::make_unique<Daemon>(folder.path(), "");
-  SimulatedWorker a("a", Daemon::Address(folder.path()), {.hold = true});
-  JobClient client(Daemon::Address(folder.path()));
-  v1::Job job;
-  ASSERT_TRUE(client.Submit(JobClient::SpecOf("held", 1), "", job).ok());
-  JobClient::Until([&] {
-    grpc::ClientContext context;
-    v1::GetJobRequest request;
-    request.set_job("held");
-    EXPECT_TRUE(client.stub().GetJob(&context, request, &job).ok());
-    return job.state() == v1::JOB_STATE_RUNNING;
-  });
-  daemon.reset();  // SIGKILL
-  daemon = std::make_unique<Daemon>(folder.path(), "");
-  v1::ListWorkersResponse workers;
-  JobClient::Until([&] {
-    grpc::ClientContext context;
-    JobClient::SetDeadline(context);
-    client.stub().ListWorkers(&context, {}, &workers);  // away at first
-    return workers.workers_size() == 1;
-  });
-  a.Release();
-  ASSERT_TRUE(client.Follow("held", job).ok());
-  EXPECT_EQ(job.state(), v1::JOB_STATE_SUCCEEDED);
-  EXPECT_EQ(a.starts().at(job.id()), 1);
-}
-
-TEST(RestartTest, SigtermEndsOpenStreamsWithinTwoSeconds) {
-  platform::TemporaryFolder folder;
-  Daemon daemon(folder.path(), "");
-  SimulatedWorker a("a", Daemon::Address(folder.path()), {});
-  JobClient client(Daemon::Address(folder.path()));
+TEST_F(EndTest, SigtermEndsOpenStreamsWithinTwoSeconds) {
+  SimulatedWorker a("a", Daemon::Address(folder_.path()), {});
   grpc::ClientContext context;
   JobClient::SetDeadline(context);
-  const auto watch = client.stub().Watch(&context, {});
+  const auto watch = client_.stub().Watch(&context, {});
   v1::WatchResponse response;
   ASSERT_TRUE(watch->Read(&response));
   const auto start = std::chrono::steady_clock::now();
-  EXPECT_EQ(daemon.Stop(), 0);
+  EXPECT_EQ(daemon_.Stop(), 0);
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(10));
   while (watch->Read(&response)) {
   }

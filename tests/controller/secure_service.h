@@ -38,18 +38,27 @@ inline std::shared_ptr<grpc::ChannelCredentials> CredentialsOf(const tls::Certif
   return grpc::SslCredentials({of.authority().certificate, credential.key, credential.certificate});
 }
 
+// The controller's files, with a list of revoked certificates that names none yet.
+inline tls::TlsFiles FilesWithList(const tls::Certificates& certificates) {
+  tls::TlsFiles files = certificates.Files("controller", certificates.OfServer());
+  files.revoked = certificates.folder() + "/revoked";
+  certificates.Write("revoked", "", 0644);
+  return files;
+}
+
 // A controller with TLS, and the credentials of every kind of caller.
 class SecureServiceTest : public ServiceTest {
  protected:
   SecureServiceTest() : SecureServiceTest(std::make_unique<tls::Certificates>()) {}
   explicit SecureServiceTest(std::unique_ptr<tls::Certificates> certificates)
-      : ServiceTest({}, certificates->Files("controller", certificates->OfServer())),
-        certificates_(std::move(certificates)) {}
+      : ServiceTest({}, FilesWithList(*certificates)), certificates_(std::move(certificates)) {}
+
+  // Of a new certificate.
+  std::shared_ptr<grpc::ChannelCredentials> Of(tls::Role role, const char* name) const {
+    return CredentialsOf(*certificates_, certificates_->Of({role, name}));
+  }
 
   std::shared_ptr<grpc::ChannelCredentials> Credentials(Who who) const {
-    const auto of = [&](tls::Role role, const char* name) {
-      return CredentialsOf(*certificates_, certificates_->Of({role, name}));
-    };
     const tls::Identity alice{tls::Role::kUser, "alice"};
     switch (who) {
       case kPlain:
@@ -70,13 +79,13 @@ class SecureServiceTest : public ServiceTest {
                                                           .not_before = absl::Now() - absl::Hours(1),
                                                           .not_after = absl::Now() + absl::Hours(1)}));
       case kWorker:
-        return of(tls::Role::kWorker, "w");
+        return Of(tls::Role::kWorker, "w");
       case kOwner:
-        return of(tls::Role::kUser, "alice");
+        return Of(tls::Role::kUser, "alice");
       case kOtherUser:
-        return of(tls::Role::kUser, "bob");
+        return Of(tls::Role::kUser, "bob");
       case kAdmin:
-        return of(tls::Role::kAdmin, "root");
+        return Of(tls::Role::kAdmin, "root");
       case kNumWho:
         break;
     }

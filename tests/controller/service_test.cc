@@ -36,24 +36,17 @@ TEST_F(ServiceTest, AJobRunsToSucceeded) {
   EXPECT_EQ(job.last_step(), 256);
   EXPECT_EQ(a.starts(), (std::map<std::string, int>{{id, 1}}));
 
-  grpc::ClientContext context;
-  v1::ListReportsRequest request;
-  request.set_job(id);
+  auto request = JobClient::Of<v1::ListReportsRequest>(id);
   request.set_page_size(200);
-  v1::ListReportsResponse page;
-  ASSERT_TRUE(client_->stub().ListReports(&context, request, &page).ok());
+  v1::ListReportsResponse page = client_->Ask(&v1::Jobs::Stub::ListReports, request);
   EXPECT_EQ(page.reports_size(), 200);
   request.set_page_token(page.next_page_token());
-  grpc::ClientContext next;
-  ASSERT_TRUE(client_->stub().ListReports(&next, request, &page).ok());
+  page = client_->Ask(&v1::Jobs::Stub::ListReports, request);
   EXPECT_EQ(page.reports_size(), 56);
   EXPECT_TRUE(page.next_page_token().empty());
 
-  grpc::ClientContext events_context;
-  v1::ListEventsRequest events_request;
-  events_request.set_job("good");
-  v1::ListEventsResponse events;
-  ASSERT_TRUE(client_->stub().ListEvents(&events_context, events_request, &events).ok());
+  const v1::ListEventsResponse events =
+      client_->Ask(&v1::Jobs::Stub::ListEvents, JobClient::Of<v1::ListEventsRequest>("good"));
   EXPECT_EQ(events.events(events.events_size() - 1).to(), v1::JOB_STATE_SUCCEEDED);
 
   // The same request again, when the job is long over.
@@ -98,17 +91,9 @@ data:
   sources:
 )" + sources);
   ASSERT_GT(request.text().size(), size_t{100'000}) << "more than a string of a request may have";
-  v1::ValidateResponse validated;
-  grpc::ClientContext validate;
-  JobClient::SetDeadline(validate);
-  const grpc::Status valid = client_->stub().Validate(&validate, request, &validated);
-  EXPECT_TRUE(valid.ok()) << valid.error_message();
+  const v1::ValidateResponse validated = client_->Ask(&v1::Jobs::Stub::Validate, request);
   EXPECT_EQ(validated.resolved().data().sources_size(), 1000);
-  v1::Job job;
-  grpc::ClientContext submit;
-  JobClient::SetDeadline(submit);
-  const grpc::Status taken = client_->stub().Submit(&submit, request, &job);
-  ASSERT_TRUE(taken.ok()) << taken.error_message();
+  const v1::Job job = client_->Ask(&v1::Jobs::Stub::Submit, request);
   EXPECT_EQ(job.name(), "long");
   EXPECT_EQ(job.submitted().data().sources_size(), 1000);
 }
@@ -125,17 +110,13 @@ training:
   micro_batch_size: 1
   global_batch_size: 1
 )");
-  v1::ValidateResponse validated;
-  grpc::ClientContext validate;
-  JobClient::SetDeadline(validate);
-  ASSERT_TRUE(client_->stub().Validate(&validate, request, &validated).ok());
+  const v1::ValidateResponse validated = client_->Ask(&v1::Jobs::Stub::Validate, request);
   ASSERT_EQ(validated.violations_size(), 1);
   EXPECT_EQ(validated.violations(0).path(), "training.stepz");
   EXPECT_EQ(validated.violations(0).line(), 6);
   v1::Job job;
-  grpc::ClientContext submit;
-  JobClient::SetDeadline(submit);
-  EXPECT_EQ(client_->stub().Submit(&submit, request, &job).error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_EQ(client_->Call(&v1::Jobs::Stub::Submit, request, job).error_code(),
+            grpc::StatusCode::INVALID_ARGUMENT);
 }
 
 TEST_F(ServiceTest, CallerLeavingDuringPlanningHasNoJob) {
@@ -157,42 +138,24 @@ TEST_F(ServiceTest, CallerLeavingDuringPlanningHasNoJob) {
   spec.set_name("stays");
   spec.mutable_training()->set_global_batch_size(batch);
   ASSERT_TRUE(client_->Submit(spec, "", job).ok());
-  v1::ListJobsResponse jobs;
-  grpc::ClientContext list;
-  JobClient::SetDeadline(list);
-  ASSERT_TRUE(client_->stub().ListJobs(&list, {}, &jobs).ok());
+  const v1::ListJobsResponse jobs = client_->Ask(&v1::Jobs::Stub::ListJobs);
   ASSERT_EQ(jobs.jobs_size(), 1);
   EXPECT_EQ(jobs.jobs(0).id(), job.id());
 }
 
-TEST_F(ServiceTest, KilledRankFailsTheJobWithItsCause) {
-  SimulatedWorker a("a", address(), {.slots = 2, .fail = true});
-  v1::Job job;
-  ASSERT_TRUE(client_->Submit(JobClient::SpecOf("bad", 2), "", job).ok());
-  ASSERT_TRUE(client_->Follow("bad", job).ok());
-  EXPECT_EQ(job.state(), v1::JOB_STATE_FAILED);
-  EXPECT_EQ(job.cause().signal(), 9);
-  EXPECT_EQ(job.cause().rank(), 0);
-  EXPECT_EQ(job.cause().step(), 256);
-}
-
 TEST_F(ServiceTest, CancelStopsARunningJob) {
   SimulatedWorker a("a", address(), {.hold = true});
-  v1::Job job;
-  ASSERT_TRUE(client_->Submit(JobClient::SpecOf("held", 1), "", job).ok());
-  grpc::ClientContext context;
-  v1::CancelRequest request;
-  request.set_job("held");
-  ASSERT_TRUE(client_->stub().Cancel(&context, request, &job).ok());
+  v1::Job job = client_->Submitted("held", 1);
+  const auto cancel = [&](const char* name) {
+    return client_->Call(&v1::Jobs::Stub::Cancel, JobClient::Of<v1::CancelRequest>(name), job);
+  };
+  ASSERT_TRUE(cancel("held").ok());
   EXPECT_EQ(job.outcome(), v1::JOB_STATE_CANCELLED);
   ASSERT_TRUE(client_->Follow(job.id(), job).ok());
   EXPECT_EQ(job.state(), v1::JOB_STATE_CANCELLED);
   EXPECT_EQ(job.reason(), "CancelledByUser");
-  grpc::ClientContext twice;
-  EXPECT_TRUE(client_->stub().Cancel(&twice, request, &job).ok());
-  grpc::ClientContext unknown;
-  request.set_job("nobody");
-  EXPECT_EQ(client_->stub().Cancel(&unknown, request, &job).error_code(), grpc::StatusCode::NOT_FOUND);
+  EXPECT_TRUE(cancel("held").ok());
+  EXPECT_EQ(cancel("nobody").error_code(), grpc::StatusCode::NOT_FOUND);
 }
 
 TEST_F(ServiceTest, ABadSpecIsRefusedWithEveryViolation) {
@@ -251,13 +214,8 @@ TEST_F(ServiceTest, WhatIsNoMessageIsRefusedAsSuch) {
 
 TEST(MethodTest, UnknownMethodsGetNoSeriesOfTheirOwn) {
   platform::TemporaryFolder folder;
-  ServerOptions options;
-  options.state_directory = folder.path();
-  options.listen = {"127.0.0.1:0"};
-  options.metrics_listen = "127.0.0.1:0";
-  const auto server = Server::Start(options, platform::SteadyClock(), platform::SystemRandom());
-  ASSERT_TRUE(server.ok()) << server.status();
-  JobClient client((*server)->addresses().at(0));
+  const std::unique_ptr<Server> server = StartServer(folder, {.metrics_listen = "127.0.0.1:0"});
+  JobClient client(server->addresses().at(0));
   for (int i = 0; i < 100; ++i) {
     grpc::ClientContext context;
     JobClient::SetDeadline(context);
@@ -270,7 +228,7 @@ TEST(MethodTest, UnknownMethodsGetNoSeriesOfTheirOwn) {
         grpc::ByteBuffer(&slice, 1), &response);
     EXPECT_EQ(status.error_code(), grpc::StatusCode::UNIMPLEMENTED);
   }
-  const std::string text = Scrape((*server)->metrics_address());
+  const std::string text = Scrape(server->metrics_address());
   EXPECT_THAT(text, Not(HasSubstr("no.such")));
   EXPECT_THAT(text,
               HasSubstr("grpc_server_started_total{grpc_service=\"unknown\",grpc_method=\"unknown\"} 100"));
@@ -278,12 +236,11 @@ TEST(MethodTest, UnknownMethodsGetNoSeriesOfTheirOwn) {
 
 TEST_F(ServiceTest, UnknownStatesAreRefused) {
   for (const int state : {0, 10, 42, -1}) {
-    grpc::ClientContext context;
     v1::ListJobsRequest request;
     request.add_states(v1::JOB_STATE_RUNNING);
     request.add_states(static_cast<v1::JobState>(state));
     v1::ListJobsResponse response;
-    const grpc::Status status = client_->stub().ListJobs(&context, request, &response);
+    const grpc::Status status = client_->Call(&v1::Jobs::Stub::ListJobs, request, response);
     EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT) << state;
     EXPECT_THAT(status.error_message(), HasSubstr("states: the number " + std::to_string(state) +
                                                   " is not a state that this version"));
@@ -291,8 +248,7 @@ TEST_F(ServiceTest, UnknownStatesAreRefused) {
 }
 
 TEST_F(ServiceTest, UniqueIdPrefixIsEnough) {
-  v1::Job job;
-  ASSERT_TRUE(client_->Submit(JobClient::SpecOf("one", 1), "", job).ok());
+  v1::Job job = client_->Submitted("one", 1);
   const std::string id = job.id();
   for (const size_t length : {4U, 7U, 12U}) {
     v1::Job found;
@@ -309,8 +265,7 @@ TEST_F(ServiceTest, UniqueIdPrefixIsEnough) {
 
   grpc::ClientContext context;
   JobClient::SetDeadline(context);
-  v1::WatchRequest request;
-  request.set_job(id.substr(0, 8));
+  auto request = JobClient::Of<v1::WatchRequest>(id.substr(0, 8));
   const auto stream = client_->stub().Watch(&context, request);
   v1::WatchResponse response;
   ASSERT_TRUE(stream->Read(&response));
@@ -321,15 +276,13 @@ TEST_F(ServiceTest, UniqueIdPrefixIsEnough) {
 // Nothing else happens on this controller that could wake the stream.
 TEST_F(ServiceTest, WatchBegunInAStandstillReportsIt) {
   const SimulatedWorker a("a", address(), {.hold = true, .stopped_for = 60});
-  v1::Job job;
-  ASSERT_TRUE(client_->Submit(JobClient::SpecOf("held", 1), "", job).ok());
+  v1::Job job = client_->Submitted("held", 1);
   JobClient::Until([&] { return client_->Get("held", job).ok() && job.progress().stalled(); });
   EXPECT_GE(job.progress().age().seconds(), 60);
   EXPECT_EQ(job.progress().worker(), "a");
   grpc::ClientContext context;
   JobClient::SetDeadline(context);
-  v1::WatchRequest request;
-  request.set_job("held");
+  auto request = JobClient::Of<v1::WatchRequest>("held");
   const auto stream = client_->stub().Watch(&context, request);
   v1::WatchResponse response;
   int reported = 0;
@@ -345,15 +298,12 @@ TEST_F(ServiceTest, WatchBegunInAStandstillReportsIt) {
 TEST_F(ServiceTest, AStuckWatcherBlocksNobody) {
   grpc::ClientContext stuck_context;
   const auto stuck = client_->stub().Watch(&stuck_context, {});  // never read
-  v1::Job job;
   for (int i = 0; i < 50; ++i) {
-    ASSERT_TRUE(client_->Submit(JobClient::SpecOf("job" + std::to_string(i), 1), "", job).ok());
+    client_->Submitted("job" + std::to_string(i), 1);
   }
-  grpc::ClientContext list_context;
   v1::ListJobsRequest request;
   request.set_page_size(20);
-  v1::ListJobsResponse page;
-  ASSERT_TRUE(client_->stub().ListJobs(&list_context, request, &page).ok());
+  const v1::ListJobsResponse page = client_->Ask(&v1::Jobs::Stub::ListJobs, request);
   EXPECT_EQ(page.jobs_size(), 20);
   EXPECT_EQ(page.jobs(0).name(), "job49") << "newest first";
   EXPECT_FALSE(page.next_page_token().empty());

@@ -105,10 +105,5 @@ TEST_F(SignInsTest, RevocationEndsOnlyItsOwnSessions) {
   EXPECT_TRUE(sign_ins_.Issue(alice_).ok());
 }
 
-TEST_F(SignInsTest, NoPageGivesNoCodes) {
-  sign_ins_.SetPage(absl::FailedPreconditionError("there is none"));
-  EXPECT_EQ(sign_ins_.Issue(alice_).status(), absl::FailedPreconditionError("there is none"));
-}
-
 }  // namespace
 }  // namespace tandem::controller

@@ -35,10 +35,7 @@ class ClockedServiceTest : protected HasClock, public ServiceTest {
   explicit ClockedServiceTest(const Limits& limits) : ServiceTest(limits, {}, clock_) {}
 
   absl::Time LastSeen(const std::string& id) {
-    grpc::ClientContext context;
-    JobClient::SetDeadline(context);
-    v1::ListWorkersResponse response;
-    EXPECT_TRUE(client_->stub().ListWorkers(&context, {}, &response).ok());
+    const v1::ListWorkersResponse response = client_->Workers();
     for (const v1::Worker& worker : response.workers()) {
       if (worker.id() == id) {
         return proto::FromProto(worker.last_seen());
@@ -64,9 +61,8 @@ class TimeoutTest : public ClockedServiceTest {
 // A frozen machine, or a connection that is half open: nothing comes, and nothing says that nothing will.
 TEST_F(TimeoutTest, SilentWorkerIsLostWithinFiveQuarterTimeouts) {
   const SimulatedWorker a("a", address(), {.hold = true, .mute = true});
-  v1::Job job;
-  ASSERT_TRUE(client_->Submit(JobClient::SpecOf("held", 1), "", job).ok());
-  JobClient::Until([&] { return client_->Get("held", job).ok() && job.state() == v1::JOB_STATE_RUNNING; });
+  client_->Submitted("held", 1);
+  v1::Job job = client_->AwaitRunning("held");
   const SimulatedWorker b("b", address(), {.slots = 0});
   for (const absl::Time start = clock_.Now(); job.state() < v1::JOB_STATE_SUCCEEDED;) {
     ASSERT_LT(clock_.Now(), start + 3 * kTimeout) << "it is not lost";
@@ -75,11 +71,8 @@ TEST_F(TimeoutTest, SilentWorkerIsLostWithinFiveQuarterTimeouts) {
   }
   EXPECT_EQ(job.state(), v1::JOB_STATE_FAILED);
   EXPECT_EQ(job.reason(), "WorkerLost");
-  grpc::ClientContext context;
-  v1::ListEventsRequest request;
-  request.set_job("held");
-  v1::ListEventsResponse events;
-  ASSERT_TRUE(client_->stub().ListEvents(&context, request, &events).ok());
+  const v1::ListEventsResponse events =
+      client_->Ask(&v1::Jobs::Stub::ListEvents, JobClient::Of<v1::ListEventsRequest>("held"));
   absl::Time lost;
   for (const v1::Event& event : events.events()) {
     if (event.to() == v1::JOB_STATE_STOPPING) {
@@ -98,15 +91,10 @@ class HeldIdTest : public ClockedServiceTest {
   HeldIdTest() : ClockedServiceTest({.worker_timeout = absl::Seconds(2)}) {}
   static constexpr absl::Duration kHeartbeat = absl::Milliseconds(250);  // the interval that follows from it
 
-  static v1::WorkerMessage HelloOf(uint64_t incarnation, bool draining) {
-    v1::WorkerMessage message;
-    v1::Hello& hello = *message.mutable_hello();
-    hello.set_worker_id("a");
-    hello.set_incarnation(incarnation);
-    hello.set_protocol_min(proto::kProtocol);
-    hello.set_protocol_max(proto::kProtocol);
+  static v1::Hello HelloOf(uint64_t incarnation, bool draining) {
+    v1::Hello hello = controller::HelloOf("a", /*slots=*/0, incarnation);
     hello.mutable_inventory()->set_draining(draining);
-    return message;
+    return hello;
   }
 
   // What the controller first answers a process of the worker's id.
@@ -115,7 +103,9 @@ class HeldIdTest : public ClockedServiceTest {
     grpc::ClientContext context;
     JobClient::SetDeadline(context);
     const auto stream = workers->Session(&context);
-    stream->Write(HelloOf(incarnation, false));
+    v1::WorkerMessage message;
+    *message.mutable_hello() = HelloOf(incarnation, false);
+    stream->Write(message);
     v1::ControllerMessage answer;
     EXPECT_TRUE(stream->Read(&answer));
     context.TryCancel();
@@ -127,25 +117,22 @@ class HeldIdTest : public ClockedServiceTest {
   class Holder {
    public:
     Holder(const std::shared_ptr<grpc::Channel>& channel, bool draining)
-        : stub_(v1::Workers::NewStub(channel)), stream_(stub_->Session(&context_)) {
-      stream_->Write(HelloOf(/*incarnation=*/1, draining));
-      v1::ControllerMessage answer;
-      EXPECT_TRUE(stream_->Read(&answer) && answer.has_welcome());
+        : session_(channel, HelloOf(/*incarnation=*/1, draining)) {
       thread_ = std::thread([this] {
         v1::WorkerMessage heartbeat;
         heartbeat.mutable_heartbeat();
-        for (v1::ControllerMessage message; stream_->Read(&message);) {
+        for (v1::ControllerMessage message; session_->Read(&message);) {
           if (!silent_) {
-            stream_->Write(heartbeat);
+            session_->Write(heartbeat);
           } else {
             unanswered_ += message.has_heartbeat() ? 1 : 0;
           }
         }
-        stream_->Finish();
+        session_->Finish();
       });
     }
     ~Holder() {
-      context_.TryCancel();
+      session_.Cancel();
       thread_.join();
     }
     // From now on it answers nothing, as one whose machine has lost its network.
@@ -156,9 +143,7 @@ class HeldIdTest : public ClockedServiceTest {
    private:
     std::atomic<bool> silent_ = false;
     std::atomic<int> unanswered_ = 0;
-    grpc::ClientContext context_;
-    std::unique_ptr<v1::Workers::Stub> stub_;
-    std::unique_ptr<grpc::ClientReaderWriter<v1::WorkerMessage, v1::ControllerMessage>> stream_;
+    WorkerSession session_;
     std::thread thread_;
   };
 };
@@ -223,12 +208,7 @@ TEST_F(HeldIdTest, ASuccessorRetriesUntilTheDrainingProcessEnds) {
 }
 
 TEST_F(HeldIdTest, WorkerThatLeftIsNotListed) {
-  const auto listed = [&] {
-    grpc::ClientContext context;
-    v1::ListWorkersResponse response;
-    EXPECT_TRUE(client_->stub().ListWorkers(&context, {}, &response).ok());
-    return response.workers_size();
-  };
+  const auto listed = [&] { return client_->Workers().workers_size(); };
   testing::internal::CaptureStderr();
   {
     const Holder holder(client_->channel(), /*draining=*/true);
@@ -245,20 +225,14 @@ TEST_F(HeldIdTest, WorkerThatLeftIsNotListed) {
 TEST_F(HeldIdTest, WorkerGoneBeforeItsRanksHasNotLeft) {
   testing::internal::CaptureStderr();
   {
-    grpc::ClientContext context;
-    const auto stub = v1::Workers::NewStub(client_->channel());
-    v1::WorkerMessage message = HelloOf(/*incarnation=*/1, /*draining=*/true);
-    v1::AttemptStatus& running = *message.mutable_hello()->mutable_inventory()->add_attempts();
-    running.mutable_id()->set_job_id("j");
-    const auto session = Welcomed(*stub, context, message.hello());
-    ASSERT_NE(session, nullptr);
-    context.TryCancel();
+    v1::Hello hello = HelloOf(/*incarnation=*/1, /*draining=*/true);
+    hello.mutable_inventory()->add_attempts()->mutable_id()->set_job_id("j");
+    WorkerSession session(client_->channel(), hello);
+    session.Cancel();
     session->Finish();
   }
   const auto reason = [&] {
-    grpc::ClientContext context;
-    v1::ListWorkersResponse response;
-    EXPECT_TRUE(client_->stub().ListWorkers(&context, {}, &response).ok());
+    const v1::ListWorkersResponse response = client_->Workers();
     return response.workers_size() == 1 ? response.workers(0).reason() : "none";
   };
   JobClient::Until([&] { return reason() == "NotConnected"; });

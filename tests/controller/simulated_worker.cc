@@ -187,34 +187,23 @@ void SimulatedWorker::Advance(v1::AttemptStatus& status) {
   if (!SendReports(status)) {
     return;  // the connection broke: again when it is back
   }
-  if (script_.fail) {
-    for (v1::RankStatus& rank : *status.mutable_ranks()) {
-      rank.set_exited(true);
-      rank.mutable_cause()->set_class_(v1::FAILURE_CLASS_INFRASTRUCTURE);
-      rank.mutable_cause()->set_reason("RankKilled");
-      rank.mutable_cause()->set_message("killed by signal 9");
-      rank.mutable_cause()->set_signal(9);
-      rank.mutable_cause()->set_step(script_.steps);
-    }
-  } else {
-    v1::WorkerMessage warning;
-    *warning.mutable_checkpoint()->mutable_id() = status.id();
-    warning.mutable_checkpoint()->set_number(1);
-    warning.mutable_checkpoint()->mutable_warning()->set_problem(v1::CHECKPOINT_PROBLEM_SAVE_FAILED);
-    Send(warning);
-    v1::WorkerMessage checkpoint;
-    *checkpoint.mutable_checkpoint()->mutable_id() = status.id();
-    checkpoint.mutable_checkpoint()->mutable_committed()->set_step(script_.steps);
-    Send(checkpoint);
-    for (v1::RankStatus& rank : *status.mutable_ranks()) {
-      rank.set_phase(v1::RANK_PHASE_FINISHED);
-      rank.set_step(script_.steps);
-      rank.set_finished(true);
-    }
-    say();
-    for (v1::RankStatus& rank : *status.mutable_ranks()) {
-      rank.set_exited(true);
-    }
+  v1::WorkerMessage warning;
+  *warning.mutable_checkpoint()->mutable_id() = status.id();
+  warning.mutable_checkpoint()->set_number(1);
+  warning.mutable_checkpoint()->mutable_warning()->set_problem(v1::CHECKPOINT_PROBLEM_SAVE_FAILED);
+  Send(warning);
+  v1::WorkerMessage checkpoint;
+  *checkpoint.mutable_checkpoint()->mutable_id() = status.id();
+  checkpoint.mutable_checkpoint()->mutable_committed()->set_step(script_.steps);
+  Send(checkpoint);
+  for (v1::RankStatus& rank : *status.mutable_ranks()) {
+    rank.set_phase(v1::RANK_PHASE_FINISHED);
+    rank.set_step(script_.steps);
+    rank.set_finished(true);
+  }
+  say();
+  for (v1::RankStatus& rank : *status.mutable_ranks()) {
+    rank.set_exited(true);
   }
   status.set_ended(true);
   say();
@@ -287,11 +276,6 @@ std::map<std::string, int> SimulatedWorker::starts() const {
 std::string SimulatedWorker::refused() const {
   const std::lock_guard lock(mu_);
   return refused_;
-}
-
-size_t SimulatedWorker::num_attempts() const {
-  const std::lock_guard lock(mu_);
-  return attempts_.size();
 }
 
 size_t SimulatedWorker::ended() const {

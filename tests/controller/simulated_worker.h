@@ -26,7 +26,6 @@ class SimulatedWorker {
     int64_t steps = 256;   // reported by rank 0; that many are committed at once
     bool hold = false;     // the ranks stay at READY until Release()
     int stopped_for = 0;   // seconds for which they have been stopped then
-    bool fail = false;     // the ranks are killed instead of finishing
     bool mute = false;     // heartbeats are not answered, and a lost connection stays lost
     std::string log_line;  // what the upload of a log answers
     int timelines = 0;     // how many that of a profile answers
@@ -41,8 +40,6 @@ class SimulatedWorker {
   // How often an attempt of a job was begun, by job.
   std::map<std::string, int> starts() const;
   std::string refused() const;
-  // The attempts that are held: run, or not forgotten yet.
-  size_t num_attempts() const;
   // The attempts whose ranks have all exited, and which are not forgotten yet.
   size_t ended() const;
 

@@ -12,7 +12,7 @@
 #include "absl/time/time.h"
 #include "controller/engine.h"
 #include "controller/store/store.h"
-#include "tests/controller/job_builder.h"
+#include "tests/controller/engine_fixture.h"
 #include "tests/platform/fake_clock.h"
 #include "tests/platform/seeded_random.h"
 #include "tests/platform/temporary_folder.h"
@@ -21,20 +21,14 @@ namespace tandem::controller {
 namespace {
 
 // Worker "w" runs the one rank of "job".
-class StandstillTest : public ::testing::Test {
+class StandstillTest : public EngineTest {
  protected:
   StandstillTest() {
-    store_ = Store::Open(folder_.path() + "/state", random_).value();
-    engine_ = std::make_unique<Engine>(
-        *store_, clock_, store_->Load().value(),
-        Engine::Outbox{.commit_seconds =
-                           [this](double) {
-                             if (const auto then = std::exchange(during_commit_, nullptr)) {
-                               then();
-                             }
-                           },
-                       .fatal = [](const absl::Status& status) { ADD_FAILURE() << status; }});
-    engine_->Start();
+    Start({.commit_seconds = [this](double) {
+      if (const auto then = std::exchange(during_commit_, nullptr)) {
+        then();
+      }
+    }});
     Connect("s1");
     engine_->Post(SubmitOf("job", 1));
     v1::AttemptStatus status = StatusOf("id-job");
@@ -58,9 +52,7 @@ class StandstillTest : public ::testing::Test {
   // The commit of another job, in which `during` happens, on the engine's thread.
   void CommitWhile(std::function<void()> during) {
     during_commit_ = std::move(during);
-    absl::Notification answered;
-    engine_->Post(SubmitOf("other", 1), [&](const Engine::Reply&) { answered.Notify(); });
-    answered.WaitForNotification();
+    EXPECT_TRUE(Submitted("other").ok());
     // What was posted meanwhile is decided before the test moves the clock again.
     EXPECT_TRUE(engine_->Look([](const State&) {}));
   }
@@ -73,12 +65,7 @@ class StandstillTest : public ::testing::Test {
     return out;
   }
 
-  platform::TemporaryFolder folder_;
-  platform::SeededRandom random_{1};
-  platform::FakeClock clock_;
-  std::unique_ptr<Store> store_;
   std::function<void()> during_commit_;  // used by the engine's thread while the test waits for it
-  std::unique_ptr<Engine> engine_;
 };
 
 TEST_F(StandstillTest, WorkerReturningDuringACommitIsNotLost) {
@@ -115,9 +102,7 @@ TEST_F(StandstillTest, CommitsThatAreOnlySlowHideNoLoss) {
   engine_->Post(WorkerDisconnected{.worker = "w", .session = "s1", .last_seen = clock_.Now()});
   for (int i = 0; i < 6; ++i) {
     during_commit_ = [this] { clock_.Advance(absl::Seconds(5)); };
-    absl::Notification answered;
-    engine_->Post(SubmitOf("slow-" + std::to_string(i), 1), [&](const Engine::Reply&) { answered.Notify(); });
-    answered.WaitForNotification();
+    EXPECT_TRUE(Submitted("slow-" + std::to_string(i)).ok());
   }
   EXPECT_EQ(StateAfter(absl::Seconds(1)), v1::JOB_STATE_STOPPING);
 }

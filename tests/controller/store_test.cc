@@ -38,15 +38,6 @@ class StoreTest : public ::testing::Test {
     EXPECT_TRUE(store.ok()) << store.status();
     return store.ok() ? *std::move(store) : nullptr;
   }
-  // Stores what the driver has decided since the last time.
-  void Save(Store& store, Driver& driver) {
-    std::vector<const JobEntry*> rows;
-    for (const auto& [id, entry] : driver.state.jobs) {
-      rows.push_back(&entry);
-    }
-    ASSERT_TRUE(store.Commit({driver.events.begin() + saved_, driver.events.end()}, rows).ok());
-    saved_ = static_cast<ptrdiff_t>(driver.events.size());
-  }
   absl::Status Change(const std::string& sql) {
     auto db = Database::Open(folder_.path() + "/controller.db", Database::Sync::kFull);
     return db.ok() ? (*db)->Execute(sql) : db.status();
@@ -54,7 +45,6 @@ class StoreTest : public ::testing::Test {
 
   platform::TemporaryFolder folder_;
   platform::SeededRandom random_{1};
-  ptrdiff_t saved_ = 0;
 };
 
 TEST_F(StoreTest, FullDatabaseHasItsOwnCode) {
@@ -88,7 +78,7 @@ TEST_F(StoreTest, ReopeningLoadsLiveJobsInTheNextTerm) {
     driver.Feed(SubmitOf("waits", 1, "r1"));
     driver.Feed(SubmitOf("gone", 1, "r2"));
     driver.Feed(Cancel{.job = "gone", .reason = "CancelledByUser", .actor = "local"});
-    Save(*store, driver);
+    ASSERT_TRUE(driver.Save(*store).ok());
   }
   std::unique_ptr<Store> store = Open();
   EXPECT_EQ(store->term(), 2);
@@ -104,29 +94,6 @@ TEST_F(StoreTest, ReopeningLoadsLiveJobsInTheNextTerm) {
   EXPECT_FALSE(store->FindRequest("local", "r3")->has_value());
 }
 
-TEST_F(StoreTest, TheLogFoldsToTheRows) {
-  Driver driver;
-  std::unique_ptr<Store> store = Open();
-  driver.Run(v1::JOB_STATE_RUNNING);
-  driver.SayAll("a", "id-job", v1::RANK_PHASE_EXITED);
-  driver.SayAll("b", "id-job", v1::RANK_PHASE_EXITED);
-  Save(*store, driver);
-  State folded;
-  int64_t seq = 0;
-  while (true) {  // in pages
-    const absl::StatusOr<std::vector<v1::Event>> events = store->Events("", seq, 2);
-    ASSERT_TRUE(events.ok());
-    if (events->empty()) {
-      break;
-    }
-    for (const v1::Event& event : *events) {
-      Apply(event, folded);
-    }
-    seq = events->back().seq();
-  }
-  EXPECT_EQ(folded.jobs.at("id-job").job.SerializeAsString(), (*store->Find("job"))->SerializeAsString());
-}
-
 TEST_F(StoreTest, NamesFindLiveThenNewestEndedJobs) {
   Driver driver;
   std::unique_ptr<Store> store = Open();
@@ -134,11 +101,11 @@ TEST_F(StoreTest, NamesFindLiveThenNewestEndedJobs) {
     Submit submit = SubmitOf("same", 1);
     submit.id = id;
     driver.Feed(submit);
-    Save(*store, driver);
+    ASSERT_TRUE(driver.Save(*store).ok());
     EXPECT_EQ((*store->Find("same"))->id(), id);
     if (std::string(id) != "three") {
       driver.Feed(Cancel{.job = id, .reason = "CancelledByUser", .actor = "local"});
-      Save(*store, driver);
+      ASSERT_TRUE(driver.Save(*store).ok());
     }
   }
   EXPECT_EQ((*store->Find("same"))->id(), "three");
@@ -199,7 +166,7 @@ TEST_F(StoreTest, AmbiguousIdPrefixListsTheIds) {
     submit.id = id;
     driver.Feed(submit);
   }
-  Save(*store, driver);
+  ASSERT_TRUE(driver.Save(*store).ok());
   EXPECT_EQ(store->Lookup("abcde")->id(), "abcdef000003");
   EXPECT_EQ(store->Lookup("0bcd")->id(), "0bcd00000004");
   const absl::Status several = store->Lookup("abcd").status();
@@ -216,7 +183,7 @@ TEST_F(StoreTest, AFailedCommitLeavesNothing) {
   Driver driver;
   std::unique_ptr<Store> store = Open();
   driver.Feed(SubmitOf("job", 1));
-  Save(*store, driver);
+  ASSERT_TRUE(driver.Save(*store).ok());
   std::vector<v1::Event> again = driver.events;  // the same seq twice
   again.front().set_seq(99);
   EXPECT_FALSE(store->Commit({again.front(), driver.events.front()}, {}).ok());
@@ -249,7 +216,7 @@ TEST_F(StoreTest, ADamagedJobRefusesToStart) {
   {
     std::unique_ptr<Store> store = Open();
     driver.Feed(SubmitOf("job", 1));
-    Save(*store, driver);
+    ASSERT_TRUE(driver.Save(*store).ok());
   }
   ASSERT_TRUE(Change("UPDATE jobs SET job = x'ffff'").ok());
   EXPECT_THAT(std::string(Open()->Load().status().message()),
@@ -263,7 +230,7 @@ TEST_F(StoreTest, TwoRowsOfOneJobRefuseToStart) {
     std::unique_ptr<Store> store = Open();
     driver.Feed(SubmitOf("one", 1));
     driver.Feed(SubmitOf("two", 1));
-    Save(*store, driver);
+    ASSERT_TRUE(driver.Save(*store).ok());
   }
   ASSERT_TRUE(Change("UPDATE jobs SET job = (SELECT job FROM jobs WHERE id = 'id-one')").ok());
   const absl::Status status = Open()->Load().status();
@@ -281,7 +248,7 @@ TEST_F(StoreTest, ADamagedPageAnywhereRefusesToStart) {
     for (int i = 0; i < 40; ++i) {
       driver.Feed(SubmitOf("job-" + std::to_string(i), 1));
     }
-    Save(*store, driver);
+    ASSERT_TRUE(driver.Save(*store).ok());
   }
   const std::string path = folder_.path() + "/controller.db";
   constexpr size_t kPage = 4096;

@@ -35,9 +35,7 @@ class TlsDaemonTest : public ::testing::Test {
   }
 
   std::shared_ptr<grpc::ChannelCredentials> Of(Role role, const char* name) {
-    const tls::Credential credential = certificates_.Of({role, name});
-    return grpc::SslCredentials(
-        {certificates_.authority().certificate, credential.key, credential.certificate});
+    return CredentialsOf(certificates_, certificates_.Of({role, name}));
   }
 
   platform::TemporaryFolder folder_;
@@ -49,8 +47,7 @@ class TlsDaemonTest : public ::testing::Test {
 TEST_F(TlsDaemonTest, TheAuditLogNamesCallersWithoutSecrets) {
   JobClient alice(address_, Of(Role::kUser, "alice"));
   JobClient bob(address_, Of(Role::kUser, "bob"));
-  v1::Job job;
-  ASSERT_TRUE(alice.Submit(JobClient::SpecOf("hers", 1), "", job).ok());
+  v1::Job job = alice.Submitted("hers", 1);
   v1::SubmitRequest text;
   text.set_text(R"({"name": "written", "model": {"preset": "llama-tiny"},
     "data": {"train": "/usr/include", "tokenizer": "bytes"},
@@ -61,8 +58,7 @@ TEST_F(TlsDaemonTest, TheAuditLogNamesCallersWithoutSecrets) {
   EXPECT_TRUE(written.ok()) << written.error_message();
   grpc::ClientContext context;
   JobClient::SetDeadline(context);
-  v1::CancelRequest request;
-  request.set_job("hers");
+  auto request = JobClient::Of<v1::CancelRequest>("hers");
   EXPECT_FALSE(bob.stub().Cancel(&context, request, &job).ok());
   JobClient local(Daemon::Address(folder_.path()));
   grpc::ClientContext second;
@@ -85,13 +81,9 @@ TEST_F(TlsDaemonTest, TheAuditLogNamesCallersWithoutSecrets) {
 }
 
 TEST(ListenTest, WithoutTlsOtherMachinesAreNotListenedTo) {
-  platform::TemporaryFolder folder;
-  ServerOptions options;
-  options.state_directory = folder.path();
-  options.metrics_listen = "off";
+  ServerOptions options{.metrics_listen = "off"};
   const auto expect_refused = [&](const std::string& flag) {
-    const absl::Status status =
-        Server::Start(options, platform::SteadyClock(), platform::SystemRandom()).status();
+    const absl::Status status = CheckOptions(options);
     EXPECT_TRUE(absl::IsInvalidArgument(status)) << flag << ": " << status;
     EXPECT_THAT(std::string(status.message()),
                 AllOf(HasSubstr(flag), HasSubstr("without TLS only this machine may reach the controller"),
@@ -107,26 +99,23 @@ TEST(ListenTest, WithoutTlsOtherMachinesAreNotListenedTo) {
   expect_refused("--worker-listen 0.0.0.0:0");
 }
 
-TEST(ListenTest, AddressWithoutAPortIsRefused) {
-  platform::TemporaryFolder folder;
-  ServerOptions options;
-  options.state_directory = folder.path();
-  const auto error = [&] {
-    return Server::Start(options, platform::SteadyClock(), platform::SystemRandom()).status();
-  };
-  options.listen = {"localhost"};
-  EXPECT_EQ(error(), absl::InvalidArgumentError(
-                         "--listen: \"localhost\" is not an address; allowed: unix:/PATH or HOST:PORT with a "
-                         "port from 0 to 65535, as in 127.0.0.1:7471"));
-  options.listen = {"127.0.0.1:0"};
-  options.metrics_listen = "127.0.0.1:94640";
-  EXPECT_EQ(error(), absl::InvalidArgumentError(
-                         "--metrics-listen: \"127.0.0.1:94640\" is not an address; allowed: HOST:PORT "
-                         "with a port from 0 to 65535, as in 127.0.0.1:9464, or off"));
-  options.metrics_listen = "off";
-  options.tls_domain = "a b";
-  EXPECT_THAT(std::string(error().message()),
+TEST(ListenTest, BadOptionsAreNamed) {
+  EXPECT_EQ(CheckOptions({.listen = {"localhost"}}),
+            absl::InvalidArgumentError(
+                "--listen: \"localhost\" is not an address; allowed: unix:/PATH or HOST:PORT with a "
+                "port from 0 to 65535, as in 127.0.0.1:7471"));
+  EXPECT_EQ(CheckOptions({.metrics_listen = "127.0.0.1:94640"}),
+            absl::InvalidArgumentError(
+                "--metrics-listen: \"127.0.0.1:94640\" is not an address; allowed: HOST:PORT "
+                "with a port from 0 to 65535, as in 127.0.0.1:9464, or off"));
+  EXPECT_THAT(std::string(CheckOptions({.tls_domain = "a b"}).message()),
               HasSubstr("--tls-domain: \"a b\" is not a DNS name; allowed: "));
+  EXPECT_THAT(std::string(CheckOptions({.metrics_listen = "off", .page = PageMode::kOn}).message()),
+              ::testing::StartsWith("--page on: with --metrics-listen off"));
+  platform::TemporaryFolder folder;
+  const ServerOptions bad{.state_directory = folder.path(), .listen = {"localhost"}};
+  EXPECT_EQ(Server::Start(bad, platform::SteadyClock(), platform::SystemRandom()).status(),
+            CheckOptions(bad));
 }
 
 }  // namespace

@@ -20,14 +20,7 @@ class WatchTest : public ::testing::Test {
  protected:
   WatchTest() : store_(*Store::Open(folder_.path(), random_)), history_(*History::Open(folder_.path(), {})) {}
 
-  void Save() {
-    std::vector<const JobEntry*> rows;
-    for (const auto& [id, entry] : driver_.state.jobs) {
-      rows.push_back(&entry);
-    }
-    ASSERT_TRUE(store_->Commit({driver_.events.begin() + saved_, driver_.events.end()}, rows).ok());
-    saved_ = static_cast<ptrdiff_t>(driver_.events.size());
-  }
+  void Save() { ASSERT_TRUE(driver_.Save(*store_).ok()); }
   void Report(int64_t first, int64_t last, bool norms = false, const std::string& job = "id-job") {
     v1::ReportBatch batch;
     batch.mutable_id()->set_job_id(job);
@@ -101,8 +94,7 @@ class WatchTest : public ::testing::Test {
   }
 
   static v1::WatchRequest OfTheJob() {
-    v1::WatchRequest request;
-    request.set_job("job");
+    auto request = JobClient::Of<v1::WatchRequest>("job");
     return request;
   }
 
@@ -118,7 +110,6 @@ class WatchTest : public ::testing::Test {
   std::unique_ptr<Store> store_;
   std::unique_ptr<History> history_;
   Driver driver_;
-  ptrdiff_t saved_ = 0;
   platform::FakeClock clock_{kStart};  // of the progress alone
   ProgressBoard progress_{clock_};
   absl::Time now_ = kStart;

@@ -12,26 +12,37 @@
 
 namespace tandem::controller {
 
-using WorkerSession = grpc::ClientReaderWriter<v1::WorkerMessage, v1::ControllerMessage>;
+using WorkerStream = grpc::ClientReaderWriter<v1::WorkerMessage, v1::ControllerMessage>;
 
 // The session of a worker whose messages the test writes itself: the first, of number 1, was `hello`, and the
-// controller has welcomed it. Null after a failure. `context` outlives it.
-inline std::unique_ptr<WorkerSession> Welcomed(v1::Workers::Stub& stub, grpc::ClientContext& context,
-                                               const v1::Hello& hello) {
-  JobClient::SetDeadline(context);
-  std::unique_ptr<WorkerSession> session = stub.Session(&context);
-  v1::WorkerMessage message;
-  message.set_seq(1);
-  *message.mutable_hello() = hello;
-  v1::ControllerMessage answer;
-  const bool welcomed = session->Write(message) && session->Read(&answer) && answer.has_welcome();
-  EXPECT_TRUE(welcomed) << answer.DebugString();
-  return welcomed ? std::move(session) : nullptr;
-}
+// controller has welcomed it, or the test has failed.
+class WorkerSession {
+ public:
+  WorkerSession(const std::shared_ptr<grpc::Channel>& channel, const v1::Hello& hello)
+      : stub_(v1::Workers::NewStub(channel)) {
+    JobClient::SetDeadline(context_);
+    stream_ = stub_->Session(&context_);
+    v1::WorkerMessage message;
+    message.set_seq(1);
+    *message.mutable_hello() = hello;
+    v1::ControllerMessage answer;
+    EXPECT_TRUE(stream_->Write(message) && stream_->Read(&answer) && answer.has_welcome())
+        << answer.DebugString();
+  }
+  WorkerStream* operator->() { return stream_.get(); }
+  WorkerStream& operator*() { return *stream_; }
+  v1::Workers::Stub& stub() { return *stub_; }
+  void Cancel() { context_.TryCancel(); }
+
+ private:
+  grpc::ClientContext context_;
+  const std::unique_ptr<v1::Workers::Stub> stub_;
+  std::unique_ptr<WorkerStream> stream_;
+};
 
 // The attempt, and no other one, that the controller first wants of the worker, whenever it does; an empty
 // one after a failure.
-inline v1::AttemptId FirstAttempt(WorkerSession& session) {
+inline v1::AttemptId FirstAttempt(WorkerStream& session) {
   v1::ControllerMessage message;
   while (session.Read(&message)) {
     if (!message.assignments().all().empty()) {

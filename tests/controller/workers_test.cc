@@ -26,16 +26,6 @@ namespace {
 
 using ::testing::HasSubstr;
 
-TEST_F(ServiceTest, SecondProcessOfAnIdIsRefused) {
-  SimulatedWorker first("a", address(), {});
-  v1::Job job;
-  ASSERT_TRUE(client_->Submit(JobClient::SpecOf("one", 1), "", job).ok());
-  ASSERT_TRUE(client_->Follow("one", job).ok());
-  SimulatedWorker second("a", address(), {});
-  JobClient::Until([&] { return !second.refused().empty(); });
-  EXPECT_EQ(second.refused(), "WorkerIdInUse");
-}
-
 // A daemon that opens another session before its last one was seen to be broken. The engine would send the
 // worker's assignments to a session that is over, and would never hear that the worker has gone.
 TEST_F(ServiceTest, LatestOfConcurrentSessionsWins) {
@@ -43,9 +33,7 @@ TEST_F(ServiceTest, LatestOfConcurrentSessionsWins) {
   constexpr int kSessions = 8;
   const auto workers = v1::Workers::NewStub(client_->channel());
   const auto connected = [&] {
-    grpc::ClientContext context;
-    v1::ListWorkersResponse response;
-    EXPECT_TRUE(client_->stub().ListWorkers(&context, {}, &response).ok());
+    const v1::ListWorkersResponse response = client_->Workers();
     return response.workers_size() == 1 && response.workers(0).connected();
   };
   v1::WorkerMessage hello;
@@ -95,7 +83,7 @@ TEST(FailedStoreTest, WorkerConnectingThenGetsNoAssignments) {
   const auto workers = v1::Workers::NewStub(client.channel());
   grpc::ClientContext context;
   JobClient::SetDeadline(context);
-  const std::unique_ptr<WorkerSession> session = workers->Session(&context);
+  const std::unique_ptr<WorkerStream> session = workers->Session(&context);
   v1::WorkerMessage message;
   *message.mutable_hello() = HelloOf("w", 1);
   ASSERT_TRUE(session->Write(message));
@@ -110,12 +98,8 @@ TEST(FailedStoreTest, WorkerConnectingThenGetsNoAssignments) {
 // controller its memory.
 TEST_F(ServiceTest, ARepeatedGetIsAnsweredOnce) {
   constexpr int kGets = 200;
-  grpc::ClientContext context;
-  const auto workers = v1::Workers::NewStub(client_->channel());
-  const std::unique_ptr<WorkerSession> session = Welcomed(*workers, context, HelloOf("w", 1));
-  ASSERT_NE(session, nullptr);
-  v1::Job job;
-  ASSERT_TRUE(client_->Submit(JobClient::SpecOf("one", 1), "", job).ok());
+  WorkerSession session(client_->channel(), HelloOf("w", 1));
+  client_->Submitted("one", 1);
   const v1::AttemptId id = FirstAttempt(*session);
   v1::WorkerMessage message;
   message.set_seq(2);
@@ -133,9 +117,7 @@ TEST_F(ServiceTest, ARepeatedGetIsAnsweredOnce) {
   message.mutable_heartbeat()->set_draining(true);
   ASSERT_TRUE(session->Write(message));
   JobClient::Until([&] {  // so it has taken all that came before
-    grpc::ClientContext list;
-    v1::ListWorkersResponse response;
-    EXPECT_TRUE(client_->stub().ListWorkers(&list, {}, &response).ok());
+    const v1::ListWorkersResponse response = client_->Workers();
     return response.workers_size() == 1 && response.workers(0).reason() == "Draining";
   });
   int values = 0;
@@ -146,17 +128,13 @@ TEST_F(ServiceTest, ARepeatedGetIsAnsweredOnce) {
   } while (answer.ack() < 2 + kGets);
   EXPECT_GE(values, 1);
   EXPECT_LT(values, kGets / 4);
-  context.TryCancel();
+  session.Cancel();
 }
 
 TEST_F(ServiceTest, WaitingForTooManyKeysEndsTheSession) {
   constexpr size_t kKeyBytes = 16'000;  // of a key, which may have 16 KiB
-  grpc::ClientContext context;
-  const auto workers = v1::Workers::NewStub(client_->channel());
-  const std::unique_ptr<WorkerSession> session = Welcomed(*workers, context, HelloOf("w", 1));
-  ASSERT_NE(session, nullptr);
-  v1::Job job;
-  ASSERT_TRUE(client_->Submit(JobClient::SpecOf("one", 1), "", job).ok());
+  WorkerSession session(client_->channel(), HelloOf("w", 1));
+  client_->Submitted("one", 1);
   v1::WorkerMessage message;
   *message.mutable_get()->mutable_id() = FirstAttempt(*session);
   for (uint64_t seq = 2; seq < 2 + 2 * Rendezvous::kMostBytes / kKeyBytes; ++seq) {
@@ -173,9 +151,7 @@ TEST_F(ServiceTest, WaitingForTooManyKeysEndsTheSession) {
   EXPECT_EQ(status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
   EXPECT_THAT(status.error_message(), HasSubstr("worker w has set and waits for more"));
   JobClient::Until([&] {
-    grpc::ClientContext list;
-    v1::ListWorkersResponse response;
-    EXPECT_TRUE(client_->stub().ListWorkers(&list, {}, &response).ok());
+    const v1::ListWorkersResponse response = client_->Workers();
     return response.workers_size() == 1 && !response.workers(0).connected();
   });
 }
@@ -203,17 +179,12 @@ TEST_F(ServiceTest, AWorkerThatListsTooMuchIsRefused) {
     slot.set_name(std::string(16'000, 'n'));
   }
   EXPECT_THAT(answer_to(hello), HasSubstr("its 40 slots take 640"));
-  grpc::ClientContext list;
-  v1::ListWorkersResponse response;
-  EXPECT_TRUE(client_->stub().ListWorkers(&list, {}, &response).ok());
-  EXPECT_EQ(response.workers_size(), 0);
+  EXPECT_EQ(client_->Workers().workers_size(), 0);
 }
 
 // As one that runs on an old copy of its state must not take workers back to the past.
 TEST_F(ServiceTest, WorkerOfALaterTermIsRefused) {
-  grpc::ClientContext info_context;
-  v1::ServerInfo info;
-  ASSERT_TRUE(client_->stub().GetServerInfo(&info_context, {}, &info).ok());
+  const v1::ServerInfo info = client_->Ask(&v1::Jobs::Stub::GetServerInfo);
   const auto workers =
       v1::Workers::NewStub(grpc::CreateChannel(address(), grpc::InsecureChannelCredentials()));
   for (const std::string& store : {info.store_id(), std::string("another")}) {
@@ -242,9 +213,7 @@ TEST_F(ServiceTest, WorkersAreListed) {
   SimulatedWorker a("a", address(), {});
   v1::ListWorkersResponse response;
   JobClient::Until([&] {
-    grpc::ClientContext context;
-    response.Clear();
-    EXPECT_TRUE(client_->stub().ListWorkers(&context, {}, &response).ok());
+    response = client_->Workers();
     return response.workers_size() == 2;
   });
   EXPECT_EQ(response.workers(0).id(), "a");
@@ -255,8 +224,7 @@ TEST_F(ServiceTest, WorkersAreListed) {
 
 TEST_F(ServiceTest, ReportsOfUnknownJobsAreNotAcknowledged) {
   const SimulatedWorker a("a", address(), {.hold = true});
-  v1::Job job;
-  ASSERT_TRUE(client_->Submit(JobClient::SpecOf("held", 1), "", job).ok());
+  v1::Job job = client_->Submitted("held", 1);
   JobClient::Until([&] { return !a.starts().empty(); });
   grpc::ClientContext context;
   JobClient::SetDeadline(context);
@@ -278,11 +246,8 @@ TEST_F(ServiceTest, ReportsOfUnknownJobsAreNotAcknowledged) {
   ASSERT_TRUE(stream->Read(&ack));
   EXPECT_EQ(ack.id().job_id(), ours);
   EXPECT_EQ(ack.id().attempt(), 1) << "the worker keeps the others for the controller whose they are";
-  grpc::ClientContext list_context;
-  v1::ListReportsRequest request;
-  request.set_job(ours);
-  v1::ListReportsResponse reports;
-  ASSERT_TRUE(client_->stub().ListReports(&list_context, request, &reports).ok());
+  const v1::ListReportsResponse reports =
+      client_->Ask(&v1::Jobs::Stub::ListReports, JobClient::Of<v1::ListReportsRequest>(ours));
   ASSERT_EQ(reports.reports_size(), 1);
   EXPECT_EQ(reports.reports(0).loss(), 1);
   context.TryCancel();
