@@ -66,12 +66,9 @@ v1::Assignments AssignmentsFor(const State& state, const std::string& worker) {
   for (const std::string& id : state.jobs.with_ranks()) {
     const JobEntry& entry = state.jobs.at(id);
     const v1::Job& job = entry.job;
-    bool here = false;
-    for (const v1::RankSlot& slot : Current(job).slots()) {
-      here = here || slot.worker() == worker;
-    }
     const bool run = job.state() != v1::JOB_STATE_STOPPING || job.outcome() == v1::JOB_STATE_SUCCEEDED;
-    if (!here || (!run && StatusOf(state, worker, CurrentAttempt(job)) == nullptr)) {
+    if (!RunsOn(state, CurrentAttempt(job), worker) ||
+        (!run && StatusOf(state, worker, CurrentAttempt(job)) == nullptr)) {
       continue;
     }
     v1::Assignment& assignment = *out.add_all();

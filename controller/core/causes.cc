@@ -73,17 +73,14 @@ std::optional<v1::Cause> CauseOf(const v1::RankSlot& slot, const v1::RankStatus&
   } else if (status.exited() && !status.finished()) {
     const std::string who = NameOf(slot);
     if (killed_by_restart) {
-      cause.set_class_(v1::FAILURE_CLASS_INFRASTRUCTURE);
-      cause.set_reason(proto::reason::kWorkerLost);
-      cause.set_message(absl::StrCat(who, " died with the worker's daemon, which was restarted"));
+      cause = MakeCause(v1::FAILURE_CLASS_INFRASTRUCTURE, proto::reason::kWorkerLost,
+                        absl::StrCat(who, " died with the worker's daemon, which was restarted"));
     } else if (status.stop_requested()) {
-      cause.set_class_(v1::FAILURE_CLASS_REQUESTED);
-      cause.set_reason(proto::reason::kStopped);
-      cause.set_message(absl::StrCat(who, " was stopped"));
+      cause =
+          MakeCause(v1::FAILURE_CLASS_REQUESTED, proto::reason::kStopped, absl::StrCat(who, " was stopped"));
     } else {
-      cause.set_class_(v1::FAILURE_CLASS_INFRASTRUCTURE);
-      cause.set_reason(proto::reason::kExitedWithoutFinishing);
-      cause.set_message(absl::StrCat(who, " exited before it had finished, without saying why"));
+      cause = MakeCause(v1::FAILURE_CLASS_INFRASTRUCTURE, proto::reason::kExitedWithoutFinishing,
+                        absl::StrCat(who, " exited before it had finished, without saying why"));
     }
   } else {
     return std::nullopt;
@@ -110,10 +107,7 @@ std::optional<v1::Cause> Disagreement(const State& state, const v1::Job& job) {
     }
     const v1::Ready& ready = status->ready();
     const auto refusal = [&](v1::FailureClass failure, const char* reason, const std::string& message) {
-      v1::Cause cause;
-      cause.set_class_(failure);
-      cause.set_reason(reason);
-      cause.set_message(message);
+      v1::Cause cause = MakeCause(failure, reason, message);
       cause.set_rank(slot.rank());
       cause.set_worker(slot.worker());
       return cause;
@@ -312,10 +306,16 @@ bool IsWaitingForCause(const State& state, const JobEntry& entry, const v1::Caus
   return !all_known && now < PeerLostAt(state, entry.job) + state.limits.cause_wait;
 }
 
-v1::Cause WorkerLost(const v1::Job& job, const std::string& worker, const std::string& what) {
+v1::Cause MakeCause(v1::FailureClass failure, const std::string& reason, const std::string& message) {
   v1::Cause cause;
-  cause.set_class_(v1::FAILURE_CLASS_INFRASTRUCTURE);
-  cause.set_reason(proto::reason::kWorkerLost);
+  cause.set_class_(failure);
+  cause.set_reason(reason);
+  cause.set_message(message);
+  return cause;
+}
+
+v1::Cause WorkerLost(const v1::Job& job, const std::string& worker, const std::string& what) {
+  v1::Cause cause = MakeCause(v1::FAILURE_CLASS_INFRASTRUCTURE, proto::reason::kWorkerLost, "");
   cause.set_worker(worker);
   for (const v1::RankSlot& slot : Current(job).slots()) {
     if (slot.worker() == worker) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <string>
 
 #include "absl/time/time.h"
 #include "controller/core/state.h"
@@ -25,6 +26,9 @@ std::optional<v1::Cause> FirstCause(const State& state, const JobEntry& entry, a
 // just lost a peer, and another rank has not yet reported how it ended. Peers notice a death before the
 // worker reaps the process.
 bool IsWaitingForCause(const State& state, const JobEntry& entry, const v1::Cause& cause, absl::Time now);
+
+// Without a rank, a worker or a time.
+v1::Cause MakeCause(v1::FailureClass failure, const std::string& reason, const std::string& message);
 
 // The cause for a worker that can no longer report on its ranks.
 v1::Cause WorkerLost(const v1::Job& job, const std::string& worker, const std::string& what);

@@ -14,19 +14,21 @@ const CheckpointWanted* WantedOf(const JobEntry& entry) {
   return wanted ? &entry.runtime.checkpoint_wanted() : nullptr;
 }
 
+Decision NoLiveJob(const std::string& name) {
+  return {.status = absl::NotFoundError(absl::StrCat("no live job ", name))};
+}
+
 Decision RequestCheckpoint(const JobEntry& entry, const WantedCheckpoint& wanted, absl::Time now) {
   const v1::Job& job = entry.job;
-  Decision out;
-  out.job_id = job.id();
   if (job.resolved().checkpoint().directory().empty()) {
-    out.status = absl::FailedPreconditionError(
-        absl::StrCat("job ", job.name(), " (", job.id(),
-                     ") has no checkpoint.directory, so there is nowhere to save; set it in the job file"));
-    return out;
+    return {.status = absl::FailedPreconditionError(absl::StrCat(
+                "job ", job.name(), " (", job.id(),
+                ") has no checkpoint.directory, so there is nowhere to save; set it in the job file")),
+            .job_id = job.id()};
   }
   const CheckpointWanted* before = WantedOf(entry);
   if (before != nullptr && (before->stop() || !wanted.stop)) {
-    return out;
+    return {.job_id = job.id()};
   }
   v1::Event event =
       EventOf(job, job.state(), now, wanted.actor, proto::reason::kCheckpointRequested,
@@ -35,25 +37,19 @@ Decision RequestCheckpoint(const JobEntry& entry, const WantedCheckpoint& wanted
   event.set_step(job.last_step());
   event.mutable_checkpoint_requested()->set_stop(wanted.stop);
   event.mutable_checkpoint_requested()->set_reason(wanted.reason);
-  out.events.push_back(std::move(event));
-  return out;
+  return {.events = {std::move(event)}, .job_id = job.id()};
 }
 
 Decision DecideAskCheckpoint(const State& state, const AskCheckpoint& ask, absl::Time now) {
   const JobEntry* entry = FindLive(state, ask.job);
   if (entry == nullptr) {
-    Decision out;
-    out.status = absl::NotFoundError(absl::StrCat("no live job ", ask.job));
-    return out;
+    return NoLiveJob(ask.job);
   }
   if (entry->job.state() != v1::JOB_STATE_RUNNING) {
-    Decision out;
-    out.job_id = entry->job.id();
-    out.status =
-        absl::FailedPreconditionError(absl::StrCat("job ", entry->job.name(), " (", entry->job.id(),
-                                                   ") is not running: ", proto::ValueName(entry->job.state()),
-                                                   "; only a running job can save a checkpoint"));
-    return out;
+    return {.status = absl::FailedPreconditionError(absl::StrCat(
+                "job ", entry->job.name(), " (", entry->job.id(), ") is not running: ",
+                proto::ValueName(entry->job.state()), "; only a running job can save a checkpoint")),
+            .job_id = entry->job.id()};
   }
   return RequestCheckpoint(*entry, {.actor = ask.actor}, now);
 }

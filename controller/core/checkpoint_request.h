@@ -20,6 +20,9 @@ struct WantedCheckpoint {
   std::string actor;
 };
 
+// NotFound: `name` is neither the id nor the name of a live job.
+Decision NoLiveJob(const std::string& name);
+
 // FailedPrecondition if the job has no checkpoint directory. While a request is unanswered, a second one has
 // no effect, unless it ends the job and the first one does not. Requires a RUNNING job.
 Decision RequestCheckpoint(const JobEntry& entry, const WantedCheckpoint& wanted, absl::Time now);

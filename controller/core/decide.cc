@@ -239,34 +239,29 @@ std::optional<v1::Event> NextOfQueue(const State& state, absl::Time now) {
 }
 
 Decision DecideSubmit(const State& state, const Submit& submit, absl::Time now) {
-  Decision out;
   const std::string name = submit.resolved.name().empty() ? submit.id : submit.resolved.name();
   if (const v1::Job* const known = state.jobs.FindRequest(submit.owner, submit.request_id);
       known != nullptr) {
-    out.job_id = known->id();
-    out.status = CheckSameSpec(*known, submit);
-    return out;
+    return {.status = CheckSameSpec(*known, submit), .job_id = known->id()};
   }
   if (const v1::Job* const other = state.jobs.FindLiveByName(name); other != nullptr) {
-    out.job_id = other->id();
-    out.status = absl::AlreadyExistsError(absl::StrCat("name: job ", other->id(), " is called ", name,
-                                                       " and is ", proto::ValueName(other->state()),
-                                                       "; cancel it or choose another name"));
-    return out;
+    return {.status = absl::AlreadyExistsError(absl::StrCat("name: job ", other->id(), " is called ", name,
+                                                            " and is ", proto::ValueName(other->state()),
+                                                            "; cancel it or choose another name")),
+            .job_id = other->id()};
   }
   // Two that save in one folder would remove each other's steps.
   const std::string& directory = submit.resolved.checkpoint().directory();
   if (const v1::Job* const other = state.jobs.FindLiveByFolder(directory); other != nullptr) {
-    out.job_id = other->id();
-    out.status = absl::AlreadyExistsError(
-        absl::StrCat("checkpoint.directory: job ", other->id(), " saves in ", directory, " and is ",
-                     proto::ValueName(other->state()), "; cancel it or choose another directory"));
-    return out;
+    return {.status = absl::AlreadyExistsError(
+                absl::StrCat("checkpoint.directory: job ", other->id(), " saves in ", directory, " and is ",
+                             proto::ValueName(other->state()), "; cancel it or choose another directory")),
+            .job_id = other->id()};
   }
   if (state.jobs.num_live() >= state.limits.live_jobs) {
-    out.status = absl::ResourceExhaustedError(absl::StrCat("the queue is full: ", state.jobs.num_live(),
-                                                           " jobs are live; try again when some have ended"));
-    return out;
+    return {.status =
+                absl::ResourceExhaustedError(absl::StrCat("the queue is full: ", state.jobs.num_live(),
+                                                          " jobs are live; try again when some have ended"))};
   }
   v1::Job job;
   job.set_id(submit.id);
@@ -280,30 +275,23 @@ Decision DecideSubmit(const State& state, const Submit& submit, absl::Time now) 
   *job.mutable_created() = proto::ToProto(now);
   v1::Event event = EventOf(job, v1::JOB_STATE_QUEUED, now, submit.owner, proto::reason::kSubmitted, "");
   *event.mutable_submitted() = std::move(job);
-  out.job_id = submit.id;
-  out.events.push_back(std::move(event));
-  return out;
+  return {.events = {std::move(event)}, .job_id = submit.id};
 }
 
 Decision DecideCancel(const State& state, const Cancel& cancel, absl::Time now) {
-  Decision out;
   const JobEntry* entry = FindLive(state, cancel.job);
   if (entry == nullptr) {
-    out.status = absl::NotFoundError(absl::StrCat("no live job ", cancel.job));
-    return out;
+    return NoLiveJob(cancel.job);
   }
   const v1::Job& job = entry->job;
-  out.job_id = job.id();
   if (job.state() == v1::JOB_STATE_STOPPING && job.outcome() != v1::JOB_STATE_SUCCEEDED) {
-    return out;  // it ends already
+    return {.job_id = job.id()};  // it ends already
   }
   if (cancel.checkpoint && job.state() == v1::JOB_STATE_RUNNING) {
     return RequestCheckpoint(*entry, {.stop = true, .reason = cancel.reason, .actor = cancel.actor}, now);
   }
-  v1::Cause cause;
-  cause.set_class_(v1::FAILURE_CLASS_REQUESTED);
-  cause.set_reason(cancel.reason);
-  cause.set_message(absl::StrCat("cancelled by ", cancel.actor));
+  v1::Cause cause =
+      MakeCause(v1::FAILURE_CLASS_REQUESTED, cancel.reason, absl::StrCat("cancelled by ", cancel.actor));
   *cause.mutable_time() = proto::ToProto(now);
   const bool queued = job.state() == v1::JOB_STATE_QUEUED;
   v1::Event event = EventOf(job, queued ? v1::JOB_STATE_CANCELLED : v1::JOB_STATE_STOPPING, now, cancel.actor,
@@ -312,8 +300,7 @@ Decision DecideCancel(const State& state, const Cancel& cancel, absl::Time now) 
     event.set_step(LastStep(state, job));
   }
   *event.mutable_failed() = std::move(cause);
-  out.events.push_back(std::move(event));
-  return out;
+  return {.events = {std::move(event)}, .job_id = job.id()};
 }
 
 Decision DecideWorker(const State& state, const std::string& worker, const std::string& session,
@@ -324,8 +311,7 @@ Decision DecideWorker(const State& state, const std::string& worker, const std::
                                : HasLeft(entry)
                                    ? std::pair(proto::reason::kWorkerLeft, "has left, as it was asked to")
                                    : std::pair(proto::reason::kWorkerDisconnected, "is away");
-  Decision out;
-  v1::Event& event = out.events.emplace_back();
+  v1::Event event;
   *event.mutable_time() = proto::ToProto(now);
   event.set_reason(reason);
   event.set_message(absl::StrCat("worker ", worker, " ", what, ", session ", session));
@@ -333,7 +319,7 @@ Decision DecideWorker(const State& state, const std::string& worker, const std::
   event.set_schema(kEventSchema);
   event.mutable_worker()->set_worker_id(worker);
   event.mutable_worker()->set_connected(connected);
-  return out;
+  return {.events = {std::move(event)}};
 }
 
 // What its ranks saved or warned of comes before what the inventory ends.
@@ -354,14 +340,13 @@ Decision DecideHello(const State& state, const WorkerHello& in, absl::Time now) 
 
 // Observed, where there was room for it; what follows is decided by Tick.
 Decision DecideReport(const State& state, const AttemptReport& in) {
-  Decision out;
   const auto worker = state.workers.find(in.worker);
-  if (worker != state.workers.end() && StatusOf(state, in.worker, KeyOf(in.status.id())) == nullptr) {
-    out.status = absl::ResourceExhaustedError(
-        absl::StrCat("worker ", in.worker, " reports more than ", worker->second.attempts.size(),
-                     " attempts, which its slots cannot hold; it lists all of them when it connects again"));
+  if (worker == state.workers.end() || StatusOf(state, in.worker, KeyOf(in.status.id())) != nullptr) {
+    return {};
   }
-  return out;
+  return {.status = absl::ResourceExhaustedError(absl::StrCat(
+              "worker ", in.worker, " reports more than ", worker->second.attempts.size(),
+              " attempts, which its slots cannot hold; it lists all of them when it connects again"))};
 }
 
 }  // namespace

@@ -41,14 +41,13 @@ absl::Time NoticedAt(const State& state, const v1::Job& job, const CheckpointNot
 // `more`: of its warnings, those that are decided and not applied yet.
 Decision DecideWarning(const State& state, const JobEntry& entry, const CheckpointNoticed& in, int more,
                        absl::Time now) {
-  Decision out;
   const bool is_first = entry.runtime.warning_attempt() != in.notice.id().attempt();
   if (!is_first && entry.runtime.warning_number() >= in.notice.number()) {
-    return out;  // sent again after a lost connection
+    return {};  // sent again after a lost connection
   }
   const int before = (is_first ? 0 : entry.runtime.num_warnings()) + more;
   if (before > kMostWarningsOfAnAttempt) {
-    return out;  // the last event says so
+    return {};  // the last event says so
   }
   v1::Event event;
   const auto fill = [&](std::string reason, const auto& warning) {
@@ -57,7 +56,7 @@ Decision DecideWarning(const State& state, const JobEntry& entry, const Checkpoi
   };
   if (in.notice.training().is_data()) {
     if (entry.job.data() == in.notice.training().message()) {
-      return out;  // of a later attempt, or of a worker that has not heard that it is known
+      return {};  // of a later attempt, or of a worker that has not heard that it is known
     }
     fill(proto::reason::kDataRead, in.notice.training());
     *event.mutable_training_warning() = in.notice.training();
@@ -82,38 +81,33 @@ Decision DecideWarning(const State& state, const JobEntry& entry, const Checkpoi
   }
   event.set_notice_number(in.notice.number());
   SetHappened(NoticedAt(state, entry.job, in, now), now, event);
-  out.events.push_back(std::move(event));
-  return out;
+  return {.events = {std::move(event)}};
 }
 
 }  // namespace
 
 Decision DecideNotice(const State& state, const CheckpointNoticed& in, absl::Time now, int num_undecided) {
-  Decision out;
   const AttemptKey key = KeyOf(in.notice.id());
   if (!RunsOn(state, key, in.worker)) {
-    return out;  // of an older attempt: fenced; or of another worker's
+    return {};  // of an older attempt: fenced; or of another worker's
   }
   const JobEntry& entry = state.jobs.at(key.job);
   if (in.notice.has_warning() || in.notice.has_training()) {
     return DecideWarning(state, entry, in, num_undecided, now);
   }
-  const bool known = entry.runtime.checkpoint_attempt() == key.attempt &&
-                     entry.runtime.checkpoint_step() >= in.notice.committed().step();
-  if (known) {
-    return out;  // sent again after a lost connection
-  }
   const int64_t step = in.notice.committed().step();
+  if (entry.runtime.checkpoint_attempt() == key.attempt && entry.runtime.checkpoint_step() >= step) {
+    return {};  // sent again after a lost connection
+  }
   if (step < 0 || step > entry.job.resolved().training().steps()) {
-    return out;  // no rank that Tandem started says so; what rises has an end then
+    return {};  // no rank that Tandem started says so; what rises has an end then
   }
   v1::Event event = EventOf(entry.job, entry.job.state(), now, in.worker, proto::reason::kCheckpointCommitted,
                             in.notice.committed().path());
-  event.set_step(in.notice.committed().step());
+  event.set_step(step);
   *event.mutable_checkpoint() = in.notice.committed();
   SetHappened(NoticedAt(state, entry.job, in, now), now, event);
-  out.events.push_back(std::move(event));
-  return out;
+  return {.events = {std::move(event)}};
 }
 
 }  // namespace tandem::controller

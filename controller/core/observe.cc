@@ -111,11 +111,10 @@ void Observe(const Input& input, absl::Time now, State& state) {
     std::set<AttemptKey> killed_by_restart;
     for (const std::string& id : state.jobs.with_ranks()) {
       const JobEntry& entry = state.jobs.at(id);
-      const std::vector<std::string> workers = WorkersOf(entry.job);
-      if (!std::binary_search(workers.begin(), workers.end(), hello.worker_id())) {
+      const AttemptKey key = CurrentAttempt(entry.job);
+      if (!RunsOn(state, key, hello.worker_id())) {
         continue;
       }
-      const AttemptKey key = CurrentAttempt(entry.job);
       if (listed.count(key) > 0) {
         if (other_process) {
           killed_by_restart.insert(key);
