@@ -57,39 +57,7 @@ std::optional<JobNeeds> NeedsOf(const State& state, const v1::Job& job) {
   return out;
 }
 
-v1::Job TimesOf(const v1::Job& job) {
-  v1::Job out;
-  out.set_id(job.id());
-  out.set_name(job.name());
-  out.set_state(job.state());
-  out.set_last_step(job.last_step());
-  *out.mutable_created() = job.created();
-  if (job.has_ended()) {
-    *out.mutable_ended() = job.ended();
-  }
-  if (job.has_checkpoints()) {
-    *out.mutable_checkpoints() = job.checkpoints();
-  }
-  for (const v1::Attempt& from : job.attempts()) {
-    v1::Attempt& attempt = *out.add_attempts();
-    attempt.set_resumed_step(from.resumed_step());
-    *attempt.mutable_started() = from.started();
-    if (from.has_ready()) {
-      *attempt.mutable_ready() = from.ready();
-    }
-    if (from.has_ended()) {
-      *attempt.mutable_ended() = from.ended();
-    }
-  }
-  return out;
-}
-
 }  // namespace
-
-void Metrics::CommitSeconds(double seconds) {
-  const absl::MutexLock lock(&mu_);
-  commits_.Observe(seconds);
-}
 
 void Metrics::Report(const std::string& job_id, const std::string& job_name, const v1::StepReport& report,
                      absl::Time job_ended) {
@@ -132,7 +100,9 @@ Metrics::Known& Metrics::Update(const v1::Job& job) {
   if (known.job.id() != job.id()) {
     known = {};
   }
-  known.job = TimesOf(job);
+  known.job = job;
+  known.job.clear_submitted();
+  known.job.clear_resolved();
   known.sequence_length = job.resolved().training().sequence_length();
   return known;
 }
@@ -171,11 +141,6 @@ void Metrics::Prune() const {
   DropEnded(known_, clock_.Now());
 }
 
-void Metrics::CommitRefused() {
-  const absl::MutexLock lock(&mu_);
-  ++refused_commits_;
-}
-
 void Metrics::RpcStarted(const std::string& method) {
   const absl::MutexLock lock(&mu_);
   ++started_[method];
@@ -186,11 +151,6 @@ void Metrics::RpcHandled(const std::string& method, const std::string& code, abs
   ++handled_[{method, code}];
   const std::vector<double> bounds = {0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10};
   took_.try_emplace(method, bounds).first->second.Observe(absl::ToDoubleSeconds(took));
-}
-
-void Metrics::JobPlaced(absl::Duration waited) {
-  const absl::MutexLock lock(&mu_);
-  waits_.Observe(absl::ToDoubleSeconds(waited));
 }
 
 void Metrics::Look(const State& state) {

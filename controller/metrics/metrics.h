@@ -2,6 +2,7 @@
 #pragma once
 
 #include <prometheus/collectable.h>
+#include <prometheus/counter.h>
 #include <prometheus/histogram.h>
 #include <prometheus/metric_family.h>
 
@@ -39,8 +40,10 @@ std::string MetricsText(const prometheus::Collectable& metrics);
 //
 // Look samples only what is true at the moment: how many jobs are in each state, which workers are connected,
 // how far the ranks are. What happens once comes by a call of its own, so that nothing between two looks is
-// lost: a step (Report), what ranks need (Reported), a placement (JobPlaced), an end (JobEnded).
+// lost: a step (Report), what ranks need (Reported), an end (JobEnded).
 class Metrics : public prometheus::Collectable {
+  using Bounds = prometheus::Histogram::BucketBoundaries;
+
  public:
   explicit Metrics(const platform::Clock& clock) : clock_(clock), progress_(clock) {}
 
@@ -52,9 +55,6 @@ class Metrics : public prometheus::Collectable {
   using LastSeen = std::function<absl::Time(const std::string& worker)>;
   void SetLastSeen(LastSeen last_seen) { last_seen_ = std::move(last_seen); }
 
-  void CommitSeconds(double seconds) ABSL_LOCKS_EXCLUDED(mu_);
-  // A commit that failed because the disk was full.
-  void CommitRefused() ABSL_LOCKS_EXCLUDED(mu_);
   // Counts a step of a job. The steps of a short job may arrive after its end; they count as long as its
   // series stay, unless a newer job has its name.
   void Report(const std::string& job_id, const std::string& job_name, const v1::StepReport& report,
@@ -62,8 +62,6 @@ class Metrics : public prometheus::Collectable {
   // A worker has reported on an attempt, and `state` has the report.
   void Reported(const State& state, const AttemptKey& attempt) ABSL_LOCKS_EXCLUDED(mu_);
   void JobEnded(const v1::Job& job) ABSL_LOCKS_EXCLUDED(mu_);
-  // A job has got its slots, after this time in the queue.
-  void JobPlaced(absl::Duration waited) ABSL_LOCKS_EXCLUDED(mu_);
   void RpcStarted(const std::string& method) ABSL_LOCKS_EXCLUDED(mu_);
   // `code` as in "OK", `method` as in "/tandem.v1.Jobs/Submit". Of a stream `took` is how long it was open.
   void RpcHandled(const std::string& method, const std::string& code, absl::Duration took)
@@ -78,12 +76,14 @@ class Metrics : public prometheus::Collectable {
 
   std::vector<prometheus::MetricFamily> Collect() const override ABSL_LOCKS_EXCLUDED(mu_);
 
- private:
-  using Bounds = prometheus::Histogram::BucketBoundaries;
+  prometheus::Histogram queue_wait_seconds{Bounds{0.1, 1, 10, 60, 300, 1800, 7200, 28800, 86400}};
+  prometheus::Histogram commit_seconds{Bounds{0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1}};
+  prometheus::Counter refused_commits;  // because the disk was full
 
+ private:
   // What is known of a job beside its steps.
   struct Known {
-    v1::Job job;  // only what AccountTime reads, and its checkpoints; durable, so a restart loses nothing
+    v1::Job job;  // without its specs; durable, so a restart loses nothing
     int64_t sequence_length = 0;
     std::map<int64_t, JobNeeds> needs;  // by attempt
     absl::Time ended = absl::InfiniteFuture();
@@ -121,17 +121,13 @@ class Metrics : public prometheus::Collectable {
   Totals totals_;
   LastSeen last_seen_;
   mutable absl::Mutex mu_;
-  prometheus::Histogram commits_ ABSL_GUARDED_BY(mu_){
-      Bounds{0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1}};
   std::map<v1::JobState, int64_t> jobs_ ABSL_GUARDED_BY(mu_);
   int64_t beyond_capacity_ ABSL_GUARDED_BY(mu_) = 0;  // queued jobs that ask for more than there is
   int64_t connected_ ABSL_GUARDED_BY(mu_) = 0;
   int64_t schedulable_ ABSL_GUARDED_BY(mu_) = 0;
   int64_t away_ ABSL_GUARDED_BY(mu_) = 0;
   std::map<std::string, absl::Time> seen_ ABSL_GUARDED_BY(mu_);  // by worker
-  prometheus::Histogram waits_ ABSL_GUARDED_BY(mu_){Bounds{0.1, 1, 10, 60, 300, 1800, 7200, 28800, 86400}};
   int64_t last_seq_ ABSL_GUARDED_BY(mu_) = 0;
-  int64_t refused_commits_ ABSL_GUARDED_BY(mu_) = 0;
   std::optional<absl::Time> certificate_ends_ ABSL_GUARDED_BY(mu_);
   mutable std::map<std::string, Training> training_ ABSL_GUARDED_BY(mu_);  // by job name
   mutable std::map<std::string, Known> known_ ABSL_GUARDED_BY(mu_);        // by job name

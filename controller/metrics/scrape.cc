@@ -186,15 +186,15 @@ void Metrics::CollectOwn(std::vector<MetricFamily>& out) const {
   }
   Add(AddFamily(kHistogram, "tandem_controller_queue_wait_seconds",
                 "Time of jobs from their submission until they got their slots.", out),
-      waits_);
+      queue_wait_seconds);
   Add(AddFamily(kGauge, "tandem_controller_event_log_seq", "Number of the last event.", out),
       static_cast<double>(last_seq_));
   Add(AddFamily(kHistogram, "tandem_controller_store_commit_seconds", "Time of one commit to the store.",
                 out),
-      commits_);
+      commit_seconds);
   Add(AddFamily(kCounter, "tandem_controller_store_no_room_total",
                 "Commits to the store that failed because its disk was full.", out),
-      static_cast<double>(refused_commits_));
+      refused_commits.Value());
 
   CollectRpcs(out);
   Prune();

@@ -260,7 +260,8 @@ void Server::Parts::OnEvents(const std::vector<v1::Event>& events, const State& 
     }
     const v1::Job& job = entry->second.job;
     if (event.from() == v1::JOB_STATE_QUEUED && event.to() == v1::JOB_STATE_ADMITTED) {
-      metrics->JobPlaced(proto::FromProto(event.time()) - proto::FromProto(job.created()));
+      metrics->queue_wait_seconds.Observe(
+          absl::ToDoubleSeconds(proto::FromProto(event.time()) - proto::FromProto(job.created())));
     } else if (IsTerminal(event.to()) && !event.has_checkpoint()) {
       metrics->JobEnded(job);
     }
@@ -269,7 +270,7 @@ void Server::Parts::OnEvents(const std::vector<v1::Event>& events, const State& 
 }
 
 void Server::Parts::OnNoRoom(const absl::Status& status) {
-  metrics->CommitRefused();
+  metrics->refused_commits.Increment();
   const absl::Time now = clock.Now();
   if (now - no_room_logged >= kLogNoRoomEvery) {
     no_room_logged = now;
@@ -328,7 +329,7 @@ void Server::Parts::Assemble(const ServerOptions& options, State state) {
                           const v1::KvValue& value) { sessions->Send(worker, value); },
           .events = [this](const std::vector<v1::Event>& events,
                            const State& state) { OnEvents(events, state); },
-          .commit_seconds = [this](double seconds) { metrics->CommitSeconds(seconds); },
+          .commit_seconds = [this](double seconds) { metrics->commit_seconds.Observe(seconds); },
           .no_room = [this](const absl::Status& status) { OnNoRoom(status); },
           .room_again = [this] { OnRoomAgain(); },
           .not_stored = LogWorkersGone,

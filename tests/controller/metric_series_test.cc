@@ -109,10 +109,10 @@ TEST_F(MetricSeriesTest, TrainingSeriesLastFiveMinutesLonger) {
   metrics_->Report("id-1", "headers", ReportOf(1));
   metrics_->Report("id-1", "headers", ReportOf(2));
   metrics_->Report("id-1", "headers", ReportOf(2));  // sent twice
-  metrics_->CommitSeconds(0.0002);
+  metrics_->commit_seconds.Observe(0.0002);
   metrics_->RpcStarted("/tandem.v1.Jobs/Submit");
   metrics_->RpcHandled("/tandem.v1.Jobs/Submit", "OK", absl::Milliseconds(2));
-  metrics_->JobPlaced(absl::Seconds(90));
+  metrics_->queue_wait_seconds.Observe(90);
   const std::string text = Text();
   EXPECT_THAT(text, HasSubstr("tandem_build_info{version="));
   EXPECT_THAT(text, HasSubstr("tandem_train_step{job_name=\"headers\"} 2"));

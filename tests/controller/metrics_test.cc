@@ -192,7 +192,7 @@ TEST_F(MetricsTest, AJobsTimeIsAccountedFor) {
 TEST_F(MetricsTest, CallsAreCountedDuringAScrape) {
   metrics_->SetTotals([&](const std::string&) {
     metrics_->RpcStarted("/tandem.v1.Jobs/Submit");
-    metrics_->CommitSeconds(0.001);
+    metrics_->commit_seconds.Observe(0.001);
     return StepTotals{};
   });
   driver_.Run(v1::JOB_STATE_RUNNING);
