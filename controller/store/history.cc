@@ -8,7 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "controller/store/history_tables.h"
-#include "controller/store/rows.h"
+#include "controller/store/sqlite.h"
 #include "platform/failpoint.h"
 #include "platform/log.h"
 #include "platform/status_macros.h"

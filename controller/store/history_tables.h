@@ -8,7 +8,6 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "controller/store/norm_ring.h"
-#include "controller/store/rows.h"
 #include "controller/store/sqlite.h"
 #include "platform/status_macros.h"
 #include "tandem/v1/report.pb.h"

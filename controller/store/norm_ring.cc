@@ -3,7 +3,7 @@
 
 #include <utility>
 
-#include "controller/store/rows.h"
+#include "controller/store/sqlite.h"
 #include "platform/status_macros.h"
 
 namespace tandem::controller {

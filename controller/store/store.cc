@@ -13,7 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "controller/core/decide.h"
-#include "controller/store/rows.h"
+#include "controller/store/sqlite.h"
 #include "platform/log.h"
 #include "platform/status_macros.h"
 #include "platform/xxh3.h"

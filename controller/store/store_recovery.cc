@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "controller/core/decide.h"
-#include "controller/store/rows.h"
+#include "controller/store/sqlite.h"
 #include "controller/store/store.h"
 #include "platform/log.h"
 #include "platform/status_macros.h"
