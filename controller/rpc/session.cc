@@ -43,31 +43,16 @@ Session::Session(Sessions& sessions, Engine& engine, std::string id, Caller call
       engine_(engine),
       id_(std::move(id)),
       caller_(std::move(caller)),
-      last_seen_(sessions.clock_.Now()) {}
+      peer_{.last_seen = sessions.clock_.Now()} {}
 
 void Session::Start() {
   Own();
   StartRead(&incoming_);
 }
 
-std::string Session::worker() const {
+Session::Peer Session::peer() const {
   const absl::MutexLock lock(&mu_);
-  return worker_;
-}
-
-uint64_t Session::incarnation() const {
-  const absl::MutexLock lock(&mu_);
-  return incarnation_;
-}
-
-bool Session::draining() const {
-  const absl::MutexLock lock(&mu_);
-  return draining_;
-}
-
-absl::Time Session::last_seen() const {
-  const absl::MutexLock lock(&mu_);
-  return last_seen_;
+  return peer_;
 }
 
 void Session::Send(const v1::Assignments& assignments) {
@@ -105,7 +90,7 @@ void Session::End(const grpc::Status& status) {
 }
 
 void Session::Gone() {
-  std::string worker;
+  Peer peer;
   bool posted = false;
   {
     const absl::MutexLock order(&hello_order_);
@@ -113,13 +98,14 @@ void Session::Gone() {
     if (std::exchange(gone_, true)) {
       return;
     }
-    worker = worker_;
+    peer = peer_;
     posted = posted_;
   }
   sessions_.Leave(this);
   if (posted && !sessions_.closed()) {  // else it is the controller that goes
-    engine_.Post(WorkerDisconnected{
-        .worker = worker, .session = id_, .last_seen = std::max(last_seen(), sessions_.AwakeSince())});
+    engine_.Post(WorkerDisconnected{.worker = peer.worker,
+                                    .session = id_,
+                                    .last_seen = std::max(peer.last_seen, sessions_.AwakeSince())});
   }
 }
 
@@ -178,12 +164,12 @@ void Session::Handle() {
   const uint64_t seq = incoming_.seq();
   {
     const absl::MutexLock lock(&mu_);
-    last_seen_ = sessions_.clock_.Now();
+    peer_.last_seen = sessions_.clock_.Now();
     received_ = std::max(received_, seq);
     if (IsStored(incoming_)) {
       uncommitted_.insert(seq);  // with received_: a write at this moment must not acknowledge it
     }
-    worker = worker_;
+    worker = peer_.worker;
     hello_seen = hello_seen_;
     if (gone_) {
       return;
@@ -225,7 +211,7 @@ void Session::Handle() {
       if (incoming_.heartbeat().draining()) {
         {
           const absl::MutexLock lock(&mu_);
-          draining_ = true;
+          peer_.draining = true;
         }
         engine_.Post(WorkerDraining{.worker = worker}, [](const Engine::Reply&) {});
       }
@@ -302,14 +288,14 @@ void Session::HandleHello() {
   {
     const absl::MutexLock lock(&mu_);
     hello_seen_ = true;
-    worker_ = hello.worker_id();
-    incarnation_ = hello.incarnation();
-    draining_ = hello.inventory().draining();
+    peer_.worker = hello.worker_id();
+    peer_.incarnation = hello.incarnation();
+    peer_.draining = hello.inventory().draining();
   }
   if (const std::optional<v1::Refused> refused = sessions_.Admit(hello, self)) {
     {
       const absl::MutexLock lock(&mu_);
-      worker_.clear();
+      peer_.worker.clear();
     }
     Refuse(*refused);
     return;

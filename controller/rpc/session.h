@@ -33,11 +33,14 @@ class Session : public WritingStream<grpc::ServerBidiReactor<v1::WorkerMessage, 
   void Start() ABSL_LOCKS_EXCLUDED(mu_);
 
   const std::string& id() const { return id_; }
-  std::string worker() const ABSL_LOCKS_EXCLUDED(mu_);
-  uint64_t incarnation() const ABSL_LOCKS_EXCLUDED(mu_);
-  absl::Time last_seen() const ABSL_LOCKS_EXCLUDED(mu_);
-  // Whether the worker has reported that it was asked to end.
-  bool draining() const ABSL_LOCKS_EXCLUDED(mu_);
+  // The worker as it is known now.
+  struct Peer {
+    std::string worker;  // "" until its hello is let in
+    uint64_t incarnation = 0;
+    bool draining = false;  // it has reported that it was asked to end
+    absl::Time last_seen;
+  };
+  Peer peer() const ABSL_LOCKS_EXCLUDED(mu_);
 
   void Send(const v1::Assignments& assignments) ABSL_LOCKS_EXCLUDED(mu_);
   void Send(const v1::KvValue& value) ABSL_LOCKS_EXCLUDED(mu_);
@@ -79,10 +82,7 @@ class Session : public WritingStream<grpc::ServerBidiReactor<v1::WorkerMessage, 
   // once.
   absl::Mutex hello_order_;
 
-  std::string worker_ ABSL_GUARDED_BY(mu_);
-  uint64_t incarnation_ ABSL_GUARDED_BY(mu_) = 0;
-  bool draining_ ABSL_GUARDED_BY(mu_) = false;
-  absl::Time last_seen_ ABSL_GUARDED_BY(mu_);
+  Peer peer_ ABSL_GUARDED_BY(mu_);
   bool hello_seen_ ABSL_GUARDED_BY(mu_) = false;
   bool welcomed_ ABSL_GUARDED_BY(mu_) = false;
   bool posted_ ABSL_GUARDED_BY(mu_) = false;  // the engine knows of this session

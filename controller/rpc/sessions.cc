@@ -47,7 +47,8 @@ std::optional<v1::Refused> Sessions::Admit(const v1::Hello& hello, const std::sh
     const absl::MutexLock lock(&mu_);
     Holder& holder = by_worker_[hello.worker_id()];
     std::shared_ptr<Session>& current = holder.session;
-    if (current != nullptr && current->incarnation() != hello.incarnation()) {
+    const Session::Peer other = current == nullptr ? Session::Peer() : current->peer();
+    if (current != nullptr && other.incarnation != hello.incarnation()) {
       // A process that has died, perhaps to be followed by this one, would have been silent for too long.
       const absl::Duration patience = options_.silence + 2 * options_.heartbeat_interval;
       if (holder.contenders.size() >= kMostContenders) {
@@ -61,12 +62,12 @@ std::optional<v1::Refused> Sessions::Admit(const v1::Hello& hello, const std::sh
       const auto contender = holder.contenders.find(hello.incarnation());
       const bool stays = contender != holder.contenders.end() &&
                          now - std::max(contender->second, awake_since) > patience &&
-                         now - current->last_seen() <= 2 * options_.heartbeat_interval;
+                         now - other.last_seen <= 2 * options_.heartbeat_interval;
       return Refusal(proto::reason::kWorkerIdInUse,
                      absl::StrCat("worker_id ", hello.worker_id(),
                                   " is connected from another process; give each worker its own --id, or "
                                   "stop the other one"),
-                     /*final=*/stays && !current->draining());
+                     /*final=*/stays && !other.draining);
     }
     former = std::exchange(current, session);
   }
@@ -82,7 +83,7 @@ void Sessions::Leave(const Session* session) {
   {
     const absl::MutexLock lock(&mu_);
     all_.erase(session);
-    const auto it = by_worker_.find(session->worker());
+    const auto it = by_worker_.find(session->peer().worker);
     if (it != by_worker_.end() && it->second.session.get() == session) {
       worker = it->first;
       by_worker_.erase(it);
@@ -129,7 +130,7 @@ void Sessions::SendHeartbeats() {
   const absl::Time now = clock_.Now();
   const absl::Time awake_since = AwakeSince();
   for (const std::shared_ptr<Session>& session : All()) {
-    if (now - std::max(session->last_seen(), awake_since) > options_.silence) {
+    if (now - std::max(session->peer().last_seen, awake_since) > options_.silence) {
       session->End(grpc::Status(
           grpc::StatusCode::DEADLINE_EXCEEDED,
           absl::StrCat("no message for ", absl::FormatDuration(options_.silence), "; heartbeat every ",
@@ -157,7 +158,7 @@ bool Sessions::closed() const {
 
 absl::Time Sessions::LastSeen(const std::string& worker) const {
   const std::shared_ptr<Session> session = Find(worker);
-  return session == nullptr ? absl::InfinitePast() : session->last_seen();
+  return session == nullptr ? absl::InfinitePast() : session->peer().last_seen;
 }
 
 }  // namespace tandem::controller
