@@ -198,8 +198,8 @@ std::optional<std::string> WhyBeyondCapacity(const State& state, const v1::Job& 
 
 Placement Place(const State& state, const v1::Job& job) {
   const int ranks = job.resolved().parallelism().ranks();
+  const std::string needs = absl::StrCat("needs ", platform::CountedText(ranks, "slot"));
   const Held held = HeldSlots(state);
-  Placement out;
   std::vector<std::string> offers;
   bool spread_too_thin = false;
   std::string mixed;
@@ -209,10 +209,9 @@ Placement Place(const State& state, const v1::Job& job) {
     const Offer offer = OfferOf(state, held, job.resolved(), device, Everyone, {});
     // Where all together have too few, no group of them has enough: most jobs that wait are looked at once.
     if (static_cast<int>(offer.slots.size()) == ranks) {
-      out.slots = SlotsTogether(state, held, job.resolved(), device, ByReachAndBuild);
-      if (!out.slots.empty()) {
-        out.device = device;
-        return out;
+      std::vector<v1::RankSlot> slots = SlotsTogether(state, held, job.resolved(), device, ByReachAndBuild);
+      if (!slots.empty()) {
+        return {.slots = std::move(slots), .device = device};
       }
       const std::vector<v1::RankSlot> of_any_build =
           SlotsTogether(state, held, job.resolved(), device, ByReach);
@@ -236,37 +235,30 @@ Placement Place(const State& state, const v1::Job& job) {
   }
   if (std::none_of(state.workers.begin(), state.workers.end(),
                    [](const auto& worker) { return worker.second.connected; })) {
-    out.reason = proto::reason::kNoWorkers;
-    out.message = absl::StrCat(
-        "needs ", platform::CountedText(ranks, "slot"),
-        ", and no worker is connected; start tandem-worker, or see in its log why it is not connected");
-    return out;
+    return {.reason = proto::reason::kNoWorkers,
+            .message = absl::StrCat(needs,
+                                    ", and no worker is connected; start tandem-worker, or see in its log "
+                                    "why it is not connected")};
   }
   if (!mixed.empty()) {
-    out.reason = proto::reason::kMixedBuilds;
-    out.message =
-        absl::StrCat("needs ", platform::CountedText(ranks, "slot"), " on workers of one build, and ", mixed,
-                     " are of two, which may compute other numbers; run the same build on every "
-                     "worker");
-    return out;
+    return {.reason = proto::reason::kMixedBuilds,
+            .message = absl::StrCat(needs, " on workers of one build, and ", mixed,
+                                    " are of two, which may compute other numbers; run the same build on "
+                                    "every worker")};
   }
   if (!apart.empty()) {
-    out.reason = proto::reason::kWorkersApart;
-    out.message = absl::StrCat(
-        "needs ", platform::CountedText(ranks, "slot"), " on workers whose ranks reach each other, and ",
-        apart,
-        " do not: a loopback address is reached on its own machine only; start each tandem-worker with the "
-        "--controller or --data-address at which the others reach it");
-    return out;
+    return {.reason = proto::reason::kWorkersApart,
+            .message = absl::StrCat(
+                needs, " on workers whose ranks reach each other, and ", apart,
+                " do not: a loopback address is reached on its own machine only; start each tandem-worker "
+                "with the --controller or --data-address at which the others reach it")};
   }
-  out.reason = proto::reason::kWaitingForSlots;
-  out.message =
-      absl::StrCat("needs ", platform::CountedText(ranks, "slot"), ", ", absl::StrJoin(offers, " and "));
+  std::string message = absl::StrCat(needs, ", ", absl::StrJoin(offers, " and "));
   if (spread_too_thin) {
-    absl::StrAppend(&out.message, "; resources.ranks_per_worker allows ",
+    absl::StrAppend(&message, "; resources.ranks_per_worker allows ",
                     job.resolved().resources().ranks_per_worker(), " on each");
   }
-  return out;
+  return {.reason = proto::reason::kWaitingForSlots, .message = std::move(message)};
 }
 
 }  // namespace tandem::controller
