@@ -81,8 +81,7 @@ TEST(AssignmentsTest, StoredBadGridHasNoGroups) {
 }
 
 TEST(AssignmentsTest, AStoppingAttemptIsListedUntilItEnds) {
-  Driver driver;
-  driver.Run(v1::JOB_STATE_RUNNING);
+  Driver driver(v1::JOB_STATE_RUNNING);
   driver.Feed(Cancel{.job = "job", .reason = "CancelledByUser", .actor = "local"});
   EXPECT_EQ(AssignmentsFor(driver.state, "a").all(0).desired(), v1::DESIRED_STOP_NOW);
   EXPECT_EQ(AssignmentsFor(driver.state, "a").all(0).reason(), "CancelledByUser");

@@ -20,8 +20,7 @@ namespace tandem::controller {
 namespace {
 
 TEST(DeathTest, TheFirstDeadRankStopsTheAttempt) {
-  Driver driver;
-  driver.Run(v1::JOB_STATE_RUNNING);
+  Driver driver(v1::JOB_STATE_RUNNING);
   driver.Say("b", Failed(1, CauseOf(v1::FAILURE_CLASS_INFRASTRUCTURE, "RankKilled", SIGKILL)));
   EXPECT_EQ(driver.Job().state(), v1::JOB_STATE_STOPPING);
   EXPECT_EQ(driver.Job().outcome(), v1::JOB_STATE_FAILED);
@@ -30,8 +29,7 @@ TEST(DeathTest, TheFirstDeadRankStopsTheAttempt) {
   EXPECT_EQ(driver.Job().cause().step(), 7);
   EXPECT_EQ(AssignmentsFor(driver.state, "a").all(0).desired(), v1::DESIRED_STOP_NOW);
   driver.SayAll("a", "id-job", v1::RANK_PHASE_EXITED);
-  EXPECT_EQ(driver.Job().state(), v1::JOB_STATE_FAILED);
-  EXPECT_EQ(driver.Job().reason(), "RankKilled");
+  EXPECT_EQ(driver.StateAndReason(), "FAILED RankKilled");
   EXPECT_EQ(driver.Job().attempts(0).cause().signal(), SIGKILL);
   EXPECT_EQ(driver.Job().last_step(), 7);
 }
@@ -55,22 +53,18 @@ TEST(DeathTest, CausesAreChosenByClassThenTime) {
 }
 
 TEST(DeathTest, NearerCauseReplacesAConsequence) {
-  Driver driver;
-  driver.Run(v1::JOB_STATE_RUNNING);
+  Driver driver(v1::JOB_STATE_RUNNING);
   driver.Say("a", Failed(0, CauseOf(v1::FAILURE_CLASS_PEER_LOST, "PeerLost", 0, 1)));
   driver.Wait(driver.state.limits.cause_wait);
-  EXPECT_EQ(driver.Job().state(), v1::JOB_STATE_STOPPING);
-  EXPECT_EQ(driver.Job().reason(), "PeerLost");
+  EXPECT_EQ(driver.StateAndReason(), "STOPPING PeerLost");
   driver.Say("b", Failed(1, CauseOf(v1::FAILURE_CLASS_INFRASTRUCTURE, "RankKilled", SIGKILL, 2)));
-  EXPECT_EQ(driver.Job().state(), v1::JOB_STATE_FAILED);
-  EXPECT_EQ(driver.Job().reason(), "RankKilled");
+  EXPECT_EQ(driver.StateAndReason(), "FAILED RankKilled");
   EXPECT_EQ(driver.Job().cause().rank(), 1);
 }
 
 // A dead rank's connections break before it can be reaped.
 TEST(DeathTest, ALostPeerWaitsForTheRootCause) {
-  Driver driver;
-  driver.Run(v1::JOB_STATE_RUNNING);
+  Driver driver(v1::JOB_STATE_RUNNING);
   driver.Say("a", Failed(0, CauseOf(v1::FAILURE_CLASS_PEER_LOST, "PeerLost", 0, 1)));
   driver.Wait(absl::Milliseconds(10));
   EXPECT_EQ(driver.Job().state(), v1::JOB_STATE_RUNNING);
@@ -82,8 +76,7 @@ TEST(DeathTest, ALostPeerWaitsForTheRootCause) {
 }
 
 TEST(DeathTest, LostPeerIsTheCauseOnceAllReported) {
-  Driver driver;
-  driver.Run(v1::JOB_STATE_RUNNING);
+  Driver driver(v1::JOB_STATE_RUNNING);
   driver.Say("a", Failed(0, CauseOf(v1::FAILURE_CLASS_PEER_LOST, "PeerLost", 0, 1), /*exited=*/false));
   driver.Say("b", Failed(1, CauseOf(v1::FAILURE_CLASS_PEER_LOST, "PeerLost", 0, 2), /*exited=*/false));
   EXPECT_EQ(driver.Job().state(), v1::JOB_STATE_STOPPING);
@@ -92,15 +85,13 @@ TEST(DeathTest, LostPeerIsTheCauseOnceAllReported) {
 
 // The peers of a worker that ends feel it before the worker has said why.
 TEST(DeathTest, ADrainedWorkerIsNamedBeforeItsPeers) {
-  Driver driver;
-  driver.Run(v1::JOB_STATE_RUNNING);
+  Driver driver(v1::JOB_STATE_RUNNING);
   driver.Say("a", Failed(0, CauseOf(v1::FAILURE_CLASS_PEER_LOST, "PeerLost", 0, 1)));
   driver.Wait(driver.state.limits.cause_wait);
   v1::AttemptStatus stopped = Failed(1, CauseOf(v1::FAILURE_CLASS_REQUESTED, "WorkerStopped", 0, 2));
   stopped.mutable_ranks(0)->set_stop_requested(true);
   driver.Say("b", stopped);
-  EXPECT_EQ(driver.Job().state(), v1::JOB_STATE_FAILED);
-  EXPECT_EQ(driver.Job().reason(), "StoppedByWorker");
+  EXPECT_EQ(driver.StateAndReason(), "FAILED StoppedByWorker");
   EXPECT_EQ(driver.Job().cause().worker(), "b");
   EXPECT_EQ(driver.Job().cause().class_(), v1::FAILURE_CLASS_INFRASTRUCTURE);
   EXPECT_THAT(driver.Job().message(), ::testing::HasSubstr("worker b was asked to end"));
@@ -150,8 +141,7 @@ TEST(DeathTest, EventsHaveTheTimeOfTheirCause) {
 }
 
 TEST(DeathTest, LateReportedCheckpointKeepsItsTime) {
-  Driver driver;
-  driver.Run(v1::JOB_STATE_RUNNING);
+  Driver driver(v1::JOB_STATE_RUNNING);
   driver.now += absl::Minutes(5);
   CheckpointNoticed noticed = Noticed();
   noticed.notice.mutable_committed()->set_step(5);
@@ -162,8 +152,7 @@ TEST(DeathTest, LateReportedCheckpointKeepsItsTime) {
 }
 
 TEST(DeathTest, ACheckpointInAnInventoryIsNotLost) {
-  Driver driver;
-  driver.Run(v1::JOB_STATE_RUNNING);
+  Driver driver(v1::JOB_STATE_RUNNING);
   driver.SayAll("b", "id-job", v1::RANK_PHASE_EXITED);
   driver.Disconnect("a");
   v1::Hello hello = HelloOf("a", 1);
@@ -185,44 +174,37 @@ TEST(DeathTest, ACheckpointInAnInventoryIsNotLost) {
 }
 
 TEST(DeathTest, DaemonsOwnSignalIsNoCause) {
-  Driver driver;
-  driver.Run(v1::JOB_STATE_RUNNING);
+  Driver driver(v1::JOB_STATE_RUNNING);
   driver.Say("a", Failed(0, CauseOf(v1::FAILURE_CLASS_NUMERIC, "NotFinite", 0, 5)));
   v1::AttemptStatus stopped = Failed(1, CauseOf(v1::FAILURE_CLASS_REQUESTED, "NotFinite", SIGKILL, 1));
   stopped.mutable_ranks(0)->set_stop_requested(true);
   driver.Say("b", stopped);
-  EXPECT_EQ(driver.Job().state(), v1::JOB_STATE_FAILED);
-  EXPECT_EQ(driver.Job().reason(), "NotFinite");
+  EXPECT_EQ(driver.StateAndReason(), "FAILED NotFinite");
   EXPECT_EQ(driver.Job().cause().rank(), 0);
 }
 
 // The peer feels the loss within milliseconds, so the stop may reach the daemon before its rank's death does.
 TEST(DeathTest, KillDuringARequestedStopIsTheCause) {
-  Driver driver;
-  driver.Run(v1::JOB_STATE_RUNNING);
+  Driver driver(v1::JOB_STATE_RUNNING);
   driver.Say("a", Failed(0, CauseOf(v1::FAILURE_CLASS_PEER_LOST, "PeerLost", 0, 1)));
   v1::AttemptStatus killed = Failed(1, CauseOf(v1::FAILURE_CLASS_INFRASTRUCTURE, "RankKilled", SIGKILL, 2));
   killed.mutable_ranks(0)->set_stop_requested(true);
   driver.Say("b", killed);
-  EXPECT_EQ(driver.Job().state(), v1::JOB_STATE_FAILED);
-  EXPECT_EQ(driver.Job().reason(), "RankKilled");
+  EXPECT_EQ(driver.StateAndReason(), "FAILED RankKilled");
   EXPECT_EQ(driver.Job().cause().rank(), 1);
 }
 
 TEST(DeathTest, ExitingWithoutFinishingFails) {
-  Driver driver;
-  driver.Run(v1::JOB_STATE_RUNNING);
+  Driver driver(v1::JOB_STATE_RUNNING);
   driver.SayAll("a", "id-job", v1::RANK_PHASE_EXITED);
   v1::AttemptStatus status = StatusOf("id-job");
   AddRank(status, 1, v1::RANK_PHASE_EXITED).set_finished(false);
   driver.Say("b", status);
-  EXPECT_EQ(driver.Job().state(), v1::JOB_STATE_FAILED);
-  EXPECT_EQ(driver.Job().reason(), "ExitedWithoutFinishing");
+  EXPECT_EQ(driver.StateAndReason(), "FAILED ExitedWithoutFinishing");
 }
 
 TEST(DeathTest, AFailureAfterFinishingFailsToo) {
-  Driver driver;
-  driver.Run(v1::JOB_STATE_RUNNING);
+  Driver driver(v1::JOB_STATE_RUNNING);
   driver.SayAll("a", "id-job", v1::RANK_PHASE_EXITED);
   driver.SayAll("b", "id-job", v1::RANK_PHASE_FINISHED);
   EXPECT_EQ(driver.Job().outcome(), v1::JOB_STATE_SUCCEEDED);
@@ -233,8 +215,7 @@ TEST(DeathTest, AFailureAfterFinishingFailsToo) {
 }
 
 TEST(DeathTest, ARefusalFailsTheJob) {
-  Driver driver;
-  driver.Run(v1::JOB_STATE_ADMITTED);
+  Driver driver(v1::JOB_STATE_ADMITTED);
   v1::AttemptStatus status = StatusOf("id-job");
   *status.mutable_refused() = CauseOf(v1::FAILURE_CLASS_USER, "FilesMissing");
   driver.Say("a", status);
@@ -264,12 +245,10 @@ TEST(DeathTest, DisagreeingRanksStopTheAttemptAndAreNamed) {
        [](v1::Ready& ready, const char* digest) { ready.set_kernels_digest(digest); }}};
   for (const auto& [what, set] : digests) {
     SCOPED_TRACE(what);
-    Driver driver;
-    driver.Run(v1::JOB_STATE_STARTING);
+    Driver driver(v1::JOB_STATE_STARTING);
     SayReady(driver, "a", 0, [&](v1::Ready& ready) { set(ready, "one"); });
     SayReady(driver, "b", 1, [&](v1::Ready& ready) { set(ready, "other"); });
-    EXPECT_EQ(driver.Job().state(), v1::JOB_STATE_STOPPING);
-    EXPECT_EQ(driver.Job().reason(), "DigestMismatch");
+    EXPECT_EQ(driver.StateAndReason(), "STOPPING DigestMismatch");
     EXPECT_THAT(driver.Job().message(),
                 ::testing::StartsWith("rank 0 on worker a and rank 1 on worker b disagree on the " + what +
                                       " (one and other); "));
@@ -278,15 +257,13 @@ TEST(DeathTest, DisagreeingRanksStopTheAttemptAndAreNamed) {
 
 TEST(DeathTest, RanksOfTwoBuildsAreRefusedByName) {
   for (const std::string program : {"program", "another, as a consequence"}) {
-    Driver driver;
-    driver.Run(v1::JOB_STATE_STARTING);
+    Driver driver(v1::JOB_STATE_STARTING);
     SayReady(driver, "a", 0, [](v1::Ready& ready) { ready.set_build("0.1.0+0123456789ab"); });
     SayReady(driver, "b", 1, [&](v1::Ready& ready) {
       ready.set_build("0.1.0+ba9876543210");
       ready.set_program_digest(program);
     });
-    EXPECT_EQ(driver.Job().state(), v1::JOB_STATE_STOPPING);
-    EXPECT_EQ(driver.Job().reason(), "BuildMismatch");
+    EXPECT_EQ(driver.StateAndReason(), "STOPPING BuildMismatch");
     EXPECT_EQ(driver.Job().cause().class_(), v1::FAILURE_CLASS_INFRASTRUCTURE);
     EXPECT_EQ(driver.Job().message(),
               "rank 0 on worker a is of build 0.1.0+0123456789ab, and rank 1 on worker b of build "
@@ -296,8 +273,7 @@ TEST(DeathTest, RanksOfTwoBuildsAreRefusedByName) {
 
 // An earlier controller let them start.
 TEST(DeathTest, JobAlreadyRunningOnTwoBuildsContinues) {
-  Driver driver;
-  driver.Run(v1::JOB_STATE_RUNNING);
+  Driver driver(v1::JOB_STATE_RUNNING);
   driver.state.workers.clear();  // the controller is started again
   for (const auto& [worker, rank] : {std::pair<const char*, int>{"a", 0}, {"b", 1}}) {
     v1::Hello hello = HelloOf(worker, 1);
@@ -312,8 +288,7 @@ TEST(DeathTest, JobAlreadyRunningOnTwoBuildsContinues) {
 }
 
 TEST(DeathTest, WhatOneRankStartsFromMayBeUnknown) {
-  Driver driver;
-  driver.Run(v1::JOB_STATE_STARTING);
+  Driver driver(v1::JOB_STATE_STARTING);
   SayReady(driver, "a", 0, [](v1::Ready&) {});
   SayReady(driver, "b", 1, [](v1::Ready& ready) { ready.mutable_started_from()->set_digest("known"); });
   EXPECT_EQ(driver.Job().state(), v1::JOB_STATE_RUNNING) << driver.Job().message();
@@ -325,14 +300,12 @@ TEST(DeathTest, CancelWorksInEveryState) {
     Driver driver;
     driver.Feed(SubmitOf("job", 1));
     driver.Feed(cancel);
-    EXPECT_EQ(driver.Job().state(), v1::JOB_STATE_CANCELLED);
-    EXPECT_EQ(driver.Job().reason(), "CancelledByUser");
+    EXPECT_EQ(driver.StateAndReason(), "CANCELLED CancelledByUser");
     EXPECT_TRUE(driver.state.jobs.queue().empty());
     EXPECT_TRUE(absl::IsNotFound(driver.Feed(cancel).status));
   }
   for (const v1::JobState state : {v1::JOB_STATE_ADMITTED, v1::JOB_STATE_STARTING, v1::JOB_STATE_RUNNING}) {
-    Driver driver;
-    driver.Run(v1::JOB_STATE_ADMITTED);
+    Driver driver(v1::JOB_STATE_ADMITTED);
     if (state != v1::JOB_STATE_ADMITTED) {
       driver.SayAll("a", "id-job", v1::RANK_PHASE_SPAWNED);
       driver.SayAll("b", "id-job", v1::RANK_PHASE_SPAWNED);
@@ -359,8 +332,7 @@ TEST(DeathTest, CancelWorksInEveryState) {
 }
 
 TEST(DeathTest, SlotsAreFreeWhenTheJobHasEnded) {
-  Driver driver;
-  driver.Run(v1::JOB_STATE_RUNNING);
+  Driver driver(v1::JOB_STATE_RUNNING);
   driver.Feed(SubmitOf("next", 2));
   driver.Say("b", Failed(1, CauseOf(v1::FAILURE_CLASS_USER, "BadData")));
   EXPECT_EQ(driver.Job("id-next").state(), v1::JOB_STATE_QUEUED);
@@ -369,8 +341,7 @@ TEST(DeathTest, SlotsAreFreeWhenTheJobHasEnded) {
 }
 
 TEST(DeathTest, DaemonStoppingItsRanksFailsTheJob) {
-  Driver driver;
-  driver.Run(v1::JOB_STATE_RUNNING);
+  Driver driver(v1::JOB_STATE_RUNNING);
   v1::AttemptStatus status = StatusOf("id-job");
   v1::RankStatus& rank = AddRank(status, 1, v1::RANK_PHASE_STEPPING);
   rank.set_exited(true);

@@ -28,8 +28,7 @@ std::vector<std::string> StatesOf(const Driver& driver, const std::string& id) {
 }
 
 TEST(DecideTest, AJobGoesFromQueuedToSucceeded) {
-  Driver driver;
-  driver.Run(v1::JOB_STATE_RUNNING);
+  Driver driver(v1::JOB_STATE_RUNNING);
   EXPECT_EQ(driver.Job().state(), v1::JOB_STATE_RUNNING);
   EXPECT_EQ(Current(driver.Job()).program_digest(), "program");
   driver.SayAll("a", "id-job", v1::RANK_PHASE_FINISHED);
@@ -47,8 +46,7 @@ TEST(DecideTest, AJobGoesFromQueuedToSucceeded) {
 }
 
 TEST(DecideTest, FoldingTheLogGivesTheRows) {
-  Driver driver;
-  driver.Run(v1::JOB_STATE_RUNNING);
+  Driver driver(v1::JOB_STATE_RUNNING);
   driver.Feed(SubmitOf("second", 1));
   v1::CheckpointNotice notice = Noticed().notice;
   notice.mutable_committed()->set_step(10);
@@ -78,8 +76,7 @@ TEST(DecideTest, FoldingTheLogGivesTheRows) {
 }
 
 TEST(DecideTest, DecideIsPureAndDeterministic) {
-  Driver driver;
-  driver.Run(v1::JOB_STATE_RUNNING);
+  Driver driver(v1::JOB_STATE_RUNNING);
   const Decision first = Decide(driver.state, Cancel{.job = "job", .reason = "R", .actor = "x"}, driver.now);
   const Decision again = Decide(driver.state, Cancel{.job = "job", .reason = "R", .actor = "x"}, driver.now);
   ASSERT_EQ(first.events.size(), 1U);
@@ -146,8 +143,7 @@ TEST(DecideTest, JobBeyondCapacityStartsOnceWorkersJoin) {
 }
 
 TEST(DecideTest, RepeatedPhasesAreNoNews) {
-  Driver driver;
-  driver.Run(v1::JOB_STATE_RUNNING);
+  Driver driver(v1::JOB_STATE_RUNNING);
   v1::AttemptStatus status = *StatusOf(driver.state, "a", KeyOf(StatusOf("id-job").id()));
   status.mutable_ranks(0)->set_step(100);
   status.mutable_ranks(0)->mutable_since_progress()->set_nanos(5);
@@ -254,8 +250,7 @@ TEST(DecideTest, WorkerMayReportAThousandExtraAttempts) {
 
 // A worker reports on ranks of other workers, or on other jobs: only its own count, and are kept.
 TEST(ObserveTest, AWorkerSpeaksForItsOwnRanksAlone) {
-  Driver driver;
-  driver.Run(v1::JOB_STATE_RUNNING);
+  Driver driver(v1::JOB_STATE_RUNNING);
   v1::AttemptStatus status = Failed(1, CauseOf(v1::FAILURE_CLASS_INFRASTRUCTURE, "RankKilled", 9), false);
   AddRank(status, 0, v1::RANK_PHASE_STEPPING);
   AddRank(status, 0, v1::RANK_PHASE_STEPPING);

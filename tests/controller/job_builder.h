@@ -2,10 +2,14 @@
 #pragma once
 
 #include <string>
+#include <utility>
+#include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "controller/core/decide.h"
 #include "controller/core/state.h"
 #include "jobspec/jobspec.h"
+#include "proto/names.h"
 #include "proto/time.h"
 
 namespace tandem::controller {
@@ -78,6 +82,7 @@ inline v1::Cause CauseOf(v1::FailureClass failure, const std::string& reason, in
 class Driver {
  public:
   Driver() { state.awake_since = kStart; }
+  explicit Driver(v1::JobState until) : Driver() { Run(until); }
 
   Decision Feed(const Input& input) {
     Decision out = Step(input, now, state);
@@ -126,6 +131,11 @@ class Driver {
   }
 
   const v1::Job& Job(const std::string& id = "id-job") const { return state.jobs.at(id).job; }
+
+  // "FAILED RankKilled".
+  std::string StateAndReason() const {
+    return absl::StrCat(proto::ValueName(Job().state()), " ", Job().reason());
+  }
 
   // Commits to the store what has been decided since the last time.
   template <typename Store>

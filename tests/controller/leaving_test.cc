@@ -56,8 +56,7 @@ TEST(LeavingTest, AWorkerThatVanishedStaysListed) {
 }
 
 TEST(LeavingTest, NewestThousandVanishedWorkersStayListed) {
-  Driver driver;
-  driver.Run(v1::JOB_STATE_RUNNING);
+  Driver driver(v1::JOB_STATE_RUNNING);
   driver.Disconnect("a");  // it has a rank
   for (int i = 0; i < 1001; ++i) {
     driver.now += absl::Milliseconds(1);
@@ -75,8 +74,7 @@ TEST(LeavingTest, NewestThousandVanishedWorkersStayListed) {
 
 // What it said of its ranks decides how the job ends, so it is kept for as long as others run.
 TEST(LeavingTest, LeaversStatusesCountUntilTheJobEnds) {
-  Driver driver;
-  driver.Run(v1::JOB_STATE_RUNNING);
+  Driver driver(v1::JOB_STATE_RUNNING);
   driver.Feed(WorkerDraining{.worker = "b"});
   driver.Say("b", Preempted(1));
   Disconnect(driver, "b");
@@ -84,8 +82,7 @@ TEST(LeavingTest, LeaversStatusesCountUntilTheJobEnds) {
   driver.Wait(2 * driver.state.limits.settle);
   EXPECT_EQ(driver.Job().state(), v1::JOB_STATE_STOPPING) << "rank 0 runs still";
   driver.Say("a", Preempted(0));
-  EXPECT_EQ(driver.Job().state(), v1::JOB_STATE_FAILED);
-  EXPECT_EQ(driver.Job().reason(), "Preempted") << driver.Job().message();
+  EXPECT_EQ(driver.StateAndReason(), "FAILED Preempted") << driver.Job().message();
   EXPECT_THAT(driver.Job().message(), testing::Not(testing::HasSubstr("not heard of")));
   Prune(driver.state);
   EXPECT_FALSE(driver.state.workers.contains("b"));
@@ -93,8 +90,7 @@ TEST(LeavingTest, LeaversStatusesCountUntilTheJobEnds) {
 }
 
 TEST(LeavingTest, WorkerLeavingLiveRanksStaysListed) {
-  Driver driver;
-  driver.Run(v1::JOB_STATE_RUNNING);
+  Driver driver(v1::JOB_STATE_RUNNING);
   driver.Feed(WorkerDraining{.worker = "b"});
   Disconnect(driver, "b");
   EXPECT_EQ(driver.events.back().reason(), "WorkerDisconnected") << "killed, or cut off";
@@ -121,8 +117,7 @@ TEST(LeavingTest, ARestartedWorkerIsListedAgain) {
 
 // It keeps the record of an end until it is told to forget it, which may not have reached it.
 TEST(LeavingTest, RepeatedEndChangesNothing) {
-  Driver driver;
-  driver.Run(v1::JOB_STATE_RUNNING);
+  Driver driver(v1::JOB_STATE_RUNNING);
   for (const char* const worker : {"a", "b"}) {
     driver.Feed(WorkerDraining{.worker = worker});
   }

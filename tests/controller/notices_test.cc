@@ -18,8 +18,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 TEST(NoticesTest, CheckpointsAreReportedOnce) {
-  Driver driver;
-  driver.Run(v1::JOB_STATE_RUNNING);
+  Driver driver(v1::JOB_STATE_RUNNING);
   v1::CheckpointNotice notice = Noticed().notice;
   notice.mutable_committed()->set_step(10);
   notice.mutable_committed()->set_path("runs/step-10");
@@ -34,8 +33,7 @@ TEST(NoticesTest, CheckpointsAreReportedOnce) {
 }
 
 TEST(NoticesTest, OnlyTheAttemptsWorkersReportCheckpoints) {
-  Driver driver;
-  driver.Run(v1::JOB_STATE_RUNNING);
+  Driver driver(v1::JOB_STATE_RUNNING);
   driver.Connect("stranger", 1);
   CheckpointNoticed noticed = Noticed();
   noticed.worker = "stranger";
@@ -55,8 +53,7 @@ CheckpointNoticed Warned(uint64_t number, v1::CheckpointProblem problem, int64_t
 }
 
 TEST(NoticesTest, TrainingWarningIsOneEvent) {
-  Driver driver;
-  driver.Run(v1::JOB_STATE_RUNNING);
+  Driver driver(v1::JOB_STATE_RUNNING);
   CheckpointNoticed noticed = Noticed(3);
   noticed.notice.mutable_training()->set_step(7);
   noticed.notice.mutable_training()->set_message("model.norm.weight (held by rank 1)");
@@ -84,8 +81,7 @@ TEST(NoticesTest, TrainingWarningIsOneEvent) {
 }
 
 TEST(NoticesTest, OfAnAttemptAThousandWarningsAreKept) {
-  Driver driver;
-  driver.Run(v1::JOB_STATE_RUNNING);
+  Driver driver(v1::JOB_STATE_RUNNING);
   const size_t before = driver.events.size();
   for (uint64_t number = 1; number <= 1100; ++number) {
     driver.Feed(Warned(number, v1::CHECKPOINT_PROBLEM_SAVE_FAILED, 1));
@@ -117,8 +113,7 @@ TEST(NoticesTest, OfAnAttemptAThousandWarningsAreKept) {
 }
 
 TEST(NoticesTest, ACheckpointBeyondTheLastStepIsNone) {
-  Driver driver;
-  driver.Run(v1::JOB_STATE_RUNNING);
+  Driver driver(v1::JOB_STATE_RUNNING);
   CheckpointNoticed noticed = Noticed(1);
   noticed.notice.mutable_committed()->set_step(driver.Job().resolved().training().steps() + 1);
   EXPECT_EQ(driver.Feed(noticed).events.size(), 0U);
@@ -127,8 +122,7 @@ TEST(NoticesTest, ACheckpointBeyondTheLastStepIsNone) {
 }
 
 TEST(NoticesTest, DataReadIsKeptAndOneEvent) {
-  Driver driver;
-  driver.Run(v1::JOB_STATE_RUNNING);
+  Driver driver(v1::JOB_STATE_RUNNING);
   CheckpointNoticed noticed = Noticed(3);
   noticed.notice.mutable_training()->set_message("2 files; held out: b");
   noticed.notice.mutable_training()->set_is_data(true);
@@ -140,8 +134,7 @@ TEST(NoticesTest, DataReadIsKeptAndOneEvent) {
 }
 
 TEST(NoticesTest, FailedSavesAreEventsAndCounted) {
-  Driver driver;
-  driver.Run(v1::JOB_STATE_RUNNING);
+  Driver driver(v1::JOB_STATE_RUNNING);
   for (const uint64_t number : {1, 2, 2, 1}) {  // sent again after a lost connection
     driver.Feed(Warned(number, v1::CHECKPOINT_PROBLEM_SAVE_FAILED, 10 * static_cast<int64_t>(number)));
   }
@@ -152,8 +145,7 @@ TEST(NoticesTest, FailedSavesAreEventsAndCounted) {
   EXPECT_EQ(driver.Job().checkpoints().failed(), 2);
   EXPECT_EQ(driver.Job().checkpoints().failed_in_a_row(), 2);
   EXPECT_EQ(driver.Job().checkpoints().last_failure().step(), 20);
-  EXPECT_EQ(driver.Job().state(), v1::JOB_STATE_RUNNING);
-  EXPECT_EQ(driver.Job().reason(), "Ready") << "a warning is not a transition";
+  EXPECT_EQ(driver.StateAndReason(), "RUNNING Ready") << "a warning is not a transition";
 
   CheckpointNoticed saved = Noticed(3);
   saved.notice.mutable_committed()->set_step(30);
@@ -169,8 +161,7 @@ TEST(NoticesTest, FailedSavesAreEventsAndCounted) {
 }
 
 TEST(NoticesTest, WarningsOfAResumeStayAndAreBounded) {
-  Driver driver;
-  driver.Run(v1::JOB_STATE_STARTING);
+  Driver driver(v1::JOB_STATE_STARTING);
   for (uint64_t number = 1; number <= 12; ++number) {
     driver.Feed(Warned(number, v1::CHECKPOINT_PROBLEM_PASSED_OVER, 100 - static_cast<int64_t>(number)));
   }
@@ -183,8 +174,7 @@ TEST(NoticesTest, WarningsOfAResumeStayAndAreBounded) {
 }
 
 TEST(NoticesTest, DifferencesAtAResumeStayWithTheJob) {
-  Driver driver;
-  driver.Run(v1::JOB_STATE_STARTING);
+  Driver driver(v1::JOB_STATE_STARTING);
   driver.Feed(Warned(1, v1::CHECKPOINT_PROBLEM_OTHER_TRAINING, 100));
   EXPECT_EQ(driver.events.back().reason(), "ResumedWithOtherTraining");
   driver.Feed(Warned(2, v1::CHECKPOINT_PROBLEM_OTHER_SEED, 100));

@@ -89,8 +89,7 @@ TEST(PlacementTest, RanksNeedWorkersOfOneBuild) {
   driver.Connect(HelloOfBuild("a", "0.1.0+0123456789ab"));
   driver.Connect(HelloOfBuild("b", "0.1.0+ba9876543210"));
   driver.Feed(SubmitOf("job", 2));
-  EXPECT_EQ(driver.Job().state(), v1::JOB_STATE_QUEUED);
-  EXPECT_EQ(driver.Job().reason(), "MixedBuilds");
+  EXPECT_EQ(driver.StateAndReason(), "QUEUED MixedBuilds");
   EXPECT_EQ(
       driver.Job().message(),
       "needs 2 slots on workers of one build, and a (0.1.0+0123456789ab) and b (0.1.0+ba9876543210) are "
