@@ -8,7 +8,6 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
-#include <iterator>
 #include <map>
 #include <memory>
 #include <random>
@@ -18,7 +17,9 @@
 
 #include "controller/store/sqlite.h"
 #include "controller/store/store.h"
+#include "platform/status_macros.h"
 #include "tests/controller/job_builder.h"
+#include "tests/controller/store_files.h"
 #include "tests/platform/seeded_random.h"
 #include "tests/platform/temporary_folder.h"
 
@@ -27,11 +28,6 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
-
-std::string ReadAll(const std::string& path) {
-  std::ifstream file(path);
-  return std::string(std::istreambuf_iterator<char>(file), {});
-}
 
 // A store that is open, as it is found after a kill: its files are copied while it is.
 class DamageTest : public ::testing::Test {
@@ -68,38 +64,31 @@ class DamageTest : public ::testing::Test {
     return copy;
   }
 
-  // What a start on the folder comes to: "" where every job is there as it was acknowledged.
-  std::string Start(const std::string& folder, absl::Status& refused) {
+  // What a start on the folder comes to: Unknown where it misses in silence what was acknowledged.
+  absl::Status Start(const std::string& folder) {
     platform::SeededRandom random(2);
-    absl::StatusOr<std::unique_ptr<Store>> store = Store::Open(folder, random);
-    refused = store.status();
-    if (!store.ok()) {
-      return "";
-    }
-    const absl::StatusOr<State> state = (*store)->Load();
-    refused = state.status();
-    if (!state.ok()) {
-      return "";
-    }
-    const auto listed = (*store)->List(0, 10000, {});
+    TANDEM_ASSIGN_OR_RETURN(const std::unique_ptr<Store> store, Store::Open(folder, random));
+    TANDEM_ASSIGN_OR_RETURN(const State state, store->Load());
+    const auto listed = store->List(0, 10000, {});
     std::map<std::string, std::string> found;
     for (const auto& [submitted, job] : *listed) {
       found[job.id()] = job.SerializeAsString();
     }
     for (const auto& [id, bytes] : acknowledged_) {
       if (found[id] != bytes) {
-        return id + (found[id].empty() ? " is not there" : " is another one");
+        return absl::UnknownError(id + (found[id].empty() ? " is not there" : " is another one"));
       }
-      if (const auto row = (*store)->Row(id); !row.ok() || !row->has_value()) {
-        return id + " is not found";
+      if (const auto row = store->Row(id); !row.ok() || !row->has_value()) {
+        return absl::UnknownError(id + " is not found");
       }
     }
     for (const auto& [id, entry] : driver_.state.jobs) {
-      if (!state->jobs.contains(id)) {
-        return id + " is not live";
+      if (!state.jobs.contains(id)) {
+        return absl::UnknownError(id + " is not live");
       }
     }
-    return state->last_seq == driver_.state.last_seq ? "" : "its last event is another one";
+    return state.last_seq == driver_.state.last_seq ? absl::OkStatus()
+                                                    : absl::UnknownError("its last event is another one");
   }
 
   platform::TemporaryFolder folder_;
@@ -119,9 +108,7 @@ TEST_F(DamageTest, AFlippedBitInTheLogLosesNothing) {
   ASSERT_GT(log.size(), 10000U);
   log[log.size() / 4] ^= 4;
   std::ofstream(folder + "/controller.db-wal") << log;
-  absl::Status refused;
-  EXPECT_EQ(Start(folder, refused), "");
-  EXPECT_TRUE(refused.ok()) << refused;
+  EXPECT_EQ(Start(folder), absl::OkStatus());
 }
 
 TEST_F(DamageTest, ARemovedLogLosesNothing) {
@@ -130,9 +117,7 @@ TEST_F(DamageTest, ARemovedLogLosesNothing) {
   Submit("after");
   const std::string folder = Killed();
   std::filesystem::remove(folder + "/controller.db-wal");
-  absl::Status refused;
-  EXPECT_EQ(Start(folder, refused), "");
-  EXPECT_TRUE(refused.ok()) << refused;
+  EXPECT_EQ(Start(folder), absl::OkStatus());
 }
 
 TEST_F(DamageTest, ARemovedDatabaseRefusesToStart) {
@@ -145,8 +130,7 @@ TEST_F(DamageTest, ARemovedDatabaseRefusesToStart) {
       std::filesystem::remove(folder + "/controller.journal");
     }
     for (int start = 0; start < 2; ++start) {
-      absl::Status refused;
-      Start(folder, refused);
+      const absl::Status refused = Start(folder);
       EXPECT_TRUE(absl::IsDataLoss(refused)) << refused;
       EXPECT_THAT(std::string(refused.message()),
                   AllOf(HasSubstr("controller.db is missing or empty"), HasSubstr("another --state"),
@@ -161,16 +145,14 @@ TEST_F(DamageTest, OlderDatabaseBesideItsJournalIsRefused) {
   const std::string older = Killed();
   Submit("after");
   Tidy();
-  std::string folder = Killed();
+  const std::string folder = Killed();
   std::filesystem::copy(older + "/controller.db", folder + "/controller.db",
                         std::filesystem::copy_options::overwrite_existing);
-  absl::Status refused;
-  Start(folder, refused);
+  const absl::Status refused = Start(folder);
   EXPECT_TRUE(absl::IsDataLoss(refused)) << refused;
   EXPECT_THAT(std::string(refused.message()), HasSubstr("to go on with what is left, move"));
   std::filesystem::remove(folder + "/controller.journal");
-  EXPECT_EQ(Start(folder, refused), "id-after is not there") << "as the operator has decided";
-  EXPECT_TRUE(refused.ok()) << refused;
+  EXPECT_EQ(Start(folder), absl::UnknownError("id-after is not there")) << "as the operator has decided";
 }
 
 TEST_F(DamageTest, AQuietSecondEmptiesTheLog) {
@@ -189,9 +171,7 @@ TEST_F(DamageTest, JournalCutByAKillIsNoDamage) {
   const std::string folder = Killed();
   std::filesystem::resize_file(folder + "/controller.journal",
                                std::filesystem::file_size(folder + "/controller.journal") - 10);
-  absl::Status refused;
-  EXPECT_EQ(Start(folder, refused), "");
-  EXPECT_TRUE(refused.ok()) << refused;
+  EXPECT_EQ(Start(folder), absl::OkStatus());
 }
 
 TEST_F(DamageTest, StoreOfAnOlderBuildHasNoSums) {
@@ -202,9 +182,7 @@ TEST_F(DamageTest, StoreOfAnOlderBuildHasNoSums) {
     auto db = Database::Open(folder + "/controller.db", Database::Sync::kFull);
     ASSERT_TRUE((*db)->Execute("DROP TABLE job_sums").ok());
   }
-  absl::Status refused;
-  EXPECT_EQ(Start(folder, refused), "");
-  EXPECT_TRUE(refused.ok()) << refused;
+  EXPECT_EQ(Start(folder), absl::OkStatus());
   EXPECT_TRUE(std::filesystem::exists(folder + "/controller.journal"));
 }
 
@@ -257,10 +235,10 @@ TEST_F(DamageTest, NoRandomDamageLosesAJobInSilence) {
       Submit("job-" + std::to_string(i) + "-" + std::to_string(j));
     }
     if (i % 3 == 1) {  // two of them end
-      driver_.Feed(
-          Cancel{.job = "job-" + std::to_string(i) + "-1", .reason = "CancelledByUser", .actor = "local"});
-      driver_.Feed(
-          Cancel{.job = "job-" + std::to_string(i) + "-2", .reason = "CancelledByUser", .actor = "local"});
+      for (const char* const which : {"-1", "-2"}) {
+        driver_.Feed(
+            Cancel{.job = "job-" + std::to_string(i) + which, .reason = "CancelledByUser", .actor = "local"});
+      }
       Save();
     }
     if (i % 4 == 2) {
@@ -268,10 +246,10 @@ TEST_F(DamageTest, NoRandomDamageLosesAJobInSilence) {
     }
     const std::string folder = Killed();
     const std::string damage = Damage(folder, rng);
-    absl::Status refused;
-    EXPECT_EQ(Start(folder, refused), "") << damage;
-    EXPECT_TRUE(refused.ok() || refused.message().find(folder) != std::string::npos) << refused;
-    num_refused += refused.ok() ? 0 : 1;
+    const absl::Status started = Start(folder);
+    EXPECT_FALSE(absl::IsUnknown(started)) << damage << ": " << started;
+    EXPECT_TRUE(started.ok() || started.message().find(folder) != std::string::npos) << started;
+    num_refused += started.ok() ? 0 : 1;
     std::filesystem::remove_all(folder);
   }
   RecordProperty("refused", num_refused);

@@ -1,18 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "controller/store/history.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 
 #include "absl/strings/str_cat.h"
+#include "tests/controller/store_files.h"
 #include "tests/platform/temporary_folder.h"
 
 namespace tandem::controller {
 namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::StartsWith;
 
 const absl::Time kNow = absl::FromUnixSeconds(1'600'000'000);
 
@@ -219,21 +225,13 @@ TEST_F(HistoryTest, DamagedPageIsNamedWithARemedy) {
     Add(*history, BatchOf("j", 1, 1, 100, 1000));
   }
   const std::string path = folder_.path() + "/history.db";
-  std::ifstream file(path);
-  const std::string whole(std::istreambuf_iterator<char>(file), {});
-  constexpr size_t kPage = 4096;
-  ASSERT_GT(whole.size(), 100 * kPage);
-  for (size_t page = 1; page < whole.size() / kPage; ++page) {
-    std::string damaged = whole;
-    damaged.replace(page * kPage, kPage, kPage, '\x5a');
-    std::ofstream(path) << damaged;
+  DamageEachPage(path, [&] {
     const absl::Status status = History::Open(folder_.path(), {.check_patience = absl::Minutes(1)}).status();
-    ASSERT_TRUE(absl::IsDataLoss(status)) << "page " << page + 1 << ": " << status;
-    const std::string message(status.message());
-    EXPECT_EQ(message.find(path), 0U) << message;
-    EXPECT_NE(message.find("move it away to go on without the old reports"), std::string::npos) << message;
-    EXPECT_EQ(message.find('\n'), std::string::npos) << message;
-  }
+    EXPECT_TRUE(absl::IsDataLoss(status)) << status;
+    EXPECT_THAT(std::string(status.message()),
+                AllOf(StartsWith(path), HasSubstr("move it away to go on without the old reports"),
+                      Not(HasSubstr("\n"))));
+  });
 }
 
 // Damage in the middle of a file that has more to read than Open waits for.

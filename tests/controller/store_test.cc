@@ -9,10 +9,10 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
-#include <iterator>
 
 #include "controller/store/sqlite.h"
 #include "tests/controller/job_builder.h"
+#include "tests/controller/store_files.h"
 #include "tests/platform/irregular_files.h"
 #include "tests/platform/seeded_random.h"
 #include "tests/platform/temporary_folder.h"
@@ -38,6 +38,8 @@ class StoreTest : public ::testing::Test {
     EXPECT_TRUE(store.ok()) << store.status();
     return store.ok() ? *std::move(store) : nullptr;
   }
+  // Stores what the driver has decided, and closes the store.
+  void Keep(Driver& driver) { ASSERT_TRUE(driver.Save(*Open()).ok()); }
   absl::Status Change(const std::string& sql) {
     auto db = Database::Open(folder_.path() + "/controller.db", Database::Sync::kFull);
     return db.ok() ? (*db)->Execute(sql) : db.status();
@@ -199,8 +201,7 @@ TEST_F(StoreTest, AForeignFileIsNamedAndKept) {
   EXPECT_EQ(store.status().message(), path +
                                           ": SQLite: file is not a database; put a copy of it back, or give "
                                           "another --state and submit the jobs again");
-  std::ifstream file(path);
-  EXPECT_EQ(std::string(std::istreambuf_iterator<char>(file), {}), text);
+  EXPECT_EQ(ReadAll(path), text);
 }
 
 TEST_F(StoreTest, UnopenableFileIsNamed) {
@@ -213,11 +214,8 @@ TEST_F(StoreTest, UnopenableFileIsNamed) {
 
 TEST_F(StoreTest, ADamagedJobRefusesToStart) {
   Driver driver;
-  {
-    std::unique_ptr<Store> store = Open();
-    driver.Feed(SubmitOf("job", 1));
-    ASSERT_TRUE(driver.Save(*store).ok());
-  }
+  driver.Feed(SubmitOf("job", 1));
+  Keep(driver);
   ASSERT_TRUE(Change("UPDATE jobs SET job = x'ffff'").ok());
   EXPECT_THAT(std::string(Open()->Load().status().message()),
               ::testing::AllOf(::testing::HasSubstr("the store holds a job that cannot be read"),
@@ -226,12 +224,9 @@ TEST_F(StoreTest, ADamagedJobRefusesToStart) {
 
 TEST_F(StoreTest, TwoRowsOfOneJobRefuseToStart) {
   Driver driver;
-  {
-    std::unique_ptr<Store> store = Open();
-    driver.Feed(SubmitOf("one", 1));
-    driver.Feed(SubmitOf("two", 1));
-    ASSERT_TRUE(driver.Save(*store).ok());
-  }
+  driver.Feed(SubmitOf("one", 1));
+  driver.Feed(SubmitOf("two", 1));
+  Keep(driver);
   ASSERT_TRUE(Change("UPDATE jobs SET job = (SELECT job FROM jobs WHERE id = 'id-one')").ok());
   const absl::Status status = Open()->Load().status();
   EXPECT_TRUE(absl::IsDataLoss(status)) << status;
@@ -243,35 +238,18 @@ TEST_F(StoreTest, TwoRowsOfOneJobRefuseToStart) {
 
 TEST_F(StoreTest, ADamagedPageAnywhereRefusesToStart) {
   Driver driver;
-  {
-    std::unique_ptr<Store> store = Open();
-    for (int i = 0; i < 40; ++i) {
-      driver.Feed(SubmitOf("job-" + std::to_string(i), 1));
-    }
-    ASSERT_TRUE(driver.Save(*store).ok());
+  for (int i = 0; i < 40; ++i) {
+    driver.Feed(SubmitOf("job-" + std::to_string(i), 1));
   }
+  Keep(driver);
   const std::string path = folder_.path() + "/controller.db";
-  constexpr size_t kPage = 4096;
-  const auto pages = static_cast<size_t>(std::filesystem::file_size(path)) / kPage;
-  ASSERT_GT(pages, 10U);
-  std::string whole;
-  {
-    std::ifstream file(path);
-    whole.assign(std::istreambuf_iterator<char>(file), {});
-  }
-  for (size_t page = 1; page < pages; ++page) {
-    std::string damaged = whole;
-    damaged.replace(page * kPage, kPage, kPage, '\x5a');
-    std::ofstream(path) << damaged;
-    const auto store = Store::Open(folder_.path(), random_);
-    ASSERT_FALSE(store.ok()) << "page " << page + 1 << " of " << pages;
-    EXPECT_TRUE(absl::IsDataLoss(store.status())) << store.status();
-    EXPECT_THAT(std::string(store.status().message()),
+  DamageEachPage(path, [&] {
+    const absl::Status status = Store::Open(folder_.path(), random_).status();
+    EXPECT_TRUE(absl::IsDataLoss(status)) << status;
+    EXPECT_THAT(std::string(status.message()),
                 ::testing::AllOf(::testing::StartsWith(path), ::testing::HasSubstr("put a copy of it back"),
                                  ::testing::Not(::testing::HasSubstr("\n"))));
-    std::ifstream file(path);
-    EXPECT_EQ(std::string(std::istreambuf_iterator<char>(file), {}), damaged) << "it is left as it is";
-  }
+  });
 }
 
 TEST_F(StoreTest, UnwritableFolderIsNamed) {

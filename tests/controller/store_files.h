@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <functional>
+#include <iterator>
+#include <string>
+
+namespace tandem::controller {
+
+inline std::string ReadAll(const std::string& path) {
+  std::ifstream file(path);
+  return std::string(std::istreambuf_iterator<char>(file), {});
+}
+
+// Overwrites one page of the database after the other, but for the first, and calls `look` for each.
+inline void DamageEachPage(const std::string& path, const std::function<void()>& look) {
+  constexpr size_t kPage = 4096;
+  const std::string whole = ReadAll(path);
+  ASSERT_GT(whole.size(), 10 * kPage);
+  for (size_t page = 1; page < whole.size() / kPage; ++page) {
+    SCOPED_TRACE("page " + std::to_string(page + 1));
+    std::string damaged = whole;
+    damaged.replace(page * kPage, kPage, kPage, '\x5a');
+    std::ofstream(path) << damaged;
+    look();
+    EXPECT_TRUE(ReadAll(path) == damaged) << "it is left as it is";
+  }
+}
+
+}  // namespace tandem::controller
