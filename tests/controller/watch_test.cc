@@ -2,11 +2,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "absl/strings/str_cat.h"
 #include "controller/metrics/progress_board.h"
 #include "controller/rpc/watch_reader.h"
 #include "proto/names.h"
 #include "proto/time.h"
 #include "tests/controller/job_builder.h"
+#include "tests/controller/job_client.h"
 #include "tests/platform/fake_clock.h"
 #include "tests/platform/seeded_random.h"
 #include "tests/platform/temporary_folder.h"
@@ -59,32 +61,33 @@ class WatchTest : public ::testing::Test {
       if (!next->has_value()) {
         break;
       }
-      cursor_ = (*next)->cursor();
-      skipped_ += (*next)->skipped();
-      switch ((*next)->item_case()) {
+      const v1::WatchResponse& response = **next;
+      cursor_ = response.cursor();
+      skipped_ += response.skipped();
+      switch (response.item_case()) {
         case v1::WatchResponse::kSnapshot:
-          out.push_back("snapshot " + proto::ValueName((*next)->snapshot().state()));
+          out.push_back("snapshot " + proto::ValueName(response.snapshot().state()));
           break;
         case v1::WatchResponse::kSynced:
           out.push_back("synced");
           break;
         case v1::WatchResponse::kChanged:
-          out.push_back("changed " + proto::ValueName((*next)->changed().state()));
+          out.push_back("changed " + proto::ValueName(response.changed().state()));
           break;
         case v1::WatchResponse::kEvent:
-          out.push_back("event " + (*next)->event().reason());
+          out.push_back("event " + response.event().reason());
           break;
         case v1::WatchResponse::kReport:
-          out.push_back("report " + std::to_string((*next)->report().step()) +
-                        ((*next)->report().has_norms() ? " norms" : ""));
+          out.push_back(absl::StrCat("report ", response.report().step(),
+                                     response.report().has_norms() ? " norms" : ""));
           break;
         case v1::WatchResponse::kTable:
           out.push_back("table");
           break;
         case v1::WatchResponse::kProgress:
-          out.push_back("rank " + std::to_string((*next)->progress().rank()) + " " +
-                        std::to_string((*next)->progress().age().seconds()) + "s" +
-                        ((*next)->progress().stalled() ? " stalled" : ""));
+          out.push_back(absl::StrCat("rank ", response.progress().rank(), " ",
+                                     response.progress().age().seconds(), "s",
+                                     response.progress().stalled() ? " stalled" : ""));
           break;
         default:
           out.push_back("?");
@@ -93,10 +96,7 @@ class WatchTest : public ::testing::Test {
     return out;
   }
 
-  static v1::WatchRequest OfTheJob() {
-    auto request = JobClient::Of<v1::WatchRequest>("job");
-    return request;
-  }
+  static v1::WatchRequest OfTheJob() { return JobClient::Of<v1::WatchRequest>("job"); }
 
   void CancelTheJob() { driver_.Feed(Cancel{.job = "job", .reason = "CancelledByUser", .actor = "local"}); }
 
