@@ -8,7 +8,9 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <functional>
 #include <thread>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
@@ -102,12 +104,13 @@ struct Server::Parts {
   // workers while a disk stands still. The watch reads the list of revoked certificates and nothing else, so
   // that revoked callers and silent connections end in time. The certificates wait for their own files' disk
   // and for the store's, where they are published; the upkeep waits for the store's alone.
-  void RunTicks() ABSL_LOCKS_EXCLUDED(mu);
-  void RunWatch() ABSL_LOCKS_EXCLUDED(mu);
-  void RunCertificates() ABSL_LOCKS_EXCLUDED(mu);
-  void RunUpkeep() ABSL_LOCKS_EXCLUDED(mu);
+  void StartThreads(absl::Duration sweep_every);
+  // Calls `act` after each such time, in a thread of its own, until the server stops.
+  void Repeat(absl::Duration every, std::function<void()> act) ABSL_LOCKS_EXCLUDED(mu);
   // Waits; false once the server stops.
   bool Sleep(absl::Duration time) ABSL_LOCKS_EXCLUDED(mu);
+  void TickEngine();
+  void KeepUp();
   void RefreshCertificate();
   // Takes a changed list, and ends connections of revoked certificates and those without a call for too long.
   void SweepConnections();
@@ -147,69 +150,67 @@ struct Server::Parts {
   absl::Mutex mu;
   platform::SteadyCondition changed;  // of `stopping`
   bool stopping ABSL_GUARDED_BY(mu) = false;
-  std::atomic<bool> tick_pending = false;  // in the engine's queue, where ticks do not add up
-  std::thread ticks;
-  std::thread watch;
-  std::thread certificates;
-  std::thread upkeep;
+  std::atomic<bool> tick_pending = false;             // in the engine's queue, where ticks do not add up
+  absl::Time last_heartbeat = absl::InfinitePast();   // of the ticks
+  absl::Time looked_in_place = absl::InfinitePast();  // of the upkeep
+  std::vector<std::thread> threads;
 };
 
-void Server::Parts::RunTicks() {
-  const absl::Duration tick = std::min(kTick, sessions->heartbeat_interval());
-  absl::Time last_heartbeat = absl::InfinitePast();
-  while (Sleep(tick)) {
-    const absl::Time awake_since = sessions->AwakeSince();
-    if (!tick_pending.exchange(true)) {
-      engine->Post(Tick{.awake_since = awake_since});
-      engine->Query([this](const State& state) {
-        metrics->Look(state);
-        tick_pending = false;
-      });
-    }
-    const absl::Time now = clock.Now();
-    if (now - last_heartbeat >= sessions->heartbeat_interval()) {
-      last_heartbeat = now;
-      sessions->SendHeartbeats();
-    }
-  }
-}
-
-void Server::Parts::RunWatch() {
-  while (Sleep(absl::Seconds(1))) {
+void Server::Parts::StartThreads(absl::Duration sweep_every) {
+  Repeat(std::min(kTick, sessions->heartbeat_interval()), [this] { TickEngine(); });
+  Repeat(sweep_every, [this] {
     SweepConnections();
     turned_away->LogRefusals(clock.Now());
     uploads->Tick();
+  });
+  if (tls != nullptr) {
+    Repeat(sweep_every, [this] { RefreshCertificate(); });
   }
+  Repeat(kTick, [this] { KeepUp(); });
 }
 
-void Server::Parts::RunCertificates() {
-  while (tls != nullptr && Sleep(absl::Seconds(1))) {
-    RefreshCertificate();
-  }
-}
-
-void Server::Parts::RunUpkeep() {
-  absl::Time second = absl::InfinitePast();
-  while (Sleep(kTick)) {
-    const absl::Time now = clock.Now();
-    history->Tick(now);
-    if (now - second < absl::Seconds(1)) {
-      continue;
+void Server::Parts::Repeat(absl::Duration every, std::function<void()> act) {
+  threads.emplace_back([this, every, act = std::move(act)] {
+    while (Sleep(every)) {
+      act();
     }
-    second = now;
-    for (const absl::Status& status :
-         {store->CheckInPlace(), history->CheckInPlace(), store->TidyIfQuiet()}) {
-      if (!status.ok()) {
-        engine->Fail(status);
-      }
-    }
-  }
+  });
 }
 
 bool Server::Parts::Sleep(absl::Duration time) {
   const absl::MutexLock lock(&mu);
   changed.AwaitFor(mu, time, [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) { return stopping; });
   return !stopping;
+}
+
+void Server::Parts::TickEngine() {
+  const absl::Time awake_since = sessions->AwakeSince();
+  if (!tick_pending.exchange(true)) {
+    engine->Post(Tick{.awake_since = awake_since});
+    engine->Query([this](const State& state) {
+      metrics->Look(state);
+      tick_pending = false;
+    });
+  }
+  const absl::Time now = clock.Now();
+  if (now - last_heartbeat >= sessions->heartbeat_interval()) {
+    last_heartbeat = now;
+    sessions->SendHeartbeats();
+  }
+}
+
+void Server::Parts::KeepUp() {
+  const absl::Time now = clock.Now();
+  history->Tick(now);
+  if (now - looked_in_place < absl::Seconds(1)) {
+    return;
+  }
+  looked_in_place = now;
+  for (const absl::Status& status : {store->CheckInPlace(), history->CheckInPlace(), store->TidyIfQuiet()}) {
+    if (!status.ok()) {
+      engine->Fail(status);
+    }
+  }
 }
 
 void Server::Parts::RefreshCertificate() {
@@ -426,10 +427,7 @@ absl::Status Server::Parts::Start(const ServerOptions& options) {
                   {{"listen", absl::StrJoin(doors[0]->addresses(), ",")}});
   }
   Accept();
-  ticks = std::thread([this] { RunTicks(); });
-  watch = std::thread([this] { RunWatch(); });
-  certificates = std::thread([this] { RunCertificates(); });
-  upkeep = std::thread([this] { RunUpkeep(); });
+  StartThreads(options.sweep_every);
   platform::Log(platform::LogLevel::kInfo, "serving",
                 {{"listen", absl::StrJoin(doors[0]->addresses(), ",")},
                  {"worker_listen", absl::StrJoin(worker_addresses, ",")},
@@ -463,10 +461,9 @@ Server::~Server() {
     parts_->stopping = true;
     parts_->changed.NotifyAll();
   }
-  parts_->ticks.join();
-  parts_->watch.join();
-  parts_->certificates.join();
-  parts_->upkeep.join();
+  for (std::thread& thread : parts_->threads) {
+    thread.join();
+  }
   for (const std::unique_ptr<FrontDoor>& door : parts_->doors) {
     door->StopAccepting();
   }

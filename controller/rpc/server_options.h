@@ -30,6 +30,7 @@ struct ServerOptions {
   PageMode page = PageMode::kAuto;                // there
   Limits limits;
   absl::Duration orphan_timeout = absl::Seconds(600);
+  absl::Duration sweep_every = absl::Seconds(1);  // looks for new TLS files and for connections that must end
   // Called once, from another thread, when the store has failed: nothing more is decided, and every call
   // fails with the reason. The process should end; this object may not be destroyed by the call itself.
   std::function<void(const absl::Status&)> fatal;

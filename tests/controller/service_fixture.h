@@ -23,6 +23,7 @@ inline std::unique_ptr<Server> StartServer(const platform::TemporaryFolder& fold
   std::signal(SIGPIPE, SIG_IGN);  // as the daemon does
   options.state_directory = folder.path();
   options.listen = {"127.0.0.1:0"};
+  options.sweep_every = absl::Milliseconds(50);  // tests wait for what it ends
   options.fatal = [](const absl::Status& status) { ADD_FAILURE() << status; };
   auto server = Server::Start(options, clock, platform::SystemRandom());
   EXPECT_TRUE(server.ok()) << server.status();
