@@ -155,7 +155,7 @@ def test_headers_before_a_certificate_reach_nobody(cluster):
 
 
 @pytest.mark.parametrize("at_once", [1, pytest.param(8, marks=pytest.mark.full)])
-def test_a_users_huge_messages_are_bounded_and_end_no_session(cluster, at_once):
+def test_huge_messages_are_bounded_and_end_no_session(cluster, at_once):
     before, clients = cluster.memory(), []
     with contextlib.ExitStack() as stack:
         for _ in range(at_once):

@@ -32,7 +32,7 @@ TRICKS = [outages.clock_jumps, outages.clock_set_back_while_a_link_is_held, outa
           strangers.raving_worker, strangers.flood, strangers.half_sent_messages]
 
 
-def test_nothing_that_is_done_to_it_makes_it_lie_hang_or_crash(request, bin_dir, tmp_path):
+def test_no_trick_makes_it_lie_hang_or_crash(request, bin_dir, tmp_path):
     option = request.config.getoption
     seed = option("--seed")
     chosen = [trick for trick in TRICKS if not option("--tricks") or trick.__name__ in option("--tricks").split(",")]

@@ -44,7 +44,7 @@ def start_worker(cluster, environment, *more):
 
 
 @pytest.mark.parametrize("error", ["EINVAL", *(pytest.param(error, marks=pytest.mark.full) for error in ("ENOTSUP", "ENOSYS"))])
-def test_a_job_saves_where_folders_cannot_be_synced_and_says_so_once(bin_dir, tmp_path, error):
+def test_unsyncable_folders_save_and_warn_once(bin_dir, tmp_path, error):
     with contextlib.closing(Cluster(bin_dir, tmp_path, workers=0)) as cluster:
         faults = Faults(compile_into(tmp_path), tmp_path / "faults")
         faults.set(folder=getattr(errno, error))  # as some FUSE, SMB and CSI mounts do
@@ -73,7 +73,7 @@ def small_disk(tmp_path):
     subprocess.run(["umount", folder], check=True)
 
 
-def test_a_rank_that_prints_much_fills_no_disk_and_its_reader_goes_on(bin_dir, tmp_path, small_disk):
+def test_a_rank_that_prints_much_fills_no_disk(bin_dir, tmp_path, small_disk):
     with contextlib.closing(Cluster(bin_dir, tmp_path, workers=0)) as cluster:
         library = tmp_path / "prints.so"
         subprocess.run(["cc", "-shared", "-fPIC", "-O1", "-Wall", "-Wextra", "-o", library, "-x", "c", "-", "-lpthread"],

@@ -24,7 +24,7 @@ def commit_that_stands_still(cluster):
     return submit, begin
 
 
-def test_readers_do_not_wait_for_a_disk_that_stands_still(bin_dir, tmp_path):
+def test_readers_do_not_wait_for_a_stalled_disk(bin_dir, tmp_path):
     with contextlib.closing(HostileCluster(bin_dir, tmp_path, compile_into(tmp_path))) as cluster:
         cluster.submit(tiny_job("runs", ranks=1, steps=1_000_000))
         cluster.wait_state("runs", "RUNNING")
