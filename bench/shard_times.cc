@@ -83,8 +83,8 @@ class ShardTimes {
         "fold with the norm's terms, added", Bytes({contribution, gradients_, gradients_}),
         [&] { fold(*of_one, /*add=*/true, norm_terms); }, [&] { gradients_.add_(contribution); });
     rows_.Moves(
-        "fold, added", Bytes({contribution, gradients_, gradients_}), [&] { fold(*of_one, /*add=*/true); },
-        [&] { gradients_.add_(contribution); });
+        "fold, added", Bytes({contribution, gradients_, gradients_}),
+        [&] { fold(*of_one, /*add=*/true, nullptr); }, [&] { gradients_.add_(contribution); });
     rows_.Moves(
         "fold of 4 contributions with the norm's terms", Bytes({contributions, gradients_}),
         [&] { fold(*of_four, /*add=*/false, norm_terms); },

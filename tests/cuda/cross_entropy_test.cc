@@ -14,6 +14,7 @@
 
 #include "ops/cuda/operations.h"
 #include "ops/operations.h"
+#include "ops/tokens.h"
 #include "tests/cuda/against_cpu.h"
 #include "tests/ops/compare.h"
 
