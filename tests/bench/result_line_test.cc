@@ -17,7 +17,7 @@ namespace {
 using testing::ElementsAre;
 using testing::EndsWith;
 
-TEST(ResultLineTest, AResultIsFollowedByWhereItIsFrom) {
+TEST(ResultLineTest, AResultIsFollowedByItsOrigin) {
   const absl::Time before = absl::Now() - absl::Seconds(1);  // what is printed has no fractions
   const std::string text = ResultLine({{"operation", "copy"}, {"ms", 0.25}}, "a GPU");
   const absl::Time after = absl::Now();
@@ -37,7 +37,7 @@ TEST(ResultLineTest, AResultIsFollowedByWhereItIsFrom) {
   EXPECT_LE(date, after);
 }
 
-TEST(ResultLineTest, AProcessorIsNamedWithTheInstructionSetOfOurKernels) {
+TEST(ResultLineTest, ProcessorsAreNamedWithOurKernelsInstructionSet) {
   EXPECT_THAT(ProcessorName(),
               EndsWith(std::string(", ") + ops::cpu::ToText(ops::cpu::BestInstructionSet())));
 }

@@ -222,7 +222,7 @@ TEST_P(CudaAttentionTest, ItsBackwardRepeatsItsBits) {
 }
 
 // Elsewhere cuDNN has no backward of longer heads.
-TEST(FlashAttentionTest, ComputesHeadsOf256DimsOnHopperAndOf128Elsewhere) {
+TEST(FlashAttentionTest, ComputesWiderHeadsOnHopperThanElsewhere) {
   const auto computes = [](int64_t length, int64_t head_dim) {
     return cuda::FlashAttention::Computes({2, length, 4, 2, head_dim});
   };

@@ -70,7 +70,7 @@ TEST_P(CudaCrossEntropyTest, WholeRows) {
 }
 
 // With the bits of all rows at once, in either kernel; chunks begin within sequences, and one has no rows.
-TEST_P(CudaCrossEntropyTest, ChunksGiveTheBitsOfAllRowsAtOnce) {
+TEST_P(CudaCrossEntropyTest, ChunksGiveTheBitsOfAllRows) {
   for (const int64_t vocabulary : {5, 301, 8192, 70'000, 128'256}) {
     SCOPED_TRACE(vocabulary);
     const int64_t rows = 24;
@@ -112,7 +112,7 @@ TEST_P(CudaCrossEntropyTest, TargetsThatDoNotCountAddNothing) {
 }
 
 // Nothing is subtracted from its row's gradient either.
-TEST_P(CudaCrossEntropyTest, ATargetOutsideTheVocabularyMakesTheLossNan) {
+TEST_P(CudaCrossEntropyTest, ATargetOutsideTheVocabularyMakesNan) {
   for (const int64_t vocabulary : kForms) {
     const at::Tensor logits = Normal({4, vocabulary}).to(at::kCUDA);
     const auto run = [&](const at::Tensor& targets, at::Tensor& loss) {

@@ -130,7 +130,7 @@ TEST(CudaExpertProductsTest, RowsMayBeMoreThan65535Tiles) {
 }
 
 // Which products are CUTLASS's; those that are not have the numbers too.
-TEST(CudaExpertProductsTest, AreOfTensorCoresWhereRowsAndMatricesAreAligned) {
+TEST(CudaExpertProductsTest, UseTensorCoresWhereRowsAndMatricesAlign) {
   if (cuda::HopperVersion().empty()) {
     GTEST_SKIP() << "needs a GPU of capability 9.0";
   }

@@ -116,7 +116,7 @@ TEST_P(CudaExpertsTest, SchedulesGiveTheSameBits) {
 }
 
 // Tier T2 against ranks that have every expert, and against the CPU.
-TEST(CudaExpertParallelTest, HasTheNumbersOfRanksWithEveryExpertAndOfTheCpu) {
+TEST(CudaExpertParallelTest, HasNumbersOfReplicatedExpertsAndTheCpu) {
   for (const int ranks : RanksThatShareExperts()) {
     SCOPED_TRACE(testing::Message() << ranks << " GPUs");
     JobOptions options = Sparse(ranks);
@@ -137,7 +137,7 @@ TEST(CudaExpertParallelTest, HasTheNumbersOfRanksWithEveryExpertAndOfTheCpu) {
 }
 
 // Ranks exchange the tokens' numbers of every microbatch over NCCL, and a sum goes from one to the next.
-TEST(CudaExpertParallelTest, TheBalanceOfTheGlobalBatchIsThatOfTheCpu) {
+TEST(CudaExpertParallelTest, TheGlobalBalanceIsThatOfTheCpu) {
   for (const int ranks : RanksThatShareExperts()) {
     SCOPED_TRACE(testing::Message() << ranks << " GPUs");
     JobOptions options = Sparse(ranks);
@@ -162,7 +162,7 @@ TEST(CudaExpertParallelTest, ExactChunksHaveTheBitsOfFixedOnes) {
 }
 
 // Norms of heads; latent attention, shared experts, softmax and sigmoid scores in groups, biases of experts.
-TEST(CudaExpertParallelTest, EveryModelHasTheNumbersOfTheCpuAndTheSameBitsInEverySchedule) {
+TEST(CudaExpertParallelTest, SchedulesHaveCpuNumbersAndTheSameBits) {
   for (const char* type : {"qwen3_moe", "deepseek_v2", "deepseek_v3"}) {
     SCOPED_TRACE(type);
     JobOptions options = Sparse(RanksThatShareExperts().back());
@@ -179,7 +179,7 @@ TEST(CudaExpertParallelTest, EveryModelHasTheNumbersOfTheCpuAndTheSameBitsInEver
 
 // Mixers and delta nets alone, in groups with attention and experts, and mixers as Nemotron-H has them;
 // documents end within them.
-TEST(CudaPatternTest, LayersByAPatternHaveTheNumbersOfTheCpuAndTheSameBitsInEverySchedule) {
+TEST(CudaPatternTest, SchedulesHaveCpuNumbersAndTheSameBits) {
   for (const int64_t end_of_document : {-1, 32}) {
     SCOPED_TRACE(testing::Message() << "documents end with " << end_of_document);
     JobOptions options = Sparse(RanksThatShareExperts().back());
@@ -214,13 +214,13 @@ void ExpectLossCurveOfTheCpu(JobOptions options) {
   EXPECT_LT(gpu.steps.back().loss(), gpu.steps.front().loss());
 }
 
-TEST(CudaExpertParallelTest, TheLossCurveOfBf16IsNearTheCpus) {
+TEST(CudaExpertParallelTest, Bf16HasALossCurveNearTheCpus) {
   for (const int ranks : RanksThatShareExperts()) {
     ExpectLossCurveOfTheCpu(Sparse(ranks));
   }
 }
 
-TEST(CudaPatternTest, TheLossCurveOfBf16IsNearTheCpus) {
+TEST(CudaPatternTest, Bf16HasALossCurveNearTheCpus) {
   JobOptions options = Sparse(RanksThatShareExperts().back());
   options.model_type = "hybrid";
   options.pattern = "[M*E]G[*E]-";
@@ -229,7 +229,7 @@ TEST(CudaPatternTest, TheLossCurveOfBf16IsNearTheCpus) {
 
 // A text of one letter, nearly: the router sends the same token to the same experts again and again, so that
 // one rank has more rows than are computed at a time.
-TEST(CudaExpertParallelTest, SkewChangesNoBitBetweenSchedulesAndNoNumber) {
+TEST(CudaExpertParallelTest, SkewChangesNoBitAndNoNumber) {
   if (device::CountCudaDevices() < 2) {
     GTEST_SKIP() << "needs 2 GPUs";
   }
@@ -265,7 +265,7 @@ TEST(CudaExpertParallelTest, CapacityDropsWhatItDropsOnTheCpu) {
 }
 
 // Their rows are known on the host, and their products are cuBLASLt's.
-TEST(CudaExpertParallelTest, PaddedExpertsHaveTheSameBitsInEveryScheduleAndTheNumbersOfTheCpu) {
+TEST(CudaExpertParallelTest, PaddedExpertsHaveCpuNumbersAndEqualBits) {
   JobOptions options = Sparse(RanksThatShareExperts().back());
   options.capacity_factor = 1.25;
   options.drop_by_position = true;
@@ -279,7 +279,7 @@ TEST(CudaExpertParallelTest, PaddedExpertsHaveTheSameBitsInEveryScheduleAndTheNu
   ExpectNumbersOfTheCpu(options);
 }
 
-TEST(CudaExpertParallelTest, TheArenaIsAsLargeAsThePlanSays) {
+TEST(CudaExpertParallelTest, TheArenasSizeIsThePlans) {
   JobOptions options = Sparse(RanksThatShareExperts().back());
   options.overlap = true;
   const plan::JobPlan plan = MakeJob(options);

@@ -47,7 +47,7 @@ class CudaCaptureTest : public testing::Test {
   double* const host_ = pinned_.At(0, 8).as<double>();
 };
 
-TEST_F(CudaCaptureTest, ACaptureDoesNothingAndEachLaunchDoesItAgain) {
+TEST_F(CudaCaptureTest, OnlyLaunchesOfACaptureDoItsWork) {
   std::unique_ptr<device::Graph> graph;
   Run([&] { number_.fill_(1); });
   Run([&] { number_.mul_(2); });
@@ -60,7 +60,7 @@ TEST_F(CudaCaptureTest, ACaptureDoesNothingAndEachLaunchDoesItAgain) {
   EXPECT_EQ(Number(), 8);
 }
 
-TEST_F(CudaCaptureTest, WorkThatTakesMemoryOfLibTorchIsRefused) {
+TEST_F(CudaCaptureTest, WorkThatTakesLibTorchsMemoryIsRefused) {
   Run([&] { at::empty({1}, number_.options()); });  // so that the allocator has a piece to give out
   EXPECT_THROW(
       Run([&] { device_->Capture([&] { number_.copy_(at::empty({1}, number_.options()).fill_(1)); }); }),
@@ -68,7 +68,7 @@ TEST_F(CudaCaptureTest, WorkThatTakesMemoryOfLibTorchIsRefused) {
 }
 
 // As other ranks in this process do, or a thread that saves.
-TEST_F(CudaCaptureTest, MemoryThatAnotherThreadTakesMeanwhileIsNotOfTheWork) {
+TEST_F(CudaCaptureTest, MemoryOfAnotherThreadIsNotTheWorks) {
   std::unique_ptr<device::Graph> graph;
   Run([&] { number_.fill_(3); });
   Run([&] {
@@ -81,7 +81,7 @@ TEST_F(CudaCaptureTest, MemoryThatAnotherThreadTakesMeanwhileIsNotOfTheWork) {
   EXPECT_EQ(Number(), 6);
 }
 
-TEST_F(CudaCaptureTest, AnErrorDuringACaptureIsThatOfTheWork) {
+TEST_F(CudaCaptureTest, AnErrorDuringACaptureIsTheWorks) {
   try {
     Run([&] { device_->Capture([] { throw std::runtime_error("from the work"); }); });
     FAIL() << "the work throws";
@@ -231,7 +231,7 @@ TEST(CudaGraphsCasesTest, EachHasGraphs) {
 constexpr int kParts = 4;
 class CudaGraphsTest : public testing::TestWithParam<std::tuple<int, int>> {};
 
-TEST_P(CudaGraphsTest, ASampleThatCoversAllPairsHasTheBitsOfEagerRuns) {
+TEST_P(CudaGraphsTest, ASampleOfAllPairsHasEagerBits) {
   const auto [ranks, part] = GetParam();
   if (device::CountCudaDevices() < ranks) {
     GTEST_SKIP() << "needs " << ranks << " GPUs";

@@ -115,7 +115,7 @@ TEST(NcclCommunicatorTest, GroupsAndTheirClonesMoveTheRightBytes) {
   }
 }
 
-TEST(NcclCommunicatorTest, TwoRanksOfALinkSendToEachOther) {
+TEST(NcclCommunicatorTest, RanksOfALinkSendToEachOther) {
   if (Gpus() < 2) {
     GTEST_SKIP() << "needs two GPUs";
   }
@@ -148,7 +148,7 @@ TEST(NcclCommunicatorTest, TwoRanksOfALinkSendToEachOther) {
 }
 
 // One of NCCL's takes some 400 MiB of the GPU.
-TEST(NcclFactoryTest, AGroupOfOneRankMovesTheRightBytesAndTakesNoMemory) {
+TEST(NcclFactoryTest, OneRankMovesBytesAndTakesNoMemory) {
   if (Gpus() == 0) {
     GTEST_SKIP() << "needs a GPU";
   }
@@ -179,7 +179,7 @@ TEST(NcclCommunicatorTest, CreationWithoutAllRanksEndsAtTheDeadline) {
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(8));
 }
 
-TEST(NcclCommunicatorTest, AbortEndsAPendingCollectiveAndLaterCallsFail) {
+TEST(NcclCommunicatorTest, AbortEndsPendingCollectivesAndFailsLaterCalls) {
   if (Gpus() < 2) {
     GTEST_SKIP() << "needs two GPUs";
   }
@@ -215,7 +215,7 @@ TEST(NcclCommunicatorTest, AbortEndsAPendingCollectiveAndLaterCallsFail) {
   });
 }
 
-TEST(NcclCommunicatorTest, ACollectiveThatIsNotDoneAtTheDeadlineIsNamed) {
+TEST(NcclCommunicatorTest, ACollectiveUndoneAtTheDeadlineIsNamed) {
   if (Gpus() < 2) {
     GTEST_SKIP() << "needs two GPUs";
   }
@@ -249,7 +249,7 @@ TEST(NcclCommunicatorTest, ACollectiveThatIsNotDoneAtTheDeadlineIsNamed) {
 }
 
 // Runs are issued ahead: a collective is enqueued long before the GPU has done what is before it.
-TEST(NcclCommunicatorTest, TheDeadlineCountsFromWhenTheGpuReachesTheCollective) {
+TEST(NcclCommunicatorTest, TheDeadlineCountsFromTheGpusStart) {
   MemoryStore store;
   const auto device = device::MakeCudaDevice(0);
   const auto comm = Join(store, 0, 1, absl::Seconds(3));

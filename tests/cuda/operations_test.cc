@@ -136,7 +136,7 @@ TEST_P(CudaOperationsTest, AnIdOutsideTheVocabularyGivesNoNumber) {
   EXPECT_TRUE(std::isnan(output.sum().item<double>()));
 }
 
-TEST_P(CudaOperationsTest, AnIdOutsideTheVocabularyAddsToNoRow) {
+TEST_P(CudaOperationsTest, AnIdOutsideTheVocabularyAddsNothing) {
   for (const int64_t tokens : {8, 20'000}) {  // that a block sorts, and more
     at::Tensor ids = at::Tensor(numbers_.Integers({1, tokens}, 1)).fill_(3);
     ids.narrow(1, 0, 3).fill_(-1);
@@ -183,7 +183,7 @@ TEST_P(CudaOperationsTest, Linear) {
   }
 }
 
-TEST_P(CudaOperationsTest, LinearTakesViewsAndRefusesWhatIsNotThere) {
+TEST_P(CudaOperationsTest, LinearTakesViewsAndRefusesMissingMemory) {
   const WorkMemory work(kGpuLinearWorkBytes, at::kCUDA);
   const at::Tensor wide = Normal({5, 40});
   const at::Tensor weight = Normal({6, 16});

@@ -53,7 +53,7 @@ TEST(CudaParityTest, RandomTimingChangesNoBit) {
 }
 
 // Tier T1: the same microbatches, shared among any number of GPUs.
-TEST(CudaParityTest, OneTwoAndFourGpusGiveTheSameBits) {
+TEST(CudaParityTest, OneTwoAndFourGpusGiveEqualBits) {
   for (const bool fp64 : {false, true}) {
     for (const bool tied : {false, true}) {
       JobOptions options{.steps = 20, .tied = tied, .fp64 = fp64, .validate_every_steps = 5};
@@ -111,7 +111,7 @@ TEST(CudaParityTest, TheLossCurveIsTheCpus) {
 
 // Tiers T1 and T2 of the other dense families: biases, norms by head and of all heads together, norms behind
 // attention and MLP, windows.
-TEST(CudaParityTest, OtherDenseFamiliesHaveTheCpusLossesAndTheSameBitsOnAnyNumberOfGpus) {
+TEST(CudaParityTest, OtherFamiliesHaveCpuLossesAndEqualBits) {
   for (const auto& [model_type, has_biases] :
        {std::pair("qwen2", false), std::pair("qwen3", false), std::pair("olmo2", false),
         std::pair("mistral", false), std::pair("llama", true), std::pair("olmo2", true)}) {
@@ -154,7 +154,7 @@ INSTANTIATE_TEST_SUITE_P(
                     "compute: COMPUTE_TYPE_BF16 head { compute: COMPUTE_TYPE_FP32 } embedding { compute: "
                     "COMPUTE_TYPE_FP32 }"));
 
-TEST_P(CudaPrecisionTest, RandomTimingAndAnyNumberOfGpusChangeNoBit) {
+TEST_P(CudaPrecisionTest, TimingAndGpuCountChangeNoBit) {
   for (const bool tied : {false, true}) {
     JobOptions options{.steps = 5, .tied = tied, .precision = GetParam()};
     const auto job = [&](int ranks) {
@@ -207,7 +207,7 @@ TEST(CudaParityTest, PackedDocumentsTrainAsOnTheCpu) {
   }
 }
 
-TEST(CudaParityTest, TheArenaIsAsLargeAsThePlanSays) {
+TEST(CudaParityTest, TheArenasSizeIsThePlans) {
   const plan::JobPlan plan = MakeGpuJob({.microbatches_per_rank = 2, .steps = 2, .validate_every_steps = 1});
   const JobRun run = RunJob(plan, cuda::OnGpus());
   EXPECT_EQ(run.arena_bytes[0], plan.stage.arena_bytes);
@@ -238,7 +238,7 @@ TEST(CudaParityTest, ACheckpointHoldsTheWholeState) {
   EXPECT_NEAR(on_cpu.steps.back().loss(), straight.steps.back().loss(), 1e-5);
 }
 
-TEST(CudaParityTest, StepsWithoutAFiniteGradientLeaveTheWeightsAlone) {
+TEST(CudaParityTest, StepsWithoutFiniteGradientsLeaveTheWeightsAlone) {
   plan::JobPlan plan = MakeGpuJob({.steps = 2});
   plan.train.optimizer.schedule.warmup_steps = 0;
   plan.train.optimizer.schedule.decay = plan::Decay::kConstant;

@@ -44,7 +44,7 @@ class CudaProcessTest : public TrainerProcesses {
   }
 };
 
-TEST_F(CudaProcessTest, AJobRunsToItsEndWithACheckpoint) {
+TEST_F(CudaProcessTest, AJobEndsWithACheckpoint) {
   for (int ranks = 1; ranks <= device::CountCudaDevices() && ranks <= 4; ranks *= 2) {
     SCOPED_TRACE(ranks);
     spec_.mutable_training()->set_steps(8);
@@ -74,7 +74,7 @@ TEST_F(CudaProcessTest, AJobRunsToItsEndWithACheckpoint) {
   }
 }
 
-TEST_F(CudaProcessTest, ARankThatIsKilledEndsTheOthersWithinFiveSecondsAndTheySayWhere) {
+TEST_F(CudaProcessTest, AKilledRankEndsOthersInFiveSeconds) {
   const int ranks = std::min(4, device::CountCudaDevices());
   if (ranks < 2) {
     GTEST_SKIP() << "needs two GPUs";
@@ -102,7 +102,7 @@ TEST_F(CudaProcessTest, ARankThatIsKilledEndsTheOthersWithinFiveSecondsAndTheySa
   }
 }
 
-TEST_F(CudaProcessTest, AStopRequestStopsAllRanksAfterTheirCheckpoint) {
+TEST_F(CudaProcessTest, AStopRequestStopsRanksAfterTheirCheckpoint) {
   const int ranks = std::min(2, device::CountCudaDevices());
   spec_.mutable_checkpoint()->set_directory(folder_ + "/stop");
   Start(ranks);
@@ -124,7 +124,7 @@ TEST_F(CudaProcessTest, APlaceWithoutAGpuIsNamed) {
       << failed->failed().message();
 }
 
-TEST_F(CudaProcessTest, AnEnvironmentThatKeepsStreamsFromOverlappingIsRefused) {
+TEST_F(CudaProcessTest, AnEnvironmentAgainstOverlappingStreamsIsRefused) {
   spec_.mutable_parallelism()->set_ranks(1);
   setenv("CUDA_DEVICE_MAX_CONNECTIONS", "1", 1);
   Start(1);

@@ -104,7 +104,7 @@ class CudaProductTableTest : public testing::Test {
   const test::WorkMemory work_{kGpuLinearWorkBytes, at::kCUDA};
 };
 
-TEST_F(CudaProductTableTest, EveryAlgorithmRepeatsItsBitsAndComputesWhatTheRulesDo) {
+TEST_F(CudaProductTableTest, AlgorithmsRepeatBitsAndMatchTheRules) {
   const auto& products = ProductTable::OfBuild().Of(ProductMachine());
   if (products.empty()) {
     GTEST_SKIP() << "the table has nothing for " << ProductMachine();
@@ -129,7 +129,7 @@ TEST_F(CudaProductTableTest, EveryAlgorithmRepeatsItsBitsAndComputesWhatTheRules
 
 // Products of a layer and of the head, of few tokens and of many: where matrices are small and sums are long,
 // the rules split them.
-TEST_F(CudaProductTableTest, TheRulesDoNotAddSplitSumsUpInBfloat16) {
+TEST_F(CudaProductTableTest, TheRulesAddNoSplitSumsInBfloat16) {
   struct Matrix {
     int64_t outputs;
     int64_t inputs;
@@ -172,7 +172,7 @@ TEST_F(CudaProductTableTest, TheRulesDoNotAddSplitSumsUpInBfloat16) {
   EXPECT_GT(splitting, 0) << "no sum was split: this has seen nothing";
 }
 
-TEST_F(CudaProductTableTest, TheRulesComputeWhereCublasltRefusesTheTablesAlgorithm) {
+TEST_F(CudaProductTableTest, RulesComputeWhereCublasltRefusesTheAlgorithm) {
   Product product("bf16 256x512 * bf16 transposed 512x128 = bf16 256x128");
   const at::Tensor expected = Compute(product, nullptr);
   for (const ProductTable::Algorithm& refused :

@@ -57,7 +57,7 @@ class CudaFoldTest : public testing::TestWithParam<FoldTypes> {};
 
 // Both shards of two: whole tiles, chunks that begin and end with a parameter, and parameters that begin or
 // end in the other shard. What is not finite is in a contribution that is not the first.
-TEST_P(CudaFoldTest, OfSeveralContributionsGivesTheBitsOfTheCpu) {
+TEST_P(CudaFoldTest, OfSeveralContributionsGivesTheCpusBits) {
   constexpr int kContributions = 4;
   const auto& [main, contributions] = GetParam();
   const Layout layout = MakeLayout({{.name = "a", .shape = {130, 257}},
@@ -185,7 +185,7 @@ at::Tensor StepOn(at::DeviceType device, const ShardKernels& kernels, const Layo
   return weights.cpu();
 }
 
-TEST(CudaOptimizerStepTest, QuotientsAtTheBoundHaveTheBitsOfTheCpu) {
+TEST(CudaOptimizerStepTest, QuotientsAtTheBoundHaveTheCpusBits) {
   const Layout layout = MakeLayout({{.name = "a", .shape = {1 << 16}}}, 4);
   const double correction2 = QuickBounds::kLeastCorrection;
   const Moments moments = MomentsAtTheBound(layout.elements, correction2);

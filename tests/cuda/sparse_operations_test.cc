@@ -115,7 +115,7 @@ TEST_P(CudaSparseOperationsTest, Route) {
   }
 }
 
-TEST_P(CudaSparseOperationsTest, OfEqualLogitsTheFirstAreChosenAndNanShows) {
+TEST_P(CudaSparseOperationsTest, FirstOfEqualLogitsWinsAndNanShows) {
   at::Tensor logits = at::zeros({3, 70}, StatisticsOf(GetParam()));
   logits.select(0, 1).narrow(0, 33, 3).fill_(1e4);
   logits.select(0, 2)[5].fill_(std::numeric_limits<double>::infinity());
@@ -218,7 +218,7 @@ TEST_P(CudaSparseOperationsTest, DropOverflow) {
 }
 
 // 0.6 twice, computed in another order: which is larger is chance. One expert, with room for two of four.
-TEST_P(CudaSparseOperationsTest, OfProbabilitiesThatDifferByRoundingTheFirstStay) {
+TEST_P(CudaSparseOperationsTest, TheFirstOfNearlyEqualProbabilitiesStay) {
   const at::ScalarType type = StatisticsOf(GetParam());
   const auto kept = [&](double other) {
     at::Tensor probabilities = at::tensor({0.3, 0.6, other, 0.9}, type).view({4, 1}).to(at::kCUDA);

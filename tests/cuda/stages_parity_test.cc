@@ -17,7 +17,7 @@ namespace {
 constexpr uint64_t kStagesSeed = 61;  // of the random timing
 
 // Tier T0: two stages on two GPUs have the bits of one stage on one, in any order that events allow.
-TEST(CudaStagesTest, TwoStagesOnTwoGpusHaveTheBitsOfOne) {
+TEST(CudaStagesTest, StagesOnTwoGpusHaveOneGpusBits) {
   if (device::CountCudaDevices() < 2) {
     GTEST_SKIP() << "two GPUs are needed";
   }

@@ -90,7 +90,7 @@ TEST_P(CudaStrategyTest, GpusRecomputationAndTimingChangeNoBit) {
 }
 
 // The gradient's norm without those of the parameters, which no kernel then adds up.
-TEST(CudaNormsTest, AJobWithoutNormsOfParametersHasTheSameWeights) {
+TEST(CudaNormsTest, JobsWithoutParameterNormsHaveTheSameWeights) {
   for (const char* precision : {"", "compute: COMPUTE_TYPE_BF16"}) {
     for (const int ranks : Ranks("zero3")) {
       JobOptions options{.ranks = ranks, .steps = 4, .on_gpus = true, .precision = precision};
@@ -104,7 +104,7 @@ TEST(CudaNormsTest, AJobWithoutNormsOfParametersHasTheSameWeights) {
 }
 
 // Tier T2 against the head that has all logits at once; T0 where kernels have random lengths.
-TEST(CudaChunkedHeadTest, LogitsInChunksTrainAsThoseThatAreWhole) {
+TEST(CudaChunkedHeadTest, LogitsInChunksTrainAsWholeOnes) {
   for (const char* precision : {"compute: COMPUTE_TYPE_FP64", "", "compute: COMPUTE_TYPE_BF16"}) {
     for (const int ranks : Ranks("zero3")) {
       SCOPED_TRACE(testing::Message() << ranks << " GPUs, " << precision);

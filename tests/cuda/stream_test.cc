@@ -35,12 +35,12 @@ TEST_F(CudaDeviceTest, AnAbsentGpuIsNamed) {
   }
 }
 
-TEST_F(CudaDeviceTest, MoreMemoryThanThereIsIsOutOfMemoryAndTheGpuGoesOn) {
+TEST_F(CudaDeviceTest, TheGpuGoesOnAfterOutOfMemory) {
   EXPECT_THROW(device_->Reserve(int64_t{1} << 50), device::OutOfMemory);
   EXPECT_EQ(device_->Reserve(1 << 20)->bytes(), 1 << 20);
 }
 
-TEST_F(CudaDeviceTest, AStreamWaitsForAnEventOfAnotherAndTheHostDoesNot) {
+TEST_F(CudaDeviceTest, StreamsWaitForEventsTheHostDoesNot) {
   const device::StreamError error;
   const auto producer = device_->MakeStream("producer", device::StreamPriority::kNormal, error);
   const auto consumer = device_->MakeStream("consumer", device::StreamPriority::kNormal, error);
@@ -69,7 +69,7 @@ TEST_F(CudaDeviceTest, AStreamWaitsForAnEventOfAnotherAndTheHostDoesNot) {
   EXPECT_EQ(number.item<double>(), 7);
 }
 
-TEST_F(CudaDeviceTest, ArenasAreOnTheGpuAndNanAtTheStart) {
+TEST_F(CudaDeviceTest, ArenasStartOnTheGpuAsNan) {
   const device::StaticArena arena(*device_, device_->Reserve(4096), /*fill_with_nan=*/true);
   EXPECT_TRUE(device::TensorAt(*device_, arena, 0, {4}, at::kFloat).is_cuda());
   EXPECT_EQ(at::isnan(device::TensorAt(*device_, arena, 0, {512}, at::kDouble)).sum().item<int64_t>(), 512);
@@ -79,7 +79,7 @@ TEST_F(CudaDeviceTest, ArenasAreOnTheGpuAndNanAtTheStart) {
 
 // As a program does: inputs go up on a stream of their own one run ahead, compute waits for them, results
 // come down on a third one, and the host waits for the run before the last.
-TEST_F(CudaDeviceTest, AHostThatIsOneRunAheadReadsEveryRunsResult) {
+TEST_F(CudaDeviceTest, AHostOneRunAheadReadsEveryResult) {
   const device::StreamError error;
   const auto up = device_->MakeStream("host-to-device", device::StreamPriority::kNormal, error);
   const auto compute = device_->MakeStream("compute", device::StreamPriority::kNormal, error);
@@ -144,7 +144,7 @@ TEST_F(CudaDeviceTest, AnErrorSkipsLaterWorkAndIsThrown) {
   EXPECT_FALSE(ran);
 }
 
-TEST_F(CudaDeviceTest, AnErrorFromOutsideEndsAWaitForWorkThatGoesOn) {
+TEST_F(CudaDeviceTest, OutsideErrorsEndWaitsForUnfinishedWork) {
   device::StreamError error;
   const auto stream = device_->MakeStream("a", device::StreamPriority::kNormal, error);
   stream->Enqueue([] { SpinHere(2'000'000'000); });

@@ -172,7 +172,7 @@ TEST_P(CudaUnitShardTest, GivesTheBitsOfTheCpu) {
   }
 }
 
-TEST_P(CudaUnitShardTest, AStepAboveTheLimitIsSkippedAsOnTheCpu) {
+TEST_P(CudaUnitShardTest, SkipsAStepAboveTheLimitLikeCpus) {
   const Layout layout = LayoutOf({{.name = "a", .shape = {130, 257}}, {.name = "b", .shape = {33}}});
   ExpectBitsOfTheCpu(layout, /*ranks=*/1, /*broken=*/3, /*scales=*/{}, /*by_limit=*/true);
 }

@@ -76,13 +76,11 @@ void MoveInAnArena(bool registrable) {
   });
 }
 
-TEST(WindowTest, CollectivesOnARegisteredArenaMoveTheRightBytes) { MoveInAnArena(/*registrable=*/true); }
+TEST(WindowTest, CollectivesOnRegisteredArenasMoveTheRightBytes) { MoveInAnArena(/*registrable=*/true); }
 
-TEST(WindowTest, MemoryThatCannotBeRegisteredIsRefusedByNameAndWorks) {
-  MoveInAnArena(/*registrable=*/false);
-}
+TEST(WindowTest, UnregistrableMemoryIsRefusedByNameAndWorks) { MoveInAnArena(/*registrable=*/false); }
 
-TEST(WindowTest, MoreMemoryThanThereIsIsOutOfMemory) {
+TEST(WindowTest, TooMuchMemoryIsOutOfMemory) {
   const auto device = device::MakeCudaDevice(0);
   const auto factory = MakeNcclFactory({.timeout = absl::Minutes(1)}, 0);
   EXPECT_THROW(factory->Reserve(*device, int64_t{1} << 50), device::OutOfMemory);

@@ -145,7 +145,7 @@ TEST(SeededSchedulerTest, UnawaitedWorkMayRunLater) {
   EXPECT_EQ(orders, (std::set<std::string>{"abxy", "axby", "axyb", "xaby", "xayb", "xyab"}));
 }
 
-TEST(SeededSchedulerTest, RanksMeetAndRoundsEndWithEveryRanksEvent) {
+TEST(SeededSchedulerTest, RoundsEndWithEveryRanksEvent) {
   for (uint64_t seed = 0; seed < 20; ++seed) {
     SeededScheduler scheduler(2, seed);
     int arrived = 0;

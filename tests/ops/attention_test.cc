@@ -143,7 +143,7 @@ TEST_P(AttentionTest, MatchesAutogradAndRepeatsBitForBit) {
   }
 }
 
-TEST_P(AttentionTest, OfDocumentsMatchesAutogradAndRepeatsBitForBit) {
+TEST_P(AttentionTest, OfDocumentsMatchesAutogradAndRepeatsItsBits) {
   const at::ScalarType type = GetParam();
   Numbers numbers(74);
   const auto check = [&](AttentionShape shape, const at::Tensor& documents) {
@@ -174,7 +174,7 @@ TEST_P(AttentionTest, OfDocumentsMatchesAutogradAndRepeatsBitForBit) {
   }
 }
 
-TEST_P(AttentionTest, OfOneDocumentASequenceHasTheBitsOfThatWithoutDocuments) {
+TEST_P(AttentionTest, OneDocumentHasTheBitsOfNone) {
   const AttentionShape shape{2, 70, 4, 2, 12};
   Numbers numbers(75);
   const at::Tensor qkv = numbers.Normal({140, 96}).to(GetParam());
@@ -187,7 +187,7 @@ TEST_P(AttentionTest, OfOneDocumentASequenceHasTheBitsOfThatWithoutDocuments) {
 }
 
 // The document and the sequence begin at other places of their blocks of keys and of rows.
-TEST_P(AttentionTest, ADocumentInLaterBlocksHasTheBitsOfASequenceOfItsOwn) {
+TEST_P(AttentionTest, ALaterDocumentHasItsOwnSequencesBits) {
   constexpr int64_t kBefore = 320;  // whole vectors of every instruction set, whole strips of rows
   constexpr int64_t kOwn = 380;
   const AttentionShape own{1, kOwn, 4, 2, 12};

@@ -11,7 +11,7 @@ namespace {
 
 constexpr int64_t kGiB = int64_t{1} << 30;
 
-TEST(FlashBackwardPartTest, PartsShareTheWorkEvenlyAndStayBelowTheLimit) {
+TEST(FlashBackwardPartTest, PartsAreEvenAndBelowTheLimit) {
   for (const int64_t sequences : {1, 2, 3, 7, 16}) {
     for (const int64_t length : {1, 100, 1000, 4096, 8192, 16384, 131072}) {
       for (const int64_t kv_heads : {1, 2, 6, 8, 32}) {
@@ -36,7 +36,7 @@ TEST(FlashBackwardPartTest, PartsShareTheWorkEvenlyAndStayBelowTheLimit) {
   }
 }
 
-TEST(AttentionWorkTest, TheBackwardOfAnEightBillionModelOnGpusTakesALittleMoreThanTheScoresGradients) {
+TEST(AttentionWorkTest, GpuBackwardTakesLittleBeyondTheScoresGradients) {
   for (const AttentionShape& shape :
        std::vector<AttentionShape>{{4, 4096, 32, 8, 128}, {1, 8192, 32, 8, 128}}) {
     const int64_t bytes = AttentionBackwardWorkBytes(DeviceKind::kGpu, shape, 2);
@@ -46,7 +46,7 @@ TEST(AttentionWorkTest, TheBackwardOfAnEightBillionModelOnGpusTakesALittleMoreTh
   }
 }
 
-TEST(AttentionWorkTest, OnCpusTheBackwardKeepsFiveMatricesOfAHeadAndNoScoresOfWholeRows) {
+TEST(AttentionWorkTest, CpuBackwardKeepsFiveMatricesOfAHead) {
   for (const int64_t element_bytes : {2, 4, 8}) {
     const auto bytes = [&](int64_t length) {
       return AttentionBackwardWorkBytes(DeviceKind::kCpu, AttentionShape{1, length, 8, 2, 64}, element_bytes);
@@ -55,7 +55,7 @@ TEST(AttentionWorkTest, OnCpusTheBackwardKeepsFiveMatricesOfAHeadAndNoScoresOfWh
   }
 }
 
-TEST(AttentionWorkTest, OfDocumentsOnGpusItHasRoomForWhereTheyBegin) {
+TEST(AttentionWorkTest, GpusHaveRoomForDocumentsStarts) {
   const AttentionShape plain{4, 4096, 32, 8, 128};
   AttentionShape documents = plain;
   documents.documents = true;
@@ -69,7 +69,7 @@ TEST(AttentionWorkTest, OfDocumentsOnGpusItHasRoomForWhereTheyBegin) {
   }
 }
 
-TEST(AttentionWorkTest, ABackwardThatNeedNotRepeatTakesTheBatchAtOnceAndNoScores) {
+TEST(AttentionWorkTest, NonRepeatingBackwardTakesTheBatchWithoutScores) {
   // Measured: 257 MiB for 8192 tokens, 514 for twice as many.
   for (const auto& [shape, mebibytes] : std::vector<std::pair<AttentionShape, int64_t>>{
            {{1, 8192, 32, 8, 128, /*repeats=*/false}, 257}, {{4, 4096, 32, 8, 128, false}, 514}}) {
@@ -82,7 +82,7 @@ TEST(AttentionWorkTest, ABackwardThatNeedNotRepeatTakesTheBatchAtOnceAndNoScores
 }
 
 // Measured on an H200 with cuDNN 9.19: what the plans of a part took, less the 256 bytes of each.
-TEST(AttentionWorkTest, OfLongHeadsOnGpusItIsEnoughForTheFusedKernels) {
+TEST(AttentionWorkTest, LongHeadsHaveEnoughForFusedKernels) {
   for (const auto& [shape, bytes] :
        std::vector<std::pair<AttentionShape, int64_t>>{{{1, 8192, 32, 8, 192}, 2248671232},
                                                        {{4, 4096, 32, 8, 192}, 2349858816},
@@ -99,7 +99,7 @@ TEST(AttentionWorkTest, OfLongHeadsOnGpusItIsEnoughForTheFusedKernels) {
   }
 }
 
-TEST(AttentionWorkTest, OfLongHeadsOnGpusItIsEnoughForBlocksOfScoresToo) {
+TEST(AttentionWorkTest, LongHeadsHaveEnoughForBlocksOfScores) {
   for (const AttentionShape& shape : std::vector<AttentionShape>{
            {2, 4096, 128, 128, 192}, {1, 16384, 64, 64, 256}, {1, 8192, 8, 1, 192}, {3, 100, 6, 2, 136}}) {
     // No GPU has fused kernels of heads whose dims are no multiple of 8.
@@ -112,7 +112,7 @@ TEST(AttentionWorkTest, OfLongHeadsOnGpusItIsEnoughForBlocksOfScoresToo) {
   }
 }
 
-TEST(AttentionWorkTest, NoPathOnGpusKeepsTheScoresOfAWholeSequenceInFloat) {
+TEST(AttentionWorkTest, NoGpuPathKeepsAllScoresInFloat) {
   const AttentionShape shape{4, 8192, 32, 8, 128};
   for (const int64_t element_bytes : {4, 8}) {
     EXPECT_LE(AttentionBackwardWorkBytes(DeviceKind::kGpu, shape, element_bytes), 2 * kScoreBlockBytes);

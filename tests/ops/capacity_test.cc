@@ -21,7 +21,7 @@ namespace {
 
 using namespace test;
 
-TEST(CapacityOfTest, IsTheEvenShareTimesTheFactorRoundedUpAndNeverMoreThanThereIs) {
+TEST(CapacityOfTest, RoundsTheShareUpWithinWhatThereIs) {
   const RouterConfig router{.experts = 8, .top_k = 2};
   EXPECT_EQ(CapacityOf(router, {.factor = 0}, 100), 100);
   EXPECT_EQ(CapacityOf(router, {.factor = 1}, 100), 25);
@@ -47,7 +47,7 @@ Kept Drop(DropPolicy policy, int64_t capacity, const at::Tensor& probabilities) 
   return kept;
 }
 
-TEST(DropOverflowTest, ThoseWithTheLargestProbabilitiesStayAndOfEqualOnesTheFirst) {
+TEST(DropOverflowTest, LargestProbabilitiesStayAndFirstOfEqualOnes) {
   const at::Tensor probabilities =
       at::tensor({0.3, 0.7, 0.6, 0.4, 0.6, 0.4, 0.9, 0.1}, at::kDouble).view({4, 2});
   const Kept two = Drop(DropPolicy::kProbability, 2, probabilities);
@@ -59,7 +59,7 @@ TEST(DropOverflowTest, ThoseWithTheLargestProbabilitiesStayAndOfEqualOnesTheFirs
 }
 
 // 0.6 for the same token at two positions, computed in another order: which is larger is chance.
-TEST(DropOverflowTest, OfProbabilitiesThatDifferByRoundingTheFirstStay) {
+TEST(DropOverflowTest, TheFirstOfNearlyEqualProbabilitiesStay) {
   for (const auto type : {at::kDouble, at::kFloat}) {
     const double rounding = type == at::kDouble ? 4e-16 : 4e-7;
     for (const double sign : {-1.0, 0.0, 1.0}) {
@@ -85,7 +85,7 @@ TEST(DropOverflowTest, TheFirstStay) {
       kept.probabilities.flatten().equal(at::tensor({0.3, 0.7, 0.6, 0.4, 0.0, 0.4, 0.0, 0.1}, at::kFloat)));
 }
 
-TEST(DropOverflowTest, NothingIsDroppedWhereAllHaveRoomAndNanStays) {
+TEST(DropOverflowTest, WithRoomNothingIsDroppedAndNanStays) {
   const double nan = std::numeric_limits<double>::quiet_NaN();
   const at::Tensor probabilities =
       at::tensor({nan, nan, 0.6, 0.4, 0.6, 0.4, 0.9, 0.1}, at::kDouble).view({4, 2});

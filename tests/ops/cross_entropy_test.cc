@@ -53,7 +53,7 @@ TEST_P(CrossEntropyTest, MatchesAutograd) {
 }
 
 // Chunks begin and end within sequences, and one may have no rows.
-TEST_P(CrossEntropyTest, ChunksOfRowsGiveTheBitsOfAllAtOnce) {
+TEST_P(CrossEntropyTest, ChunksGiveTheBitsOfAllRows) {
   const int64_t tokens = 18;
   const int64_t vocabulary = 37;
   const at::Tensor logits = (numbers_.Normal({tokens, vocabulary}) * 5).to(type_);

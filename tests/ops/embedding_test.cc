@@ -46,7 +46,7 @@ TEST_P(EmbeddingTest, MatchesAutogradWithAFactorOrNone) {
 }
 
 // What is added up in bfloat16 stops at 256 ones.
-TEST(EmbeddingBf16Test, RowsOfOneIdAreAddedUpBeforeTheyAreRounded) {
+TEST(EmbeddingBf16Test, RowsOfOneIdAreSummedBeforeRounding) {
   const at::Tensor tokens = at::zeros({1, 1000}, at::kLong);
   const at::Tensor grad = at::ones({1000, 3}, at::kBFloat16);
   at::Tensor grad_weight = FilledWithNan({2, 3}, at::kBFloat16);

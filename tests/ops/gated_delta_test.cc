@@ -141,7 +141,7 @@ TEST_P(GatedDeltaTest, MatchesAutogradOfTheRecurrenceForEveryChunk) {
 }
 
 // But for 1: such a query divided by its length is 1 or -1, and has hardly a gradient.
-TEST_P(GatedDeltaTest, AKeyIsAsWideAsAnyNumberOfLanes) {
+TEST_P(GatedDeltaTest, AKeyFillsAnyNumberOfLanes) {
   for (const int64_t key_dim : {2, 3, 8, 16, 33, 64}) {
     SCOPED_TRACE(testing::Message() << "keys of " << key_dim);
     const DeltaShape s{.sequences = 1,

@@ -20,7 +20,7 @@ using namespace test;
 class GatesTest : public AgainstAutogradTest {};
 INSTANTIATE_TEST_SUITE_P(Types, GatesTest, AllTypes());
 
-TEST_P(GatesTest, AnOutputGateMatchesAutogradAndWritesNoOtherColumns) {
+TEST_P(GatesTest, OutputGatesMatchAutogradAndWriteTheirColumns) {
   for (const auto& [tokens, heads, head_dim] :
        std::vector<std::array<int64_t, 3>>{{1, 1, 2}, {5, 3, 6}, {9, 4, 37}}) {
     SCOPED_TRACE(testing::Message() << tokens << " tokens, " << heads << " heads of " << head_dim);

@@ -67,7 +67,7 @@ TEST_P(HeadNormTest, MatchesAutogradAndLeavesValuesAsTheyAre) {
   }
 }
 
-TEST_P(HeadNormTest, QueriesWithGatesBehindThemMatchAutogradAndGatesAndValuesAreLeftAlone) {
+TEST_P(HeadNormTest, GatedQueriesMatchAutogradAndOthersStayAlone) {
   constexpr NormConfig kAddsOne{.epsilon = 1e-6, .added = 1};
   constexpr int64_t kTokens = 7;
   constexpr int64_t kHeads = 4;
@@ -108,7 +108,7 @@ TEST_P(HeadNormTest, QueriesWithGatesBehindThemMatchAutogradAndGatesAndValuesAre
   EXPECT_TRUE(Near(grad_key, key_weight.grad()));
 }
 
-TEST(HeadNormRefusalTest, AGradientWithGatesHasAnArrayOfItsOwn) {
+TEST(HeadNormRefusalTest, GradientsWithGatesHaveTheirOwnArray) {
   at::Tensor qkv = at::zeros({1, 8});  // a head of 2, its gate, a key and a value
   const at::Tensor weight = at::zeros({2});
   at::Tensor grad = at::zeros({1, 6});

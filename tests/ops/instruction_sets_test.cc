@@ -229,7 +229,7 @@ TYPED_TEST(InstructionSetsTest, RopeAgrees) {
 }
 
 // What is no number shows, and what is in the middle goes to the even one, on every build.
-TYPED_TEST(InstructionSetsTest, NarrowingAgreesToTheBitOnWhatIsSpecial) {
+TYPED_TEST(InstructionSetsTest, NarrowingAgreesToTheBitOnSpecialValues) {
   using E = TypeParam;
   using T = Arithmetic<E>;
   std::vector<T> special = {0,

@@ -40,7 +40,7 @@ class NoRowsTest : public testing::TestWithParam<at::ScalarType> {
 };
 INSTANTIATE_TEST_SUITE_P(Types, NoRowsTest, AllTypes());
 
-TEST_P(NoRowsTest, ProductsAreEmptyAndTheWeightsGradientIsZero) {
+TEST_P(NoRowsTest, ProductsAreEmptyAndWeightsGradientsZero) {
   const at::Tensor x = Of({0, 6});
   const at::Tensor weight = Of({5, 6});
   at::Tensor y = Of({0, 5});
@@ -54,7 +54,7 @@ TEST_P(NoRowsTest, ProductsAreEmptyAndTheWeightsGradientIsZero) {
   EXPECT_TRUE(grad_weight.eq(3).all().item<bool>());
 }
 
-TEST_P(NoRowsTest, RowsAreEmptyAndTheNormsGradientIsZero) {
+TEST_P(NoRowsTest, RowsAreEmptyAndNormsGradientsZero) {
   const at::Tensor weight = Of({7});
   at::Tensor x = Of({0, 7});
   at::Tensor grad_weight = Statistics({7});
@@ -72,7 +72,7 @@ TEST_P(NoRowsTest, RowsAreEmptyAndTheNormsGradientIsZero) {
   ops_.SwiGluBackward(heads, activated, heads, activated)();
 }
 
-TEST_P(NoRowsTest, HeadsAreEmptyAndTheirNormsGradientsAreZero) {
+TEST_P(NoRowsTest, HeadsAreEmptyAndTheirNormsGradientsZero) {
   at::Tensor qkv = Of({0, 4 * 6});
   const at::Tensor weight = Of({6});
   at::Tensor grad_query = Statistics({6});
@@ -108,7 +108,7 @@ TEST_P(NoRowsTest, HeadsAreEmptyAndTheirNormsGradientsAreZero) {
   ops_.UnpackLatentHeads(latent, heads, query, key_value, down)();
 }
 
-TEST_P(NoRowsTest, TokensAreEmptyAndTheTablesGradientIsZero) {
+TEST_P(NoRowsTest, TokensAreEmptyAndTheTablesGradientZero) {
   const at::Tensor tokens = Integers({0, 4});
   const at::Tensor table = Of({9, 5});
   at::Tensor output = Of({0, 5});
@@ -131,7 +131,7 @@ TEST_P(NoRowsTest, NoSequenceHasNoAttention) {
   }
 }
 
-TEST_P(NoRowsTest, TheMeanLossOfNoTokensIsNoNumber) {
+TEST_P(NoRowsTest, MeanLossOfNoTokensIsNan) {
   const at::Tensor targets = Integers({0, 4});
   at::Tensor logits = Of({0, 9});
   at::Tensor lse = Statistics({0});
@@ -140,7 +140,7 @@ TEST_P(NoRowsTest, TheMeanLossOfNoTokensIsNoNumber) {
   EXPECT_TRUE(loss.isnan().item<bool>());
 }
 
-TEST_P(NoRowsTest, NoTokenHasAnExpertAndExpertsGradientsAreZero) {
+TEST_P(NoRowsTest, WithoutTokensExpertsGradientsAreZero) {
   const SparseOperations& sparse = ops_.sparse();
   const RouterConfig config{.experts = 4, .top_k = 2};
   at::Tensor logits = Statistics({0, 4});

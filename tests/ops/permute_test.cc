@@ -19,7 +19,7 @@ using namespace test;
 
 at::Tensor Unset(const std::vector<int64_t>& shape) { return at::zeros(shape, at::kLong).fill_(-1); }
 
-TEST(PlanRowsTest, RowsAreInTheOrderOfExpertAndThenToken) {
+TEST(PlanRowsTest, RowsAreOrderedByExpertThenToken) {
   const at::Tensor chosen = at::tensor({1, 3, 0, 1, 1, 3}, at::kLong).view({3, 2});
   at::Tensor counts = Unset({5});
   at::Tensor row_of = Unset({6});
@@ -36,7 +36,7 @@ TEST(PlanRowsTest, EveryTokenMayChooseOneExpert) {
   EXPECT_EQ(ToVector(row_of), (std::vector<int64_t>{0, 1, 2, 3}));
 }
 
-TEST(PlanRowsTest, EveryExpertHasAsManyRowsWhereTheyHaveAChunkEach) {
+TEST(PlanRowsTest, WithChunksEveryExpertHasEqualRows) {
   const at::Tensor chosen = at::tensor({1, 3, -1, 1, 1, 3}, at::kLong).view({3, 2});
   at::Tensor counts = Unset({5});
   at::Tensor row_of = Unset({6});
@@ -45,7 +45,7 @@ TEST(PlanRowsTest, EveryExpertHasAsManyRowsWhereTheyHaveAChunkEach) {
   EXPECT_EQ(ToVector(row_of), (std::vector<int64_t>{3, 9, -1, 4, 5, 10}));
 }
 
-TEST(PlanRowsTest, RefusesMoreSlotsThanAnExpertsChunkHasRows) {
+TEST(PlanRowsTest, RefusesMoreSlotsThanAChunkHolds) {
   at::Tensor counts = Unset({2});
   at::Tensor row_of = Unset({3});
   EXPECT_THROW(
@@ -95,7 +95,7 @@ TEST_P(PermuteTest, MatchesAutogradBothWays) {
   }
 }
 
-TEST_P(PermuteTest, ProbabilitiesComeBackFromTheRowsOfTheirSlots) {
+TEST_P(PermuteTest, ProbabilitiesComeBackFromTheirSlotsRows) {
   const at::Tensor chosen = at::tensor({1, 2, 0, 2, 0, 1}, at::kLong).view({3, 2});
   at::Tensor counts = Unset({3});
   at::Tensor row_of = Unset({6});

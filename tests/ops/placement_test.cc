@@ -104,7 +104,7 @@ TEST_P(PlacementTest, RopeGivesTheSameBitsAnywhere) {
       });
 }
 
-TEST_P(PlacementTest, SwiGluAndItsBackwardGiveTheSameBitsAnywhere) {
+TEST_P(PlacementTest, SwiGluAndBackwardKeepBitsAnywhere) {
   constexpr int64_t kRows = 6;
   const int64_t inner = GetParam();
   const int64_t matrix = kRows * inner;
@@ -118,7 +118,7 @@ TEST_P(PlacementTest, SwiGluAndItsBackwardGiveTheSameBitsAnywhere) {
       });
 }
 
-TEST_P(PlacementTest, LogSumExpAndSoftmaxGiveTheSameBitsAnywhere) {
+TEST_P(PlacementTest, LogSumExpAndSoftmaxKeepBitsAnywhere) {
   constexpr int64_t kRows = 6;
   const int64_t columns = GetParam();
   ExpectSameBitsAnywhere({kRows * columns, kRows, kRows * columns}, [&](const std::vector<float*>& in) {

@@ -27,7 +27,7 @@ TEST(ProductTableTest, FindsWhatItsLinesSay) {
 
 // Reductions 1 and 4 of cublasLtReductionScheme_t, in place and in the output's type, round every part of a
 // sum.
-TEST(ProductTableTest, NoAlgorithmOfTheBuildAddsSplitSumsUpInBfloat16) {
+TEST(ProductTableTest, NoAlgorithmAddsSplitSumsInBfloat16) {
   const auto& products = ProductTable::OfBuild().Of(kMachine);
   EXPECT_FALSE(products.empty());
   for (const auto& [product, algorithm] : products) {
@@ -38,7 +38,7 @@ TEST(ProductTableTest, NoAlgorithmOfTheBuildAddsSplitSumsUpInBfloat16) {
   }
 }
 
-TEST(ProductTableTest, TheDigestIsOfTheMachineAndItsLines) {
+TEST(ProductTableTest, TheDigestCoversMachineAndLines) {
   const std::string line = ProductTable::Line(kMachine, "a product", kOne);
   const std::string digest = ProductTable(line).DigestOf(kMachine);
   EXPECT_EQ(digest.size(), 64u);
@@ -50,7 +50,7 @@ TEST(ProductTableTest, TheDigestIsOfTheMachineAndItsLines) {
   EXPECT_NE(ProductTable("").DigestOf("NVIDIA H100|130100"), ProductTable("").DigestOf(kMachine));
 }
 
-TEST(ProductTableTest, ALineThatSaysNothingIsAnErrorWithItsNumber) {
+TEST(ProductTableTest, ABadLineIsNamedByItsNumber) {
   const std::string good = ProductTable::Line(kMachine, "a product", kOne);
   const auto error = [](const std::string& text) -> std::string {
     try {

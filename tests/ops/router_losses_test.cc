@@ -42,7 +42,7 @@ at::Tensor Balance(const RouterConfig& config, int64_t length, const at::Tensor&
 class RouterLossesTest : public AgainstAutogradTest {};
 INSTANTIATE_TEST_SUITE_P(Types, RouterLossesTest, testing::Values(at::kFloat, at::kDouble));
 
-TEST_P(RouterLossesTest, MatchAutogradForAMicrobatchAndForEachSequence) {
+TEST_P(RouterLossesTest, MatchAutogradForMicrobatchesAndForEachSequence) {
   for (const RouterScore score : {RouterScore::kSoftmax, RouterScore::kSigmoid}) {
     // A choice by groups does not matter to the balance.
     const RouterConfig config{.experts = 12, .top_k = 4, .score = score, .groups = 3, .groups_per_token = 2};
@@ -137,7 +137,7 @@ TEST_P(RouterLossesTest, RefuseSequencesThatAreNotWhole) {
 
 // A batch of three microbatches on two ranks, in two rounds of which the second lacks one: the mean of the
 // microbatches' losses and gradients is that of the whole batch where all of it has been seen.
-TEST_P(RouterLossesTest, MicrobatchesWithTheMeanCountsHaveTheLossOfTheBatch) {
+TEST_P(RouterLossesTest, MicrobatchesWithMeanCountsHaveTheBatchsLoss) {
   for (const RouterScore score : {RouterScore::kSoftmax, RouterScore::kSigmoid}) {
     const RouterConfig config{.experts = 12, .top_k = 4, .score = score, .groups = 3, .groups_per_token = 2};
     const SparseOperations& sparse = ops_.sparse();

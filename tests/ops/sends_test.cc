@@ -24,7 +24,7 @@ at::Tensor Unset(const std::vector<int64_t>& shape) { return at::zeros(shape, at
 // 2 one of rank 2 alone, because another was dropped.
 at::Tensor Chosen() { return at::tensor({0, 1, 1, 5, -1, 4}, at::kLong).view({3, 2}); }
 
-TEST(SendsTest, ATokenGoesOnceToEachRankThatHasAnExpertOfIts) {
+TEST(SendsTest, ATokenGoesOnceToItsExpertsRanks) {
   at::Tensor counts = Unset({3});
   at::Tensor place = Unset({3, 3});
   CpuOperations().sparse().PlanSends(Chosen(), 2, /*chunk=*/10, counts, place, {})();
@@ -34,7 +34,7 @@ TEST(SendsTest, ATokenGoesOnceToEachRankThatHasAnExpertOfIts) {
   EXPECT_EQ(ToVector(place), (std::vector<int64_t>{0, -1, -1, 1, -1, 2, -1, -1, 3}));
 }
 
-TEST(SendsTest, ARowHasTheTokensExpertsOnItsRankAndTheirProbabilities) {
+TEST(SendsTest, RowsHaveTheirRanksExpertsAndProbabilities) {
   at::Tensor counts = Unset({3});
   at::Tensor place = Unset({3, 3});
   CpuOperations().sparse().PlanSends(Chosen(), 2, /*chunk=*/0, counts, place, {})();

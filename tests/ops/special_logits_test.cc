@@ -60,7 +60,7 @@ class SpecialLogitsTest : public testing::TestWithParam<at::ScalarType> {
 };
 INSTANTIATE_TEST_SUITE_P(Types, SpecialLogitsTest, AllTypes());
 
-TEST_P(SpecialLogitsTest, NanShowsInTheLossAndInItsRowAlone) {
+TEST_P(SpecialLogitsTest, NanShowsInLossAndItsRowAlone) {
   for (const int64_t vocabulary : kVocabularies) {
     const at::Tensor logits = Normal(vocabulary);
     const at::Tensor targets = Targets(vocabulary);

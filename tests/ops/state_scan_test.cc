@@ -124,7 +124,7 @@ TEST_P(StateScanTest, MatchesAutogradOfTheRecurrenceForEveryChunk) {
   }
 }
 
-TEST_P(StateScanTest, AStateIsAsWideAsAnyNumberOfLanes) {
+TEST_P(StateScanTest, AStateFillsAnyNumberOfLanes) {
   for (const int64_t state : {1, 2, 8, 16, 33, 64}) {
     SCOPED_TRACE(testing::Message() << state << " numbers of state");
     const ScanShape s{

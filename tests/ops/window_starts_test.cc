@@ -19,7 +19,7 @@ std::vector<int64_t> StartsOf(int64_t window, const std::vector<int64_t>& docume
   return starts;
 }
 
-TEST(WindowStartsTest, ARowSeesItselfAndThoseBeforeItInTheWindow) {
+TEST(WindowStartsTest, ARowSeesTheWindowEndingAtIt) {
   EXPECT_EQ(StartsOf(3, {}), (std::vector<int64_t>{0, 0, 0, 1, 2, 0, 0, 0, 1, 2}));
   EXPECT_EQ(StartsOf(1, {}), (std::vector<int64_t>{0, 1, 2, 3, 4, 0, 1, 2, 3, 4}));
   EXPECT_EQ(StartsOf(9, {}), (std::vector<int64_t>(10, 0)));
