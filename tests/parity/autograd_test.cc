@@ -159,10 +159,6 @@ TEST(AutogradTest, OneRankMatches) {
   CompareWithAutograd({.ranks = 1, .microbatches_per_rank = 4, .steps = 5});
 }
 
-TEST(AutogradTest, TwoRanksMatch) {
-  CompareWithAutograd({.ranks = 2, .microbatches_per_rank = 2, .steps = 5});
-}
-
 TEST(AutogradTest, LayersByAPatternMatch) {
   JobOptions options{.ranks = 2, .microbatches_per_rank = 2, .steps = 3, .model_type = "hybrid"};
   options.pattern = "[M*-]G*";
@@ -212,11 +208,6 @@ TEST(AutogradTest, DepthsOfMultiTokenPredictionMatch) {
     CompareWithAutograd(options);
     options.mtp_detach = false;
   }
-}
-
-// Words: a sequence has several, and most are cut by the end of some sequence sooner or later.
-TEST(AutogradTest, PackedDocumentsMatch) {
-  CompareWithAutograd({.ranks = 2, .microbatches_per_rank = 2, .steps = 3, .end_of_document = ' '});
 }
 
 // A third of the targets, and in a text of blanks that a few words interrupt, most of them: of some
@@ -273,16 +264,6 @@ TEST(AutogradTest, BiasesBeginAsZerosWithoutASign) {
   EXPECT_EQ(biases, 2 * 3);
 }
 
-TEST(AutogradTest, WindowsOfSomeLayersWithinDocumentsMatch) {
-  CompareWithAutograd({.ranks = 2,
-                       .microbatches_per_rank = 2,
-                       .steps = 3,
-                       .model_type = "qwen2",
-                       .sliding_window = 4,
-                       .window_layers = "1",
-                       .end_of_document = ' '});
-}
-
 // The routers' own losses are of the targets that count, as the loss is.
 TEST(AutogradTest, RoutersLossesOfTargetsThatCountMatch) {
   for (const char* scope : {"microbatch", "sequence", "global"}) {
@@ -300,40 +281,12 @@ TEST(AutogradTest, RoutersLossesOfTargetsThatCountMatch) {
   }
 }
 
-TEST(AutogradTest, TiedEmbeddingsMatch) {
-  CompareWithAutograd({.ranks = 2, .microbatches_per_rank = 2, .steps = 3, .tied = true});
-}
-
 // 5 tokens at a time, of 32.
 TEST(AutogradTest, HeadsWhoseLogitsComeInChunksMatch) {
   for (const bool tied : {false, true}) {
     CompareWithAutograd(
         {.ranks = 2, .microbatches_per_rank = 2, .steps = 3, .tied = tied, .most_logit_bytes = 5 * 256 * 8});
   }
-}
-
-// Nothing is a multiple of anything, and some shards are empty.
-TEST(AutogradTest, OddSizesMatch) {
-  CompareWithAutograd({.ranks = 5,
-                       .microbatches_per_rank = 1,
-                       .steps = 3,
-                       .layers = 1,
-                       .hidden = 30,
-                       .inner = 7,
-                       .heads = 3,
-                       .kv_heads = 1,
-                       .sequence_length = 13,
-                       .micro_batch_size = 1,
-                       .prefetch = 2});
-}
-
-TEST(AutogradTest, ClippedGradientsMatch) {
-  CompareWithAutograd({.ranks = 2, .microbatches_per_rank = 1, .steps = 3, .clip = 0.05});
-}
-
-TEST(AutogradTest, MixtralMatchesWithItsRoutersLosses) {
-  CompareWithAutograd(
-      {.ranks = 2, .microbatches_per_rank = 2, .steps = 3, .model_type = "mixtral", .num_experts = 4});
 }
 
 // The balance of each sequence, and that of all ranks and of the microbatches so far.
@@ -353,63 +306,73 @@ TEST(AutogradTest, ScopesOfTheRoutersBalanceMatch) {
   }
 }
 
-// By position: sequences that begin alike have tokens of equal probabilities but for a rounding.
-TEST(AutogradTest, AMixtureThatDropsTokensMatches) {
-  CompareWithAutograd({.ranks = 2,
-                       .microbatches_per_rank = 2,
-                       .steps = 3,
-                       .model_type = "mixtral",
-                       .num_experts = 4,
-                       .capacity_factor = 0.8,
-                       .drop_by_position = true});
+// Of two ranks, which take two microbatches each where a case does not say it.
+struct Case {
+  std::string name;
+  JobOptions options;
+};
+
+std::vector<Case> Cases() {
+  return {
+      {"TwoRanks", {.steps = 5}},
+      {"ClippedGradients", {.clip = 0.05}},
+      {"TiedEmbeddings", {.tied = true}},
+      // Words: a sequence has several, and most are cut by the end of some sequence sooner or later.
+      {"PackedDocuments", {.end_of_document = ' '}},
+      {"WindowsOfSomeLayersWithinDocuments",
+       {.model_type = "qwen2", .sliding_window = 4, .window_layers = "1", .end_of_document = ' '}},
+      // Nothing is a multiple of anything, and some shards are empty.
+      {"OddSizes",
+       {.ranks = 5,
+        .layers = 1,
+        .hidden = 30,
+        .inner = 7,
+        .heads = 3,
+        .kv_heads = 1,
+        .sequence_length = 13,
+        .micro_batch_size = 1,
+        .prefetch = 2}},
+      {"MixtralWithItsRoutersLosses", {.model_type = "mixtral", .num_experts = 4}},
+      // By position: sequences that begin alike have tokens of equal probabilities but for a rounding.
+      {"AMixtureThatDropsTokens",
+       {.model_type = "mixtral", .num_experts = 4, .capacity_factor = 0.8, .drop_by_position = true}},
+      // A dense layer, then sparse ones with groups of experts and shared experts; latent attention in all.
+      {"DeepseekV3", {.layers = 3, .model_type = "deepseek_v3", .num_experts = 8, .experts_per_token = 4}},
+      // Softmax scores, of groups that are compared by their best expert.
+      {"DeepseekV2OfGroups",
+       {.layers = 3, .model_type = "deepseek_v2", .num_experts = 8, .experts_per_token = 4}},
+      // Biases that move so far that they decide from the second step on.
+      {"DeepseekV3WithBiasesOfExperts",
+       {.steps = 4,
+        .model_type = "deepseek_v3",
+        .num_experts = 8,
+        .experts_per_token = 4,
+        .bias_update_rate = 0.2}},
+      // A dense layer on both sides of the sparse one, most experts without a token, heads normalised.
+      {"Qwen3MoeBetweenDenseLayers",
+       {.ranks = 3,
+        .layers = 3,
+        .sequence_length = 5,
+        .micro_batch_size = 1,
+        .model_type = "qwen3_moe",
+        .num_experts = 24,
+        .experts_per_token = 3,
+        .sparse_step = 2}},
+  };
 }
 
-// A dense layer, then sparse ones with groups of experts and shared experts; latent attention in all.
-TEST(AutogradTest, DeepseekV3Matches) {
-  CompareWithAutograd({.ranks = 2,
-                       .microbatches_per_rank = 2,
-                       .steps = 3,
-                       .layers = 3,
-                       .model_type = "deepseek_v3",
-                       .num_experts = 8,
-                       .experts_per_token = 4});
+class AutogradCaseTest : public testing::TestWithParam<Case> {};
+
+TEST_P(AutogradCaseTest, Matches) {
+  JobOptions options = GetParam().options;
+  if (options.ranks == 1) {
+    options.ranks = options.microbatches_per_rank = 2;
+  }
+  CompareWithAutograd(options);
 }
 
-// Softmax scores, of groups that are compared by their best expert.
-TEST(AutogradTest, DeepseekV2OfGroupsMatches) {
-  CompareWithAutograd({.ranks = 2,
-                       .microbatches_per_rank = 2,
-                       .steps = 3,
-                       .layers = 3,
-                       .model_type = "deepseek_v2",
-                       .num_experts = 8,
-                       .experts_per_token = 4});
-}
-
-// Biases that move so far that they decide from the second step on.
-TEST(AutogradTest, DeepseekV3MatchesWithBiasesOfExperts) {
-  CompareWithAutograd({.ranks = 2,
-                       .microbatches_per_rank = 2,
-                       .steps = 4,
-                       .model_type = "deepseek_v3",
-                       .num_experts = 8,
-                       .experts_per_token = 4,
-                       .bias_update_rate = 0.2});
-}
-
-// A dense layer on both sides of the sparse one, most experts without a token, heads normalised.
-TEST(AutogradTest, Qwen3MoeMatchesBetweenDenseLayers) {
-  CompareWithAutograd({.ranks = 3,
-                       .microbatches_per_rank = 1,
-                       .steps = 3,
-                       .layers = 3,
-                       .sequence_length = 5,
-                       .micro_batch_size = 1,
-                       .model_type = "qwen3_moe",
-                       .num_experts = 24,
-                       .experts_per_token = 3,
-                       .sparse_step = 2});
-}
+INSTANTIATE_TEST_SUITE_P(Jobs, AutogradCaseTest, testing::ValuesIn(Cases()),
+                         [](const auto& info) { return info.param.name; });
 
 }  // namespace
 }  // namespace tandem::parity

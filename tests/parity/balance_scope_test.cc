@@ -3,8 +3,9 @@
 
 #include <cmath>
 #include <cstdint>
-#include <ostream>
 #include <string>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "tests/parity/expect_close.h"
@@ -26,78 +27,21 @@ JobOptions Scoped(const std::string& scope) {
   return options;
 }
 
-struct ScopeCase {
-  std::string scope;
-  std::string strategy;
-  int ranks;
-  int expert_parallel;
-  std::string chunks;
-  int microbatches;
-};
-
-std::ostream& operator<<(std::ostream& out, const ScopeCase& c) {
-  return out << c.scope << ", " << c.strategy << ", " << c.ranks << " ranks, " << c.expert_parallel
-             << " share experts, " << c.chunks << " chunks, " << c.microbatches << " microbatches";
-}
-
-class BalanceScopeTest : public testing::TestWithParam<ScopeCase> {
- protected:
-  static JobOptions Options() {
-    const ScopeCase& c = GetParam();
-    JobOptions options = Scoped(c.scope);
-    options.strategy = c.strategy;
-    options.ranks = c.ranks;
-    options.replicas = ReplicasOf(c.strategy);
-    options.expert_parallel = c.expert_parallel;
-    options.chunks = c.chunks;
-    options.microbatches_per_rank = c.microbatches;
+// overlap_matrix_test.cc has every schedule.
+TEST(GlobalBalanceTest, EveryOrderThatTheProgramAllowsGivesTheSameBits) {
+  for (const auto& [ranks, expert_parallel, chunks] :
+       {std::tuple(1, 1, ""), std::tuple(2, 2, "exact"), std::tuple(4, 2, "fixed")}) {
+    SCOPED_TRACE(testing::Message() << ranks << " ranks, " << expert_parallel << " share experts");
+    JobOptions options = Scoped("global");
+    options.strategy = ranks == 4 ? "zero1" : "zero3";
+    options.ranks = ranks;
+    options.expert_parallel = expert_parallel;
+    options.chunks = chunks;
+    options.microbatches_per_rank = 3;
     options.validate_every_steps = 2;
-    return options;
+    ExpectSameBitsInOrdersOfTheOverlap(options);
   }
-};
-
-TEST_P(BalanceScopeTest, SchedulesAndRecomputationGiveTheSameBits) {
-  JobOptions options = Options();
-  const JobRun sequential = RunJob(MakeJob(options), {.fill_with_nan = true});
-  const auto expect_same = [&](const char* what) {
-    EXPECT_EQ(FirstDifference(sequential, RunJob(MakeJob(options), {.fill_with_nan = true})), "") << what;
-  };
-  options.recompute = "layer";
-  expect_same("sequential, recomputing");
-  if (options.expert_parallel > 1) {
-    options.separate_weight_gradients = true;
-    expect_same("separate weight gradients, recomputing");
-    options.separate_weight_gradients = false;
-  }
-  options.overlap = true;
-  expect_same("overlap, recomputing");
-  options.delay_weight_gradients = true;
-  options.prefetch = 2;
-  expect_same("overlap, delayed weight gradients, recomputing");
-  options.recompute = "off";
-  expect_same("overlap, delayed weight gradients");
 }
-
-TEST_P(BalanceScopeTest, EveryOrderThatTheProgramAllowsGivesTheSameBits) {
-  ExpectSameBitsInOrdersOfTheOverlap(Options());
-}
-
-TEST_P(BalanceScopeTest, HasTheNumbersOfRanksWithEveryExpert) {
-  if (GetParam().expert_parallel == 1) {
-    GTEST_SKIP() << "its ranks have every expert";
-  }
-  JobOptions options = Options();
-  options.fp64 = true;
-  ExpectNumbersOfRanksWithEveryExpert(options);
-}
-
-INSTANTIATE_TEST_SUITE_P(Cases, BalanceScopeTest,
-                         testing::Values(ScopeCase{"global", "zero3", 1, 1, "", 3},
-                                         ScopeCase{"global", "zero3", 2, 2, "exact", 4},
-                                         ScopeCase{"global", "zero1", 4, 2, "fixed", 2},
-                                         ScopeCase{"global", "hsdp", 4, 2, "exact", 3},
-                                         ScopeCase{"global", "zero2", 4, 4, "fixed", 1},
-                                         ScopeCase{"sequence", "zero3", 2, 2, "exact", 3}));
 
 // The numbers of 1, 2 and 4 ranks that share the sequences of every round, as nearly as fp64 computes them.
 JobRun RunOfRound(JobOptions options, int ranks, int expert_parallel) {
@@ -158,21 +102,12 @@ TEST(GlobalBalanceTest, OfOneMicrobatchIsItsBalance) {
 
 // Each step starts over, whatever the former one and a validation between them have left.
 TEST(GlobalBalanceTest, AResumedJobGoesOnWithTheSameBits) {
-  const TemporaryFolder folder;
   JobOptions options = Scoped("global");
   options.ranks = 2;
   options.microbatches_per_rank = 2;
   options.steps = 4;
   options.validate_every_steps = 3;
-  options.checkpoint_directory = folder.path();
-  options.checkpoint_every_steps = 2;
-  const JobRun whole = RunJob(MakeJob(options));
-  const TemporaryFolder other;
-  options.checkpoint_directory = other.path();
-  options.resume = folder.path() + "/step-2";
-  const JobRun resumed = RunJob(MakeJob(options));
-  EXPECT_EQ(resumed.resumed_step, 2);
-  ExpectSameBits(Tail(whole, 3), resumed);
+  ExpectSameBitsAfter(2, options, {options});
 }
 
 }  // namespace

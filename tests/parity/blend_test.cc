@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "checkpoint/manifest.h"
+#include "tests/parity/expect_same.h"
 #include "tests/parity/job.h"
 #include "tests/parity/resume_job.h"
 #include "tests/parity/run.h"
@@ -48,20 +49,7 @@ class BlendTest : public ::testing::Test {
 TEST_F(BlendTest, ItsNumbersDoNotDependOnTheRanks) {
   JobOptions options{.steps = 5, .validate_every_steps = 5};
   options.sources = Weighted(0.5, 0.3, 0.2);
-  const auto run = [&](int ranks) {
-    options.ranks = ranks;
-    options.microbatches_per_rank = 12 / ranks;
-    return RunJob(MakeJob(options));
-  };
-  const JobRun whole = run(1);
-  for (const int ranks : {2, 3, 4}) {
-    const JobRun shared = run(ranks);
-    ASSERT_EQ(shared.steps.size(), whole.steps.size());
-    for (size_t i = 0; i < whole.steps.size(); ++i) {
-      EXPECT_EQ(shared.steps[i].loss(), whole.steps[i].loss()) << ranks;
-    }
-    EXPECT_TRUE(shared.arrays == whole.arrays) << ranks;
-  }
+  const JobRun whole = ExpectSameBitsOnRanks(options, {2, 3, 4});
   const auto& scalars = whole.steps.back().scalars();
   for (const char* name : {"epoch/a", "epoch/b", "epoch/c", "validation_loss/held-out/a",
                            "validation_loss/held-out/c", "validation_loss"}) {
@@ -89,20 +77,9 @@ TEST_F(BlendTest, ItsTextDoesNotDependOnTheMicrobatch) {
 }
 
 TEST_F(BlendTest, AResumeGoesOnWhereEachTextWas) {
-  const TemporaryFolder plain_folder;
-  JobOptions options = OnRanks(2, plain_folder.path());
+  JobOptions options = OnRanks(2, "");
   options.sources = Weighted(0.5, 0.3, 0.2);
-  const JobRun plain = RunJob(MakeJob(options));
-  const TemporaryFolder folder;
-  options.checkpoint_directory = folder.path();
-  options.checkpoint_every_steps = 4;
-  RunJob(MakeJob(options));
-  options.resume = folder.path() + "/step-4";
-  const TemporaryFolder other;
-  options.checkpoint_directory = other.path();
-  const JobRun again = RunJob(MakeJob(options));
-  EXPECT_TRUE(again.warnings.empty());
-  EXPECT_TRUE(again.arrays == plain.arrays);
+  ExpectSameBitsAfter(4, options, {options});
 }
 
 TEST_F(BlendTest, OtherWeightsBeginASegmentThatTheCheckpointHas) {

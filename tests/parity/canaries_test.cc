@@ -8,11 +8,10 @@
 
 #include "fsdp/optimizer.h"
 #include "fsdp/shard_kernels.h"
-#include "tests/fsdp/forwarding_shard_kernels.h"
 #include "tests/parity/expect_same.h"
+#include "tests/parity/fakes.h"
 #include "tests/parity/job.h"
 #include "tests/parity/run.h"
-#include "tests/trainer/forwarding_backend.h"
 #include "trainer/backend.h"
 #include "trainer/failure.h"
 
@@ -45,29 +44,7 @@ class MischievousKernels final : public fsdp::UnitKernels {
   const std::unique_ptr<fsdp::UnitKernels> inner_;
 };
 
-class MischievousShards final : public fsdp::ForwardingShardKernels {
- public:
-  explicit MischievousShards(Mischief mischief)
-      : ForwardingShardKernels(fsdp::CpuShardKernels()), mischief_(std::move(mischief)) {}
-
-  std::unique_ptr<fsdp::UnitKernels> MakeUnit(fsdp::ShardGeometry geometry) const override {
-    return std::make_unique<MischievousKernels>(geometry, mischief_);
-  }
-
- private:
-  const Mischief mischief_;
-};
-
-class MischievousBackend final : public trainer::ForwardingBackend {
- public:
-  explicit MischievousBackend(Mischief mischief)
-      : ForwardingBackend(trainer::MakeCpuBackend()), kernels_(std::move(mischief)) {}
-
-  const fsdp::ShardKernels& shard_kernels() const override { return kernels_; }
-
- private:
-  const MischievousShards kernels_;
-};
+using MischievousBackend = WithUnits<MischievousKernels, Mischief>;
 
 JobOptions Tiny(const std::string& strategy) {
   return {.strategy = strategy,

@@ -3,18 +3,14 @@
 
 #include <cstdint>
 #include <functional>
-#include <memory>
 #include <optional>
-#include <string>
 #include <utility>
 #include <variant>
 
 #include "ops/cross_entropy.h"
 #include "ops/device_kernels.h"
-#include "ops/operations.h"
 #include "tests/ops/forwarding_kernels.h"
-#include "tests/trainer/forwarding_backend.h"
-#include "trainer/backend.h"
+#include "tests/parity/fakes.h"
 
 namespace tandem::parity {
 
@@ -25,7 +21,7 @@ class ChangedLossGradient final : public ops::ForwardingKernels {
   using ForwardingKernels::Bind;
   // rounds: of a step. gradient: what the first element becomes. added_loss: what the loss grows by.
   ChangedLossGradient(const ops::DeviceKernels& inner, int rounds, std::function<bool(int64_t step)> changes,
-                      std::optional<double> gradient, double added_loss)
+                      std::optional<double> gradient, double added_loss = 0)
       : ForwardingKernels(inner),
         rounds_(rounds),
         changes_(std::move(changes)),
@@ -55,19 +51,6 @@ class ChangedLossGradient final : public ops::ForwardingKernels {
   mutable int64_t losses_ = 0;  // of one rank, on one stream
 };
 
-class ChangedLossGradientBackend final : public trainer::ForwardingBackend {
- public:
-  ChangedLossGradientBackend(int rounds, std::function<bool(int64_t step)> changes,
-                             std::optional<double> gradient, double added_loss = 0)
-      : ForwardingBackend(trainer::MakeCpuBackend()),
-        kernels_(ForwardingBackend::operations().kernels(), rounds, std::move(changes), gradient, added_loss),
-        operations_(kernels_) {}
-
-  const ops::Operations& operations() const override { return operations_; }
-
- private:
-  const ChangedLossGradient kernels_;
-  const ops::Operations operations_;
-};
+using ChangedLossGradientBackend = WithKernels<ChangedLossGradient>;
 
 }  // namespace tandem::parity

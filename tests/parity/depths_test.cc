@@ -25,10 +25,7 @@ TEST(DepthsTest, RanksAndAccumulationDoNotChangeTheBits) {
   for (const bool tied : {false, true}) {
     JobOptions options = Predicting("[M*-]M/*-/*-");
     options.tied = tied;
-    const JobRun one = RunOn(1, options);
-    for (const int ranks : {2, 3}) {
-      ExpectSameBits(one, RunOn(ranks, options));
-    }
+    ExpectSameBitsOnRanks(options, {2, 3});
   }
 }
 
@@ -95,20 +92,11 @@ TEST(DepthsTest, RoutersOfDepthsAreReportedAsLayersBehindTheOthers) {
 }
 
 TEST(DepthsTest, AJobGoesOnWithTheSameBitsOnOtherRanks) {
-  const TemporaryFolder folder;
   JobOptions options = Predicting("M*/M-/M-");
   options.steps = 5;
   options.ranks = 2;
   options.microbatches_per_rank = 2;
-  options.checkpoint_directory = folder.path();
-  options.checkpoint_every_steps = 2;
-  const JobRun whole = RunJob(MakeJob(options));
-  options.resume = folder.path() + "/step-2";
-  options.ranks = 4;
-  options.microbatches_per_rank = 1;
-  const JobRun second = RunJob(MakeJob(options));
-  EXPECT_EQ(second.resumed_step, 2);
-  ExpectSameBits(Tail(whole, 3), second);
+  ExpectSameBitsAfter(2, options, {SharedAmong(4, options)});
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <cstring>
 #include <functional>
 #include <limits>
@@ -13,6 +14,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "tests/parity/expect_same.h"
 
 namespace tandem::parity {
 namespace {
@@ -145,6 +147,22 @@ Tolerance DistanceBetween(const plan::JobPlan& plan, const JobRun& a, const JobR
     largest.*kind = std::max(largest.*kind, distance);
   });
   return largest;
+}
+
+void ExpectLossesNearFp32(JobOptions options) {
+  options.steps = 40;
+  const JobRun run = RunOn(1, options);
+  options.precision.clear();
+  const JobRun fp32 = RunOn(1, options);
+  double largest = 0;
+  for (size_t i = 0; i < run.steps.size(); ++i) {
+    largest = std::max(largest, std::abs(run.steps[i].loss() / fp32.steps[i].loss() - 1));
+  }
+  std::printf("losses after 40 steps %g, in fp32 %g; largest difference %g\n", run.steps.back().loss(),
+              fp32.steps.back().loss(), largest);
+  EXPECT_GT(largest, 0);
+  EXPECT_LT(largest, 1.0 / 256);
+  EXPECT_LT(run.steps.back().loss(), 0.8 * run.steps.front().loss());
 }
 
 void ExpectNumbersOfRanksWithEveryExpert(const JobOptions& options) {

@@ -33,4 +33,8 @@ Tolerance DistanceBetween(const plan::JobPlan& plan, const JobRun& a, const JobR
 // The memory of the former is filled with NaN at first.
 void ExpectNumbersOfRanksWithEveryExpert(const JobOptions& options);
 
+// Expects that over 40 steps the losses of a job in bfloat16, which has 8 digits, differ from fp32's, by
+// little, and fall as fast.
+void ExpectLossesNearFp32(JobOptions options);
+
 }  // namespace tandem::parity

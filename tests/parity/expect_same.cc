@@ -139,11 +139,45 @@ void ExpectSameBitsInOrdersOfTheOverlap(JobOptions options) {
   ExpectSameBitsInOrders(RunJob(plan), plan, 5);
 }
 
-JobRun RunOn(int ranks, JobOptions options) {
-  constexpr int kMicrobatchesOfAllRanks = 12;
+JobRun RunOn(int ranks, JobOptions options, int microbatches) {
   options.ranks = ranks;
-  options.microbatches_per_rank = kMicrobatchesOfAllRanks / ranks;
-  return RunJob(MakeJob(options));
+  options.microbatches_per_rank = microbatches / ranks;
+  return RunJob(MakeJob(options), {.fill_with_nan = ranks > 1});
+}
+
+JobRun ExpectSameBitsOnRanks(const JobOptions& options, const std::vector<int>& ranks, int microbatches) {
+  const JobRun one = RunOn(1, options, microbatches);
+  for (const int shared : ranks) {
+    EXPECT_EQ(FirstDifference(one, RunOn(shared, options, microbatches)), "") << shared << " ranks";
+  }
+  return one;
+}
+
+JobRun ExpectSameBitsAfter(int64_t step, JobOptions options, const std::vector<JobOptions>& resumed) {
+  const TemporaryFolder folder;
+  options.checkpoint_directory = folder.path();
+  options.checkpoint_every_steps = step;
+  plan::JobPlan plan = MakeJob(options);
+  plan.train.checkpoint.keep = 10;
+  const JobRun whole = RunJob(plan);
+  for (JobOptions other : resumed) {
+    SCOPED_TRACE(testing::Message() << "resumed on " << other.ranks << " ranks");
+    const TemporaryFolder elsewhere;
+    other.checkpoint_directory = elsewhere.path();
+    other.checkpoint_every_steps = step;
+    other.resume = absl::StrCat(folder.path(), "/step-", step);
+    const JobRun run = RunJob(MakeJob(other));
+    EXPECT_EQ(run.resumed_step, step);
+    EXPECT_TRUE(run.warnings.empty());
+    ExpectSameBits(Tail(whole, static_cast<size_t>(step) + 1), run);
+  }
+  return whole;
+}
+
+JobOptions SharedAmong(int ranks, JobOptions options) {
+  options.microbatches_per_rank = options.ranks * options.microbatches_per_rank / ranks;
+  options.ranks = ranks;
+  return options;
 }
 
 JobRun Tail(JobRun whole, size_t first) {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "plan/job_plan.h"
 #include "tests/parity/job.h"
@@ -29,8 +30,22 @@ void ExpectSameBitsInOrders(const JobRun& ordinary, const plan::JobPlan& plan, u
 // The same of two steps of the job, overlapped with delayed weight gradients, in a few orders.
 void ExpectSameBitsInOrdersOfTheOverlap(JobOptions options);
 
-// The job with 12 microbatches a step, shared among so many ranks.
-JobRun RunOn(int ranks, JobOptions options);
+inline constexpr int kMicrobatchesOfAllRanks = 12;
+
+// Runs the job with so many microbatches a step, shared among so many ranks.
+JobRun RunOn(int ranks, JobOptions options, int microbatches = kMicrobatchesOfAllRanks);
+
+// Expects that the job has the bits of one rank on each of these numbers of ranks, which share so many
+// microbatches a step, in memory filled with NaN at first. Returns the run of one rank.
+JobRun ExpectSameBitsOnRanks(const JobOptions& options, const std::vector<int>& ranks,
+                             int microbatches = kMicrobatchesOfAllRanks);
+
+// Runs the job, which saves every `step` steps, and then each of `resumed` from that step on, in a folder of
+// its own: expects no warning, and the bits of the job that went on, which it returns.
+JobRun ExpectSameBitsAfter(int64_t step, JobOptions options, const std::vector<JobOptions>& resumed);
+
+// The job on so many ranks, with as many microbatches a step as before.
+JobOptions SharedAmong(int ranks, JobOptions options);
 
 // The steps of `whole` from `first` on, as a run has them that goes on from the one before.
 JobRun Tail(JobRun whole, size_t first);

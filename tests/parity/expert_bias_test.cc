@@ -101,24 +101,10 @@ TEST(ExpertBiasTest, RanksThatShareTheExpertsHaveTheBiasesOfRanksWithAll) {
 }
 
 TEST(ExpertBiasTest, AResumedJobGoesOnWithTheSameBitsOnAnotherNumberOfRanks) {
-  const TemporaryFolder folder;
   JobOptions options = Biased(6);
   options.ranks = 2;
   options.microbatches_per_rank = 2;
-  options.checkpoint_directory = folder.path();
-  options.checkpoint_every_steps = 3;
-  const JobRun whole = RunJob(MakeJob(options));
-  for (const int ranks : {1, 4}) {
-    SCOPED_TRACE(ranks);
-    const TemporaryFolder other;
-    options.ranks = ranks;
-    options.microbatches_per_rank = 4 / ranks;
-    options.checkpoint_directory = other.path();
-    options.resume = folder.path() + "/step-3";
-    const JobRun resumed = RunJob(MakeJob(options));
-    EXPECT_EQ(resumed.resumed_step, 3);
-    ExpectSameBits(Tail(whole, 4), resumed);
-  }
+  ExpectSameBitsAfter(3, options, {SharedAmong(1, options), SharedAmong(4, options)});
 }
 
 std::string ErrorOf(const JobOptions& options) {

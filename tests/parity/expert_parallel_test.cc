@@ -8,7 +8,6 @@
 #include <fstream>
 #include <memory>
 #include <numeric>
-#include <ostream>
 #include <set>
 #include <string>
 #include <utility>
@@ -25,57 +24,7 @@ namespace tandem::parity {
 namespace {
 
 // Ranks that share the experts of a layer, and send each other tokens: the numbers are those of ranks that
-// have every expert, and every schedule has the same bits.
-
-struct Layout {
-  std::string strategy;
-  int ranks;
-  int expert_parallel;
-  int microbatches;
-  int layers;
-  int sparse_step = 1;  // 2: every other layer is dense
-  double capacity = 0;  // of an expert, in its even shares of the tokens; it drops the others. 0: of all
-};
-
-std::ostream& operator<<(std::ostream& out, const Layout& layout) {
-  return out << layout.strategy << ", " << layout.ranks << " ranks, " << layout.expert_parallel
-             << " share experts, " << layout.microbatches << " microbatches, " << layout.layers
-             << " layers, every " << layout.sparse_step << ". sparse, capacity " << layout.capacity;
-}
-
-class ExpertParallelTest : public testing::TestWithParam<Layout> {
- protected:
-  static JobOptions Options() {
-    const Layout& layout = GetParam();
-    JobOptions options = SparseJob();
-    options.strategy = layout.strategy;
-    options.ranks = layout.ranks;
-    options.replicas = ReplicasOf(layout.strategy);
-    options.expert_parallel = layout.expert_parallel;
-    options.microbatches_per_rank = layout.microbatches;
-    options.steps = 4;
-    options.layers = layout.layers;
-    options.sparse_step = layout.sparse_step;
-    options.capacity_factor = layout.capacity;
-    options.validate_every_steps = 2;
-    return options;
-  }
-};
-
-TEST_P(ExpertParallelTest, HasTheNumbersOfRanksWithEveryExpert) {
-  JobOptions options = Options();
-  options.fp64 = true;
-  ExpectNumbersOfRanksWithEveryExpert(options);
-}
-
-TEST_P(ExpertParallelTest, SchedulesGiveTheSameBits) { ExpectSameBitsOfSchedules(Options()); }
-
-INSTANTIATE_TEST_SUITE_P(Layouts, ExpertParallelTest,
-                         testing::Values(Layout{"zero3", 2, 2, 4, 2}, Layout{"zero3", 4, 2, 2, 3, 2},
-                                         Layout{"zero3", 4, 4, 1, 1}, Layout{"zero2", 4, 2, 5, 2},
-                                         Layout{"zero1", 2, 2, 2, 3, 2}, Layout{"replicate", 4, 2, 1, 2},
-                                         Layout{"hsdp", 4, 2, 2, 2}, Layout{"hfsdp", 8, 4, 1, 2},
-                                         Layout{"zero3", 4, 2, 2, 2, 1, 0.75}));
+// have every expert, and every schedule has the same bits (overlap_matrix_test.cc has every layout).
 
 JobOptions OnFourRanks() {
   return {.ranks = 4,

@@ -13,9 +13,9 @@
 #include "schedules/passes/segments.h"
 #include "tests/device/forwarding_device.h"
 #include "tests/parity/expect_same.h"
+#include "tests/parity/fakes.h"
 #include "tests/parity/job.h"
 #include "tests/parity/run.h"
-#include "tests/trainer/forwarding_backend.h"
 
 namespace tandem::parity {
 namespace {
@@ -46,17 +46,6 @@ class CountingDevice final : public device::ForwardingDevice {
   Counts& counts_;
 };
 
-class CountingBackend final : public trainer::ForwardingBackend {
- public:
-  explicit CountingBackend(Counts& counts)
-      : ForwardingBackend(trainer::MakeCpuBackend()), counting_(inner().device(), counts) {}
-
-  device::Device& device() override { return counting_; }
-
- private:
-  CountingDevice counting_;
-};
-
 // Runs `options` with graphs of `parts` and expects the bits of `eager`, and that all was replayed but the
 // first time of each graph.
 void ExpectReplays(const JobRun& eager, JobOptions options, const std::string& parts) {
@@ -67,7 +56,7 @@ void ExpectReplays(const JobRun& eager, JobOptions options, const std::string& p
   const plan::JobPlan plan = MakeJob(options);
   Counts counts;
   const JobRun run = RunJob(plan, {.fill_with_nan = true, .make_backend = [&](int) {
-                                     return std::make_unique<CountingBackend>(counts);
+                                     return std::make_unique<WithDevice<CountingDevice>>(counts);
                                    }});
   ExpectSameBits(eager, run);
   const int64_t graphs = CountGraphs(plan.stage.train);

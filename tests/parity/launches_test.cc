@@ -11,11 +11,10 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
 #include "ops/device_kernels.h"
-#include "ops/operations.h"
 #include "tests/ops/forwarding_kernels.h"
+#include "tests/parity/fakes.h"
 #include "tests/parity/job.h"
 #include "tests/parity/run.h"
-#include "tests/trainer/forwarding_backend.h"
 #include "trainer/backend.h"
 
 namespace tandem::parity {
@@ -94,23 +93,9 @@ class CountedKernels final : public ops::ForwardingKernels {
   Launches& launches_;
 };
 
-class CountedBackend final : public trainer::ForwardingBackend {
- public:
-  explicit CountedBackend(Launches& launches)
-      : ForwardingBackend(trainer::MakeCpuBackend()),
-        kernels_(ForwardingBackend::operations().kernels(), launches),
-        operations_(kernels_) {}
-
-  const ops::Operations& operations() const override { return operations_; }
-
- private:
-  const CountedKernels kernels_;
-  const ops::Operations operations_;
-};
-
 JobRun RunCounted(const JobOptions& options, Launches& launches) {
   return RunJob(MakeJob(options), {.make_backend = [&launches](int) -> std::unique_ptr<trainer::Backend> {
-                  return std::make_unique<CountedBackend>(launches);
+                  return std::make_unique<WithKernels<CountedKernels>>(launches);
                 }});
 }
 

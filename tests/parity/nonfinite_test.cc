@@ -16,14 +16,13 @@
 #include "fsdp/optimizer.h"
 #include "fsdp/shard_kernels.h"
 #include "platform/files.h"
-#include "tests/fsdp/forwarding_shard_kernels.h"
 #include "tests/parity/changed_loss_gradient.h"
 #include "tests/parity/expect_close.h"
 #include "tests/parity/expect_same.h"
+#include "tests/parity/fakes.h"
 #include "tests/parity/job.h"
 #include "tests/parity/resume_job.h"
 #include "tests/parity/run.h"
-#include "tests/trainer/forwarding_backend.h"
 #include "trainer/backend.h"
 #include "trainer/failure.h"
 
@@ -35,6 +34,7 @@ constexpr int64_t kBadStep = 3;
 constexpr int64_t kBadElement = 70;  // of every layer's buffer: one rank owns it
 
 struct Place {
+  int rounds = 1;  // of a step
   int64_t element = kBadElement;
   int fewest_parameters = 3;  // of its units: the embedding and the head have two or fewer
   int most_parameters = 100;
@@ -44,14 +44,11 @@ struct Place {
 // rank 0 would leave it.
 class InfiniteGradient final : public fsdp::UnitKernels {
  public:
-  InfiniteGradient(fsdp::ShardGeometry geometry, int rounds, Place place)
-      : geometry_(geometry),
-        rounds_(rounds),
-        place_(place),
-        inner_(fsdp::CpuShardKernels().MakeUnit(std::move(geometry))) {}
+  InfiniteGradient(fsdp::ShardGeometry geometry, Place place)
+      : geometry_(geometry), place_(place), inner_(fsdp::CpuShardKernels().MakeUnit(std::move(geometry))) {}
 
   void Fold(const void* staging, void* gradients, bool add, fsdp::UnitNormTerms* norm_terms) const override {
-    const int64_t step = folds_++ / rounds_ + 1;
+    const int64_t step = folds_++ / place_.rounds + 1;
     for (const fsdp::Piece& piece : geometry_.pieces) {
       if (step == kBadStep && geometry_.num_parameters >= place_.fewest_parameters &&
           geometry_.num_parameters <= place_.most_parameters && piece.range.begin <= place_.element &&
@@ -68,36 +65,12 @@ class InfiniteGradient final : public fsdp::UnitKernels {
 
  private:
   const fsdp::ShardGeometry geometry_;
-  const int rounds_;
   const Place place_;
   const std::unique_ptr<fsdp::UnitKernels> inner_;
   mutable int64_t folds_ = 0;  // of one unit, on one stream
 };
 
-class InfiniteGradientKernels final : public fsdp::ForwardingShardKernels {
- public:
-  InfiniteGradientKernels(int rounds, Place place)
-      : ForwardingShardKernels(fsdp::CpuShardKernels()), rounds_(rounds), place_(place) {}
-
-  std::unique_ptr<fsdp::UnitKernels> MakeUnit(fsdp::ShardGeometry geometry) const override {
-    return std::make_unique<InfiniteGradient>(std::move(geometry), rounds_, place_);
-  }
-
- private:
-  const int rounds_;
-  const Place place_;
-};
-
-class InfiniteGradientBackend final : public trainer::ForwardingBackend {
- public:
-  explicit InfiniteGradientBackend(int rounds, Place place = {})
-      : ForwardingBackend(trainer::MakeCpuBackend()), kernels_(rounds, place) {}
-
-  const fsdp::ShardKernels& shard_kernels() const override { return kernels_; }
-
- private:
-  const InfiniteGradientKernels kernels_;
-};
+using InfiniteGradientBackend = WithUnits<InfiniteGradient, Place>;
 
 std::unique_ptr<trainer::Backend> InfiniteLossGradient(int rounds, bool has_it, int64_t bad_step = kBadStep) {
   return std::make_unique<ChangedLossGradientBackend>(
@@ -145,7 +118,7 @@ JobRun RunOn(int ranks, int64_t steps, bool stop = false) {
       plan::Decay::kConstant;  // so that a shorter job has the same learning rates
   plan.train.steps = steps;
   return RunJob(plan, {.make_backend = [rounds](int) -> std::unique_ptr<trainer::Backend> {
-                  return std::make_unique<InfiniteGradientBackend>(rounds);
+                  return std::make_unique<InfiniteGradientBackend>(Place{.rounds = rounds});
                 }});
 }
 
@@ -200,9 +173,10 @@ TEST(NonfiniteGradientTest, OfAnExpertTheRankThatHasItIsNamedAndNothingChanges) 
     plan.train.optimizer.schedule.decay = plan::Decay::kConstant;
     plan.train.steps = steps;
     // The second half of experts 2 and 3, of six matrices, which ranks 1 and 3 share.
-    const Place place{.element = 3 * 48 * 32 + kBadElement, .fewest_parameters = 6, .most_parameters = 6};
+    const Place place{
+        .rounds = 2, .element = 3 * 48 * 32 + kBadElement, .fewest_parameters = 6, .most_parameters = 6};
     return RunJob(plan, {.make_backend = [place](int rank) -> std::unique_ptr<trainer::Backend> {
-                    return rank == 3 ? std::make_unique<InfiniteGradientBackend>(/*rounds=*/2, place)
+                    return rank == 3 ? std::make_unique<InfiniteGradientBackend>(place)
                                      : trainer::MakeCpuBackend();
                   }});
   };
@@ -243,7 +217,7 @@ TEST(NonfiniteGradientTest, AStopSavesNoStepThatIsNotApplied) {
                                       .checkpoint_directory = folder.path(),
                                       .checkpoint_every_steps = kBadStep});
   const RunOptions run{.make_backend = [rounds](int) -> std::unique_ptr<trainer::Backend> {
-    return std::make_unique<InfiniteGradientBackend>(rounds);
+    return std::make_unique<InfiniteGradientBackend>(Place{.rounds = rounds});
   }};
   EXPECT_THROW(RunJob(plan, run), trainer::NumericError);
   EXPECT_FALSE(std::filesystem::exists(folder.path() + "/step-3"));

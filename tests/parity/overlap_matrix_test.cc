@@ -113,13 +113,27 @@ const std::vector<std::vector<Value>>& Lanes() {
           options.frozen = options.sparse_step == 2 ? "embedding,layers.1.experts" : "layers.0.experts";
         }}},
       {{"no token dropped", [](JobOptions&) {}},
-       {"tokens dropped", [](JobOptions& options) { options.capacity_factor = 1; }}},
+       {"tokens dropped", [](JobOptions& options) { options.capacity_factor = 1; }},
+       {"tokens dropped, the others padded",
+        [](JobOptions& options) {
+          options.capacity_factor = 0.75;
+          options.drop_by_position = true;
+          options.pad_to_capacity = true;
+        }},
+       {"padded",
+        [](JobOptions& options) {
+          options.capacity_factor = 4;  // room for all
+          options.pad_to_capacity = true;
+        }}},
       {{"prefetch 1", [](JobOptions&) {}},
        {"prefetch 0", [](JobOptions& options) { options.prefetch = 0; }},
        {"prefetch 2", [](JobOptions& options) { options.prefetch = 2; }},
        {"resumed", [](JobOptions& options) { options.checkpoint_every_steps = kSavedStep; }}},
       {{"no graphs", [](JobOptions&) {}},
        {"graphs", [](JobOptions& options) { options.graphs = AllParts(options); }}},
+      {{"balance of a microbatch", [](JobOptions&) {}},
+       {"balance of a sequence", [](JobOptions& options) { options.balance_scope = "sequence"; }},
+       {"balance of the global batch", [](JobOptions& options) { options.balance_scope = "global"; }}},
   };
   return *lanes;
 }
@@ -151,6 +165,12 @@ void Expect(const Choice& choice) {
   const JobRun sequential = RunJob(MakeJob(saved));
   for (const v1::StepReport& step : sequential.steps) {
     EXPECT_EQ(step.grad_norm() > options.clip, options.clip < 1) << "clipping is not what the lane says";
+  }
+  if (options.expert_parallel > 1 && !resumes) {
+    JobOptions separate = options;
+    separate.separate_weight_gradients = true;
+    EXPECT_EQ(FirstDifference(sequential, RunJob(MakeJob(separate), {.fill_with_nan = true})), "")
+        << "experts' weight gradients on a stream of their own";
   }
   for (const bool delays : {false, true}) {
     JobOptions overlapped = options;

@@ -14,7 +14,8 @@ namespace tandem::parity {
 namespace {
 
 // Experts that compute as many rows as they have room for, whatever they are sent. Memory is filled with NaN
-// at first, so that an empty row that were read before it was cleared would show.
+// at first, so that an empty row that were read before it was cleared would show. overlap_matrix_test.cc has
+// every schedule.
 
 struct Case {
   std::string strategy;
@@ -50,12 +51,6 @@ class PaddedCapacityTest : public testing::TestWithParam<Case> {
     return options;
   }
 
-  static JobOptions InFp64() {
-    JobOptions options = Options();
-    options.fp64 = true;
-    return options;
-  }
-
   static int64_t Dropped(const JobRun& run) {
     int64_t dropped = 0;
     for (const v1::StepReport& step : run.steps) {
@@ -67,14 +62,12 @@ class PaddedCapacityTest : public testing::TestWithParam<Case> {
   }
 };
 
-TEST_P(PaddedCapacityTest, SchedulesGiveTheSameBits) {
-  EXPECT_EQ(Dropped(ExpectSameBitsOfSchedules(Options())) > 0, GetParam().factor < 4);
-}
-
 TEST_P(PaddedCapacityTest, HasTheNumbersOfTheSameJobWithoutPadding) {
-  JobOptions options = InFp64();
+  JobOptions options = Options();
+  options.fp64 = true;
   const JobRun padded = RunJob(MakeJob(options), {.fill_with_nan = true});
   options.pad_to_capacity = false;
+  EXPECT_EQ(Dropped(padded) > 0, GetParam().factor < 4);
   const plan::JobPlan plan = MakeJob(options);
   ExpectClose(plan, RunJob(plan), padded, kFp64);
   if (GetParam().factor >= 4) {
@@ -83,13 +76,6 @@ TEST_P(PaddedCapacityTest, HasTheNumbersOfTheSameJobWithoutPadding) {
     const plan::JobPlan all = MakeJob(options);
     ExpectClose(all, RunJob(all), padded, kFp64);
   }
-}
-
-TEST_P(PaddedCapacityTest, HasTheNumbersOfRanksWithEveryExpert) {
-  if (GetParam().expert_parallel == 1) {
-    GTEST_SKIP() << "its ranks have every expert";
-  }
-  ExpectNumbersOfRanksWithEveryExpert(InFp64());
 }
 
 TEST_P(PaddedCapacityTest, EveryOrderThatTheProgramAllowsGivesTheSameBits) {

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <cmath>
 #include <cstdio>
 #include <string>
 #include <vector>
@@ -105,11 +103,7 @@ TEST(PatternTest, MultipliersKeepBitsOfSchedulesAndNumbersOfRanks) {
 TEST(PatternTest, RanksAndAccumulationDoNotChangeTheBits) {
   for (const char* pattern : {"M*M-", "[M*-]M", "G[*G-]", "M*/M-/M-"}) {
     SCOPED_TRACE(pattern);
-    JobOptions options = Patterned(pattern);
-    const JobRun one = RunOn(1, options);
-    for (const int ranks : {2, 3}) {
-      ExpectSameBits(one, RunOn(ranks, options));
-    }
+    ExpectSameBitsOnRanks(Patterned(pattern), {2, 3});
   }
 }
 
@@ -128,13 +122,10 @@ TEST(PatternTest, InBf16RanksAndStrategiesDoNotChangeTheBits) {
     JobOptions options = Patterned(pattern);
     options.precision = kBf16;
     EXPECT_EQ(MakeJob(options).outline.units.at(1).classes.size(), 2U);
-    const JobRun one = RunOn(1, options);
     for (const char* strategy : {"zero2", "zero3"}) {
+      SCOPED_TRACE(testing::Message() << pattern << ", " << strategy);
       options.strategy = strategy;
-      for (const int ranks : {2, 3, 4}) {
-        SCOPED_TRACE(testing::Message() << pattern << ", " << strategy << ", " << ranks << " ranks");
-        ExpectSameBits(one, RunOn(ranks, options));
-      }
+      ExpectSameBitsOnRanks(options, {2, 3, 4});
     }
   }
 }
@@ -151,41 +142,18 @@ TEST(PatternTest, InBf16EveryScheduleOfRanksThatShareExpertsHasTheSameBits) {
 }
 
 TEST(PatternTest, InBf16ACheckpointOfThreeRanksGoesOnOnOneWithTheSameBits) {
-  const TemporaryFolder folder;
   JobOptions options = Patterned("[M*-]G");
   options.precision = kBf16;
   options.ranks = 3;
   options.microbatches_per_rank = 2;
   options.steps = 4;
-  options.checkpoint_directory = folder.path();
-  options.checkpoint_every_steps = 2;
-  const JobRun whole = RunJob(MakeJob(options));
-  const TemporaryFolder other;
-  options.ranks = 1;
-  options.microbatches_per_rank = 6;
-  options.checkpoint_directory = other.path();
-  options.resume = folder.path() + "/step-2";
-  const JobRun run = RunJob(MakeJob(options));
-  EXPECT_EQ(run.resumed_step, 2);
-  ExpectSameBits(Tail(whole, 3), run);
+  ExpectSameBitsAfter(2, options, {SharedAmong(1, options)});
 }
 
-// bfloat16 has 8 digits: losses differ from fp32's, by little, and fall as fast.
 TEST(PatternTest, InBf16LossesAreCloseToThoseInFp32) {
   JobOptions options = Patterned("[M-][*-]G");
-  options.steps = 40;
-  const JobRun fp32 = RunOn(1, options);
   options.precision = kBf16;
-  const JobRun run = RunOn(1, options);
-  double largest = 0;
-  for (size_t i = 0; i < run.steps.size(); ++i) {
-    largest = std::max(largest, std::abs(run.steps[i].loss() / fp32.steps[i].loss() - 1));
-  }
-  std::printf("losses after 40 steps %g, in fp32 %g; largest difference %g\n", run.steps.back().loss(),
-              fp32.steps.back().loss(), largest);
-  EXPECT_GT(largest, 0);
-  EXPECT_LT(largest, 1.0 / 256);
-  EXPECT_LT(run.steps.back().loss(), 0.8 * run.steps.front().loss());
+  ExpectLossesNearFp32(options);
 }
 
 }  // namespace

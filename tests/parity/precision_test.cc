@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
-#include <cmath>
-#include <iostream>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "checkpoint/checkpoint.h"
-#include "tests/device/seeded_scheduler.h"
+#include "tests/parity/expect_close.h"
 #include "tests/parity/expect_same.h"
 #include "tests/parity/job.h"
 #include "tests/parity/resume_job.h"
@@ -51,31 +49,10 @@ TEST_P(PrecisionTest, PrefetchAndStreamsOfOtherOrdersChangeNoBit) {
     options.prefetch = prefetch;
     ExpectSameBits(ordinary, RunJob(MakeJob(options)));
   }
-  const uint64_t first = 20261122;
-  std::cout << "seeds from " << first << "\n";
-  for (uint64_t seed = first; seed < first + 10; ++seed) {
-    SCOPED_TRACE(seed);
-    device::SeededScheduler scheduler(2, seed);
-    ExpectSameBits(ordinary, RunJob(MakeJob(options), {.fill_with_nan = true, .scheduler = &scheduler}));
-  }
+  ExpectSameBitsInOrders(ordinary, MakeJob(options), 10);
 }
 
-// bfloat16 has 8 digits: losses differ from fp32's, by little, and fall as fast.
-TEST_P(PrecisionTest, LossesAreCloseToThoseInFp32) {
-  JobOptions options = Options(40);
-  const JobRun run = RunOn(1, options);
-  options.precision.clear();
-  const JobRun fp32 = RunOn(1, options);
-  double largest = 0;
-  for (size_t i = 0; i < run.steps.size(); ++i) {
-    largest = std::max(largest, std::abs(run.steps[i].loss() / fp32.steps[i].loss() - 1));
-  }
-  std::cout << "losses after 40 steps " << run.steps.back().loss() << ", in fp32 " << fp32.steps.back().loss()
-            << "; largest difference " << largest << "\n";
-  EXPECT_GT(largest, 0);
-  EXPECT_LT(largest, 1.0 / 256);
-  EXPECT_LT(run.steps.back().loss(), 0.8 * run.steps.front().loss());
-}
+TEST_P(PrecisionTest, LossesAreCloseToThoseInFp32) { ExpectLossesNearFp32(Options(40)); }
 
 INSTANTIATE_TEST_SUITE_P(Policies, PrecisionTest,
                          testing::Values(Policy{"bf16", kBf16Compute, false},

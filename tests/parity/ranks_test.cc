@@ -15,13 +15,9 @@ namespace {
 
 TEST(SameNumbersTest, OneTwoThreeAndFourRanksGiveTheSameBits) {
   const JobOptions options{.steps = 20};
-  const JobRun one = RunOn(1, options);
+  const JobRun one = ExpectSameBitsOnRanks(options, {2, 3, 4});
   ASSERT_EQ(one.steps.size(), 20u);
   EXPECT_LT(one.steps.back().loss(), one.steps.front().loss());
-  for (const int ranks : {2, 3, 4}) {
-    SCOPED_TRACE(ranks);
-    ExpectSameBits(one, RunOn(ranks, options));
-  }
 }
 
 // Windows go over the files' ends; one file is shorter than a sequence, one empty, and whole files are held
@@ -37,22 +33,14 @@ TEST(SameNumbersTest, SeveralFilesGiveTheSameBitsOnAnyRanks) {
   }
   JobOptions options{.steps = 5, .validate_every_steps = 2};
   options.text = folder.path();
-  const JobRun one = RunOn(1, options);
-  for (const int ranks : {2, 3}) {
-    SCOPED_TRACE(ranks);
-    ExpectSameBits(one, RunOn(ranks, options));
-  }
+  ExpectSameBitsOnRanks(options, {2, 3});
 }
 
 // More ranks than the embedding has rows for: some shards hold padding only.
 TEST(SameNumbersTest, RanksThatOwnNothingOfAUnitTakePart) {
   JobOptions options{.steps = 3, .layers = 1, .hidden = 16, .inner = 16, .heads = 2, .kv_heads = 1};
   options.tied = true;  // the head is then one row of `hidden` elements: one granule
-  const JobRun one = RunOn(1, options);
-  for (const int ranks : {3, 12}) {
-    SCOPED_TRACE(ranks);
-    ExpectSameBits(one, RunOn(ranks, options));
-  }
+  ExpectSameBitsOnRanks(options, {3, 12});
 }
 
 }  // namespace

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <cstdint>
 #include <string>
 
@@ -14,6 +16,13 @@ inline constexpr int kMicrobatches = 4;  // of a step of OnRanks, over all ranks
 
 // A job of eight steps, whose numbers do not depend on the ranks, with checkpoints in the folder.
 JobOptions OnRanks(int ranks, const std::string& folder);
+
+// A job on two ranks and the folder of its checkpoints.
+class SavedJobTest : public testing::Test {
+ protected:
+  const TemporaryFolder folder_;
+  JobOptions options_ = OnRanks(2, folder_.path());
+};
 
 // Asks one rank before the first step: all agree with its norm, and act after the run behind it, which is
 // step 2's.

@@ -56,44 +56,22 @@ TEST(ResumeTest, FromAnEarlierCheckpointRepeatsTheSteps) {
 TEST(ResumeTest, EveryDecayGoesOnWithTheRatesThatItHad) {
   for (const char* decay : {"linear", "wsd", "inverse_sqrt"}) {
     SCOPED_TRACE(decay);
-    const TemporaryFolder folder;
-    JobOptions options = OnRanks(1, folder.path());
+    JobOptions options = OnRanks(1, "");
     options.decay = decay;
     options.steps = 6;  // of which wsd has one in which the rate falls
-    options.checkpoint_every_steps = 3;
-    const JobRun whole = RunJob(MakeJob(options));
+    const JobRun whole = ExpectSameBitsAfter(3, options, {options});
     EXPECT_LT(whole.steps.back().learning_rate(), options.learning_rate);
-    options.resume = folder.path() + "/step-3";
-    const JobRun again = RunJob(MakeJob(options));
-    EXPECT_EQ(again.resumed_step, 3);
-    EXPECT_TRUE(again.warnings.empty());
-    ExpectSameBits(Tail(whole, 4), again);
-    EXPECT_EQ(again.steps.back().learning_rate(), whole.steps.back().learning_rate());
   }
 }
 
 TEST(ResumeTest, EveryStepCanBeGoneOnFromOnAnyNumberOfRanks) {
-  const TemporaryFolder folder;
-  JobOptions options = OnRanks(2, folder.path());
+  JobOptions options = OnRanks(2, "");
   options.steps = 4;
   options.tied = true;
-  options.checkpoint_every_steps = 1;
   options.validate_every_steps = 1;
-  plan::JobPlan plan = MakeJob(options);
-  plan.train.checkpoint.keep = 10;
-  const JobRun whole = RunJob(plan);
-  ASSERT_EQ(whole.checkpoints, (std::vector<int64_t>{1, 2, 3, 4}));
-  for (int step = 1; step < 4; ++step) {
-    for (const int ranks : {1, 4}) {
-      SCOPED_TRACE(testing::Message() << "step " << step << " on " << ranks);
-      const TemporaryFolder other;
-      JobOptions resumed = options;
-      resumed.ranks = ranks;
-      resumed.microbatches_per_rank = kMicrobatches / ranks;
-      resumed.checkpoint_directory = other.path();
-      resumed.resume = folder.path() + "/step-" + std::to_string(step);
-      ExpectSameBits(Tail(whole, static_cast<size_t>(step) + 1), RunJob(MakeJob(resumed)));
-    }
+  for (const int64_t step : {1, 2, 3}) {
+    SCOPED_TRACE(step);
+    ExpectSameBitsAfter(step, options, {SharedAmong(1, options), SharedAmong(4, options)});
   }
 }
 

@@ -17,21 +17,21 @@ namespace {
 
 using testing::HasSubstr;
 
-TEST(ResumeWarningTest, ACheckpointThatIsPassedOverIsReportedWithItsReason) {
-  const TemporaryFolder folder;
-  JobOptions options = OnRanks(2, folder.path());
-  options.decays = false;
-  options.checkpoint_every_steps = 3;
-  RunJob(MakeJob(options));
-  Damage(folder.path() + "/step-8");
-  options.resume = "newest";
-  const JobRun again = RunJob(MakeJob(options));
+class ResumeWarningTest : public SavedJobTest {};
+
+TEST_F(ResumeWarningTest, ACheckpointThatIsPassedOverIsReportedWithItsReason) {
+  options_.decays = false;
+  options_.checkpoint_every_steps = 3;
+  RunJob(MakeJob(options_));
+  Damage(folder_.path() + "/step-8");
+  options_.resume = "newest";
+  const JobRun again = RunJob(MakeJob(options_));
   EXPECT_EQ(again.resumed_step, 6);
-  EXPECT_EQ(again.resumed_from, folder.path() + "/step-6");
+  EXPECT_EQ(again.resumed_from, folder_.path() + "/step-6");
   ASSERT_EQ(again.warnings.size(), 1u);
   EXPECT_EQ(again.warnings[0].problem(), v1::CHECKPOINT_PROBLEM_PASSED_OVER);
   EXPECT_EQ(again.warnings[0].step(), 8);
-  EXPECT_EQ(again.warnings[0].path(), folder.path() + "/step-8");
+  EXPECT_EQ(again.warnings[0].path(), folder_.path() + "/step-8");
   EXPECT_TRUE(
       again.warnings[0].message().starts_with("step-8 does not verify (rank-00000.safetensors: it has "))
       << again.warnings[0].message();
@@ -39,22 +39,20 @@ TEST(ResumeWarningTest, ACheckpointThatIsPassedOverIsReportedWithItsReason) {
 }
 
 // The job's record keeps 9 of them; those of another kind must not be crowded out.
-TEST(ResumeWarningTest, ManyThatArePassedOverLeaveRoomForAnotherSeedAndOtherData) {
-  const TemporaryFolder folder;
-  JobOptions options = OnRanks(2, folder.path());
-  options.decays = false;
-  options.checkpoint_every_steps = 1;
-  plan::JobPlan plan = MakeJob(options);
+TEST_F(ResumeWarningTest, ManyThatArePassedOverLeaveRoomForAnotherSeedAndOtherData) {
+  options_.decays = false;
+  options_.checkpoint_every_steps = 1;
+  plan::JobPlan plan = MakeJob(options_);
   plan.train.checkpoint.keep = 10;
   RunJob(plan);
   for (int step = 2; step <= 8; ++step) {
-    Damage(folder.path() + "/step-" + std::to_string(step));
+    Damage(folder_.path() + "/step-" + std::to_string(step));
   }
-  options.resume = "newest";
-  options.seed = 8;
+  options_.resume = "newest";
+  options_.seed = 8;
   const TemporaryFolder texts;
-  options.text = WriteOtherText(texts.path());
-  const JobRun again = RunJob(MakeJob(options));
+  options_.text = WriteOtherText(texts.path());
+  const JobRun again = RunJob(MakeJob(options_));
   EXPECT_EQ(again.resumed_step, 1);
   ASSERT_EQ(again.warnings.size(), 8u);
   EXPECT_EQ(again.warnings[4].step(), 4);
@@ -63,20 +61,18 @@ TEST(ResumeWarningTest, ManyThatArePassedOverLeaveRoomForAnotherSeedAndOtherData
   EXPECT_EQ(again.warnings[7].problem(), v1::CHECKPOINT_PROBLEM_OTHER_DATA);
 }
 
-TEST(ResumeWarningTest, AnotherSeedAndOtherDataAreReported) {
-  const TemporaryFolder folder;
-  JobOptions options = OnRanks(2, folder.path());
-  options.decays = false;
-  options.steps = 2;
-  RunJob(MakeJob(options));
-  options.resume = "newest";
-  options.steps = 3;
-  EXPECT_TRUE(RunJob(MakeJob(options)).warnings.empty());
-  options.seed = 8;
+TEST_F(ResumeWarningTest, AnotherSeedAndOtherDataAreReported) {
+  options_.decays = false;
+  options_.steps = 2;
+  RunJob(MakeJob(options_));
+  options_.resume = "newest";
+  options_.steps = 3;
+  EXPECT_TRUE(RunJob(MakeJob(options_)).warnings.empty());
+  options_.seed = 8;
   const TemporaryFolder texts;
-  options.text = WriteOtherText(texts.path());
-  options.steps = 4;
-  const JobRun again = RunJob(MakeJob(options));
+  options_.text = WriteOtherText(texts.path());
+  options_.steps = 4;
+  const JobRun again = RunJob(MakeJob(options_));
   ASSERT_EQ(again.warnings.size(), 2u);
   EXPECT_EQ(again.warnings[0].problem(), v1::CHECKPOINT_PROBLEM_OTHER_SEED);
   EXPECT_EQ(again.warnings[0].message(),
@@ -86,14 +82,14 @@ TEST(ResumeWarningTest, AnotherSeedAndOtherDataAreReported) {
   EXPECT_TRUE(again.warnings[1].message().starts_with("the text is not what it was up to step 3 (digest "))
       << again.warnings[1].message();
 
-  options.steps = 5;
-  options.end_of_document = ' ';
-  const JobRun packed = RunJob(MakeJob(options));
+  options_.steps = 5;
+  options_.end_of_document = ' ';
+  const JobRun packed = RunJob(MakeJob(options_));
   ASSERT_EQ(packed.warnings.size(), 1u);
   EXPECT_EQ(packed.warnings[0].problem(), v1::CHECKPOINT_PROBLEM_OTHER_DATA);
 }
 
-TEST(ResumeWarningTest, OtherTextOfTheSameNamesAndSizesIsReported) {
+TEST_F(ResumeWarningTest, OtherTextOfTheSameNamesAndSizesIsReported) {
   const TemporaryFolder folder;
   const TemporaryFolder texts;
   texts.Write("text", std::string(20'000, 'a'));
@@ -127,13 +123,11 @@ TEST(ResumeWarningTest, OtherTextOfTheSameNamesAndSizesIsReported) {
   EXPECT_TRUE(older.warnings.empty());
 }
 
-TEST(ResumeWarningTest, ACheckpointThatDoesNotSayItsModelAndBatchIsGoneOnFrom) {
-  const TemporaryFolder folder;
-  JobOptions options = OnRanks(2, folder.path());
-  options.decays = false;
-  options.steps = 2;
-  RunJob(MakeJob(options));
-  const std::string path = folder.path() + "/step-2/manifest.json";
+TEST_F(ResumeWarningTest, ACheckpointThatDoesNotSayItsModelAndBatchIsGoneOnFrom) {
+  options_.decays = false;
+  options_.steps = 2;
+  RunJob(MakeJob(options_));
+  const std::string path = folder_.path() + "/step-2/manifest.json";
   absl::StatusOr<checkpoint::Manifest> manifest = checkpoint::ReadManifest(Content(path));
   ASSERT_TRUE(manifest.ok()) << manifest.status();
   EXPECT_THAT(manifest->info.model, HasSubstr("\"num_attention_heads\""));
@@ -142,24 +136,22 @@ TEST(ResumeWarningTest, ACheckpointThatDoesNotSayItsModelAndBatchIsGoneOnFrom) {
   manifest->info.sequence_length = 0;
   manifest->info.data.clear();
   std::ofstream(path) << checkpoint::WriteManifest(*manifest).text;
-  options.resume = "newest";
-  options.steps = 3;
-  const JobRun again = RunJob(MakeJob(options));
+  options_.resume = "newest";
+  options_.steps = 3;
+  const JobRun again = RunJob(MakeJob(options_));
   EXPECT_EQ(again.resumed_step, 2);
   EXPECT_TRUE(again.warnings.empty());
 }
 
-TEST(ResumeWarningTest, AnotherPlaceInTheTextIsTold) {
-  const TemporaryFolder folder;
-  JobOptions options = OnRanks(2, folder.path());
-  options.decays = false;
-  options.steps = 2;
-  RunJob(MakeJob(options));
-  options.resume = folder.path() + "/step-2";
-  options.steps = 3;
+TEST_F(ResumeWarningTest, AnotherPlaceInTheTextIsTold) {
+  options_.decays = false;
+  options_.steps = 2;
+  RunJob(MakeJob(options_));
+  options_.resume = folder_.path() + "/step-2";
+  options_.steps = 3;
   const auto warning = [&](int64_t micro_batch_size, int64_t sequence_length) {
     const TemporaryFolder other;
-    JobOptions changed = options;
+    JobOptions changed = options_;
     changed.checkpoint_directory = other.path();
     changed.micro_batch_size = micro_batch_size;
     changed.sequence_length = sequence_length;
@@ -181,17 +173,15 @@ TEST(ResumeWarningTest, AnotherPlaceInTheTextIsTold) {
                                      "skipped; training.global_batch_size is 4, and was 8"));
 }
 
-TEST(ResumeWarningTest, OtherTrainingIsReportedWithTheRates) {
-  const TemporaryFolder folder;
-  JobOptions options = OnRanks(2, folder.path());
-  options.learning_rate = 0.5;
-  options.warmup_steps = 0;
-  options.steps = 2;
-  RunJob(MakeJob(options));
-  options.resume = "newest";
-  options.steps = 4;
-  options.clip = 0.5;
-  const JobRun longer = RunJob(MakeJob(options));
+TEST_F(ResumeWarningTest, OtherTrainingIsReportedWithTheRates) {
+  options_.learning_rate = 0.5;
+  options_.warmup_steps = 0;
+  options_.steps = 2;
+  RunJob(MakeJob(options_));
+  options_.resume = "newest";
+  options_.steps = 4;
+  options_.clip = 0.5;
+  const JobRun longer = RunJob(MakeJob(options_));
   ASSERT_EQ(longer.warnings.size(), 1u);
   EXPECT_EQ(longer.warnings[0].problem(), v1::CHECKPOINT_PROBLEM_OTHER_TRAINING);
   EXPECT_EQ(longer.warnings[0].step(), 2);
@@ -202,7 +192,7 @@ TEST(ResumeWarningTest, OtherTrainingIsReportedWithTheRates) {
                             "0.0732[0-9]*, and that of step 2 was 0"));
 }
 
-TEST(ResumeWarningTest, AnotherDecayIsReportedWithoutTheKeysThatItDoesNotHave) {
+TEST_F(ResumeWarningTest, AnotherDecayIsReportedWithoutTheKeysThatItDoesNotHave) {
   const TemporaryFolder folder;
   JobOptions options = OnRanks(1, folder.path());
   options.learning_rate = 0.5;
@@ -222,7 +212,7 @@ TEST(ResumeWarningTest, AnotherDecayIsReportedWithoutTheKeysThatItDoesNotHave) {
       "of step 3 was 0");
 }
 
-TEST(ResumeWarningTest, ALongerJobOfARateWithoutAnEndTrainsAsBefore) {
+TEST_F(ResumeWarningTest, ALongerJobOfARateWithoutAnEndTrainsAsBefore) {
   for (const char* decay : {"", "inverse_sqrt"}) {
     SCOPED_TRACE(decay);
     const TemporaryFolder folder;

@@ -23,43 +23,45 @@
 #include "platform/clock.h"
 #include "tests/device/forwarding_device.h"
 #include "tests/parity/expect_same.h"
+#include "tests/parity/fakes.h"
 #include "tests/parity/job.h"
 #include "tests/parity/resume_job.h"
 #include "tests/parity/run.h"
 #include "tests/platform/forwarding_files.h"
-#include "tests/trainer/forwarding_backend.h"
 
 namespace tandem::parity {
 namespace {
 
 // Checkpoints that are written while training goes on.
 
+// Whether a file of that step is written, before the step has its name; of_rank: one of arrays.
+bool IsOf(const std::string& path, int64_t step, bool of_rank = false) {
+  return absl::StrContains(path, absl::StrCat("/step-", step, ".tmp")) &&
+         (!of_rank || absl::StrContains(path, "rank-"));
+}
+
 // A disk that keeps rank 0's file of one step waiting until it is told.
-class SlowDisk final : public platform::ForwardingFiles {
- public:
-  explicit SlowDisk(int64_t step) : name_("/step-" + std::to_string(step) + ".tmp") {}
+struct SlowDisk {
+  explicit SlowDisk(int64_t step)
+      : files([this, step](const std::string& path) {
+          if (IsOf(path, step, /*of_rank=*/true)) {
+            has_begun = true;
+            was_in_time = may_write.WaitForNotificationWithTimeout(absl::Seconds(120));
+          }
+          return absl::OkStatus();
+        }) {}
 
-  absl::Status Write(const std::string& path, std::string_view content) override {
-    if (path.find(name_) != std::string::npos && path.find("rank-") != std::string::npos) {
-      was_in_time_ = may_write_.WaitForNotificationWithTimeout(absl::Seconds(120));
-    }
-    return ForwardingFiles::Write(path, content);
-  }
-
-  void MayWrite() { may_write_.Notify(); }
-  bool was_in_time() const { return was_in_time_; }
-
- private:
-  const std::string name_;
-  absl::Notification may_write_;
-  std::atomic<bool> was_in_time_{false};
+  std::atomic<bool> has_begun{false};
+  absl::Notification may_write;
+  std::atomic<bool> was_in_time{false};
+  WatchedFiles files;
 };
 
 // Tells the disk when that step is reported.
 std::function<void(const v1::StepReport&)> Until(int64_t step, SlowDisk& disk) {
   return [step, &disk](const v1::StepReport& report) {
     if (report.step() == step) {
-      disk.MayWrite();
+      disk.may_write.Notify();
     }
   };
 }
@@ -83,10 +85,10 @@ void ExpectStateOfItsStep(JobOptions options) {
   options.checkpoint_directory = beside.path();
   SlowDisk disk(3);
   RunOptions run;
-  run.files = &disk;
+  run.files = &disk.files;
   run.on_report = Until(4, disk);
   EXPECT_EQ(RunJob(MakeJob(options), run).checkpoints, (std::vector<int64_t>{3, 6, 8}));
-  EXPECT_TRUE(disk.was_in_time());
+  EXPECT_TRUE(disk.was_in_time);
   options.checkpoint_directory = still.path();
   options.steps = 3;
   EXPECT_EQ(RunJob(MakeJob(options)).checkpoints, std::vector<int64_t>{3});
@@ -138,36 +140,23 @@ TEST(SavesBesideTest, RoutersAreSavedAsTheyWereAtTheStep) {
   ExpectStateOfItsStep(options);
 }
 
-// A disk on which one step takes long, and the next may not begin before that is there.
-class OneAtATime final : public platform::ForwardingFiles {
- public:
-  explicit OneAtATime(std::string folder) : folder_(std::move(folder)) {}
-
-  absl::Status Write(const std::string& path, std::string_view content) override {
-    if (path.find("/step-2.tmp") != std::string::npos) {
-      absl::SleepFor(absl::Milliseconds(300));
-    }
-    if (path.find("/step-4.tmp") != std::string::npos) {
-      EXPECT_TRUE(std::filesystem::exists(folder_ + "/step-2"));
-      ++num_writes_;
-    }
-    return ForwardingFiles::Write(path, content);
-  }
-
-  int num_writes() const { return num_writes_; }
-
- private:
-  const std::string folder_;
-  std::atomic<int> num_writes_{0};
-};
-
 TEST(SavesBesideTest, ASaveWaitsForTheOneBeforeIt) {
   const TemporaryFolder folder;
-  OneAtATime disk(folder.path());
+  std::atomic<int> num_writes{0};
+  WatchedFiles disk([&](const std::string& path) {
+    if (IsOf(path, 2)) {
+      absl::SleepFor(absl::Milliseconds(300));
+    }
+    if (IsOf(path, 4)) {
+      EXPECT_TRUE(std::filesystem::exists(folder.path() + "/step-2"));
+      ++num_writes;
+    }
+    return absl::OkStatus();
+  });
   RunOptions run;
   run.files = &disk;
   const JobRun job = RunJob(MakeJob(SavesEvery(2, 2, folder.path())), run);
-  EXPECT_GT(disk.num_writes(), 0);
+  EXPECT_GT(num_writes, 0);
   EXPECT_EQ(job.checkpoints, (std::vector<int64_t>{2, 4, 6, 8}));
   EXPECT_EQ(job.steps.size(), 8u);
 }
@@ -177,7 +166,7 @@ TEST(SavesBesideTest, AStopComesAfterTheSaveInProgress) {
   std::vector<trainer::RequestBox>* boxes = nullptr;
   SlowDisk disk(2);
   RunOptions run;
-  run.files = &disk;
+  run.files = &disk.files;
   run.with_requests = [&](std::vector<trainer::RequestBox>& requests) {
     boxes = &requests;
     requests[0].Add(trainer::kRequestCheckpoint, 7);
@@ -185,14 +174,14 @@ TEST(SavesBesideTest, AStopComesAfterTheSaveInProgress) {
   run.on_report = [&](const v1::StepReport& report) {
     if (report.step() == 4) {
       (*boxes)[1].Add(trainer::kRequestStop, 9);
-      disk.MayWrite();
+      disk.may_write.Notify();
     }
   };
   JobOptions options = OnRanks(2, folder.path());
   options.steps = 1'000'000;
   const JobRun job = RunJob(MakeJob(options), run);
   EXPECT_TRUE(job.stopped);
-  EXPECT_TRUE(disk.was_in_time());
+  EXPECT_TRUE(disk.was_in_time);
   ASSERT_EQ(job.checkpoints.size(), 2u);
   EXPECT_EQ(job.checkpoints[0], 2);
   EXPECT_EQ(job.checkpoints[1], job.steps.back().step());
@@ -205,20 +194,23 @@ TEST(SavesBesideTest, ASaveInProgressIsNotPublishedInADirectoryThatAnotherJobToo
   const TemporaryFolder folder;
   SlowDisk disk(3);
   RunOptions run;
-  run.files = &disk;
+  run.files = &disk.files;
   run.on_report = [&](const v1::StepReport& report) {
     if (report.step() == 4) {
+      while (!disk.has_begun) {
+        absl::SleepFor(absl::Milliseconds(1));
+      }
       const std::string thief = folder.path() + "/thief";
       std::ofstream(thief) << R"({"job": "thief", "name": "", "attempt": 1, "host": ""})";
       std::filesystem::rename(thief, folder.path() + "/.owner");
-      disk.MayWrite();
+      disk.may_write.Notify();
     }
   };
   JobOptions options = SavesEvery(3, 2, folder.path());
   options.steps = 1'000'000;
   EXPECT_THAT([&] { RunJob(MakeJob(options), run); }, testing::ThrowsMessage<checkpoint::DirectoryLost>(
                                                           testing::HasSubstr("belongs to job thief now")));
-  EXPECT_TRUE(disk.was_in_time());
+  EXPECT_TRUE(disk.was_in_time);
   EXPECT_FALSE(std::filesystem::exists(folder.path() + "/step-3"));
   EXPECT_THAT(Content(folder.path() + "/.owner"), testing::HasSubstr("thief"));
 }
@@ -247,32 +239,19 @@ class WatchedClock final : public platform::Clock {
   absl::Time now_ = absl::UnixEpoch();
 };
 
-// A disk on which the file of a step takes that long by the clock.
-class LongWrite final : public platform::ForwardingFiles {
- public:
-  LongWrite(int64_t step, WatchedClock& clock, absl::Duration duration)
-      : name_(absl::StrCat("/step-", step, ".tmp")), clock_(clock), duration_(duration) {}
-  absl::Status Write(const std::string& path, std::string_view content) override {
-    if (path.find(name_) != std::string::npos && path.find("rank-") != std::string::npos) {
-      // One wait before the first save, in which nothing was in progress, and the next has begun.
-      EXPECT_TRUE(clock_.AwaitLooks(3));
-      clock_.Advance(duration_);
-    }
-    return ForwardingFiles::Write(path, content);
-  }
-
- private:
-  const std::string name_;
-  WatchedClock& clock_;
-  const absl::Duration duration_;
-};
-
 TEST(SavesBesideTest, AStepThatWaitsLongForASaveIsAnEventWithBothAndTheTime) {
   for (const int seconds : {9, 11}) {
     SCOPED_TRACE(seconds);
     const TemporaryFolder folder;
     WatchedClock clock;
-    LongWrite disk(2, clock, absl::Seconds(seconds));
+    WatchedFiles disk([&](const std::string& path) {
+      if (IsOf(path, 2, /*of_rank=*/true)) {
+        // One wait before the first save, in which nothing was in progress, and the next has begun.
+        EXPECT_TRUE(clock.AwaitLooks(3));
+        clock.Advance(absl::Seconds(seconds));
+      }
+      return absl::OkStatus();
+    });
     RunOptions run;
     run.files = &disk;
     run.clock = &clock;
@@ -354,17 +333,6 @@ class NarrowDevice final : public device::ForwardingDevice {
   }
 };
 
-// A CPU of that kind.
-template <typename Device>
-class OfDevice final : public trainer::ForwardingBackend {
- public:
-  OfDevice() : ForwardingBackend(trainer::MakeCpuBackend()), device_(inner().device()) {}
-  device::Device& device() override { return device_; }
-
- private:
-  Device device_;
-};
-
 TEST(SavesBesideTest, WithoutRoomOnAnyMachineTrainingStandsStill) {
   const TemporaryFolder folder;
   const plan::JobPlan plan = MakeJob(SavesEvery(2, 2, folder.path()));
@@ -372,7 +340,7 @@ TEST(SavesBesideTest, WithoutRoomOnAnyMachineTrainingStandsStill) {
   ASSERT_GT(plan.stage.host_bytes - plan.stage.saved_at, 1 << 16);
   RunOptions run;
   run.make_backend = [](int rank) -> std::unique_ptr<trainer::Backend> {
-    return rank == 1 ? std::make_unique<OfDevice<NarrowDevice>>() : trainer::MakeCpuBackend();
+    return rank == 1 ? std::make_unique<WithDevice<NarrowDevice>>() : trainer::MakeCpuBackend();
   };
   const JobRun job = RunJob(plan, run);
   EXPECT_EQ(job.checkpoints, (std::vector<int64_t>{2, 4, 6, 8}));
@@ -396,7 +364,7 @@ class DirtyDevice final : public device::ForwardingDevice {
 TEST(SavesBesideTest, WhatMemoryOfTheHostHoldsAtTheStartDoesNotMatter) {
   const TemporaryFolder folders[2];
   RunOptions run;
-  run.make_backend = [](int) { return std::make_unique<OfDevice<DirtyDevice>>(); };
+  run.make_backend = [](int) { return std::make_unique<WithDevice<DirtyDevice>>(); };
   JobOptions options = SavesEvery(2, 2, folders[0].path());
   const JobRun clean = RunJob(MakeJob(options));
   options.checkpoint_directory = folders[1].path();
@@ -407,34 +375,15 @@ TEST(SavesBesideTest, WhatMemoryOfTheHostHoldsAtTheStartDoesNotMatter) {
   }
 }
 
-// It fails while a step is saved.
-class BrokenDisk final : public platform::ForwardingFiles {
- public:
-  explicit BrokenDisk(int64_t step) : name_("/step-" + std::to_string(step) + ".tmp") {}
-  absl::Status Write(const std::string& path, std::string_view content) override {
-    return path.find(name_) == std::string::npos
-               ? ForwardingFiles::Write(path, content)
-               : absl::DataLossError("write " + path + ": Input/output error");
-  }
-
- private:
-  const std::string name_;
-};
-
-TEST(SavesBesideTest, ASaveThatFailsIsAnEventAndTheLastIsFatal) {
+// One that fails in between is an event (saving_test.cc).
+TEST(SavesBesideTest, TheLastSaveThatFailsIsFatal) {
   const TemporaryFolder folder;
-  BrokenDisk in_between(4);
+  WatchedFiles disk([](const std::string& path) {
+    return IsOf(path, 8) ? absl::DataLossError("write " + path + ": Input/output error") : absl::OkStatus();
+  });
   RunOptions run;
-  run.files = &in_between;
-  const JobRun job = RunJob(MakeJob(SavesEvery(2, 2, folder.path())), run);
-  EXPECT_EQ(job.checkpoints, (std::vector<int64_t>{2, 6, 8}));
-  ASSERT_EQ(job.warnings.size(), 1u);
-  EXPECT_EQ(job.warnings[0].step(), 4);
-  EXPECT_THAT(job.warnings[0].message(), testing::HasSubstr("Input/output error"));
-  const TemporaryFolder other;
-  BrokenDisk last(8);
-  run.files = &last;
-  EXPECT_THAT([&] { RunJob(MakeJob(SavesEvery(2, 2, other.path())), run); },
+  run.files = &disk;
+  EXPECT_THAT([&] { RunJob(MakeJob(SavesEvery(2, 2, folder.path())), run); },
               testing::ThrowsMessage<checkpoint::CheckpointError>(testing::HasSubstr("Input/output error")));
 }
 

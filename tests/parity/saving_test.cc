@@ -6,6 +6,7 @@
 #include <string>
 
 #include "checkpoint/checkpoint.h"
+#include "tests/parity/fakes.h"
 #include "tests/parity/job.h"
 #include "tests/parity/resume_job.h"
 #include "tests/parity/run.h"
@@ -25,28 +26,18 @@ TEST(SavingTest, ACheckpointOnRequestIsOneOnAllRanksAndTrainingGoesOn) {
   EXPECT_EQ(run.steps.size(), 8u);
 }
 
-// No room for the files of a rank, up to and with a step.
-class FullDisk final : public platform::ForwardingFiles {
- public:
-  explicit FullDisk(int64_t last_step) : last_step_(last_step) {}
-  absl::Status Write(const std::string& path, std::string_view content) override {
-    for (int64_t step = 1; step <= last_step_; ++step) {
-      if (path.find("/step-" + std::to_string(step) + ".tmp") != std::string::npos) {
-        return absl::ResourceExhaustedError("write " + path + ": No space left on device");
-      }
-    }
-    return ForwardingFiles::Write(path, content);
-  }
-
- private:
-  const int64_t last_step_;
-};
-
 TEST(SavingTest, EverySaveThatFailsIsReportedAndARequestedOneIsAnswered) {
   const TemporaryFolder folder;
   JobOptions options = OnRanks(2, folder.path());
   options.checkpoint_every_steps = 1;
-  FullDisk files(3);
+  WatchedFiles files([](const std::string& path) {  // room from step 4 on
+    for (const char* step : {"/step-1.tmp", "/step-2.tmp", "/step-3.tmp"}) {
+      if (path.find(step) != std::string::npos) {
+        return absl::ResourceExhaustedError("write " + path + ": No space left on device");
+      }
+    }
+    return absl::OkStatus();
+  });
   RunOptions run = Ask(1, trainer::kRequestCheckpoint, 9);
   run.files = &files;
   testing::internal::CaptureStderr();

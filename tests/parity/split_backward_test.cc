@@ -84,49 +84,6 @@ TEST_P(SplitBackwardTest, GivesTheSameBitsWhereverTheWeightHalvesAre) {
   }
 }
 
-// The schedule of a job is how its work is arranged, not what is computed: odd and even numbers of layers,
-// whose middle pair is one layer of two microbatches, and fewer microbatches than a phase has.
-TEST(OverlappedJobTest, HasTheBitsOfTheSequentialOne) {
-  for (const auto& [layers, all] :
-       std::vector<std::pair<int64_t, std::vector<int>>>{{1, {1, 4}}, {2, {2, 5}}, {3, {1, 4}}}) {
-    for (const int microbatches : all) {
-      JobOptions options{.strategy = layers == 2 ? "hsdp" : "zero3",
-                         .ranks = layers == 2 ? 4 : 2,
-                         .replicas = layers == 2 ? 2 : 1,
-                         .microbatches_per_rank = microbatches,
-                         .layers = layers,
-                         .tied = layers == 3,
-                         .recompute = microbatches == 4 ? "layer" : "off",
-                         .validate_every_steps = 2};
-      const JobRun sequential = RunJob(MakeJob(options));
-      options.overlap = true;
-      for (const bool delayed : {false, true}) {
-        SCOPED_TRACE(testing::Message() << layers << " layers, " << microbatches << " microbatches"
-                                        << (delayed ? ", weight gradients delayed" : ""));
-        options.delay_weight_gradients = delayed;
-        ExpectSameBits(sequential, RunJob(MakeJob(options)));
-      }
-    }
-  }
-}
-
-// Weights and moments lie in checkpoints as the layout says, whatever the schedule was.
-TEST(OverlappedJobTest, GoesOnFromASequentialJobsCheckpoint) {
-  const TemporaryFolder folder;
-  JobOptions options{.ranks = 2,
-                     .microbatches_per_rank = 3,
-                     .steps = 6,
-                     .checkpoint_directory = folder.path(),
-                     .checkpoint_every_steps = 3};
-  const JobRun whole = RunJob(MakeJob(options));
-  const TemporaryFolder other;
-  options.checkpoint_directory = other.path();
-  options.resume = folder.path() + "/step-3";
-  options.overlap = true;
-  options.delay_weight_gradients = true;
-  ExpectSameBits(Tail(whole, 4), RunJob(MakeJob(options)));
-}
-
 std::vector<Layout> Layouts() {
   std::vector<Layout> layouts;
   for (const char* precision : {"", "compute: COMPUTE_TYPE_BF16"}) {

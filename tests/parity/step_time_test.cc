@@ -6,9 +6,9 @@
 #include <memory>
 
 #include "tests/device/forwarding_device.h"
+#include "tests/parity/fakes.h"
 #include "tests/parity/job.h"
 #include "tests/parity/run.h"
-#include "tests/trainer/forwarding_backend.h"
 
 namespace tandem::parity {
 namespace {
@@ -38,20 +38,10 @@ class SlowDevice final : public device::ForwardingDevice {
   std::atomic<int64_t> marks_{0};
 };
 
-class SlowBackend final : public trainer::ForwardingBackend {
- public:
-  SlowBackend() : ForwardingBackend(trainer::MakeCpuBackend()), slow_(inner().device()) {}
-
-  device::Device& device() override { return slow_; }
-
- private:
-  SlowDevice slow_;
-};
-
 // The runs of the host, which is ahead, take no time.
 TEST(StepTimeTest, AStepsSecondsAreThoseOfTheDeviceThatComputedIt) {
   const JobRun run = RunJob(MakeJob({.steps = 6, .validate_every_steps = 3}),
-                            {.make_backend = [](int) { return std::make_unique<SlowBackend>(); }});
+                            {.make_backend = [](int) { return std::make_unique<WithDevice<SlowDevice>>(); }});
   ASSERT_EQ(run.steps.size(), 6u);
   for (const v1::StepReport& step : run.steps) {
     // One run computes it; that of a step before a validation, and of the last, applies it as well.

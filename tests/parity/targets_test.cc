@@ -31,16 +31,10 @@ TEST(TargetsTest, UncountedTargetsGiveTheSameBitsOnAnyRanks) {
   for (const char* strategy : {"zero2", "zero3"}) {
     JobOptions options = WithoutFirstTokens();
     options.strategy = strategy;
-    const JobRun one = RunJob(MakeJob(options));
+    const JobRun one = ExpectSameBitsOnRanks(options, {2, 4}, /*microbatches=*/4);
     const double counted = one.steps[0].scalars().at("counted_tokens");
     EXPECT_GT(counted, 0);
     EXPECT_LT(counted, static_cast<double>(one.steps[0].tokens()));
-    for (const int ranks : {2, 4}) {
-      SCOPED_TRACE(ranks);
-      options.ranks = ranks;
-      options.microbatches_per_rank = 4 / ranks;
-      ExpectSameBits(one, RunJob(MakeJob(options)));
-    }
   }
 }
 
@@ -66,19 +60,13 @@ TEST(TargetsTest, MaskedTargetsGiveTheSameBitsOnAnyRanks) {
       }
     }
     data::WriteMasks(folder, "set", {documents}, {counted});
-    const JobRun one = RunJob(MakeJob(options));
+    const JobRun one = ExpectSameBitsOnRanks(options, {2, 3, 4});
     if (percent == 0) {
       EXPECT_TRUE(one.arrays == plain.arrays) << "where all count, the bits are those without a mask";
       EXPECT_FALSE(one.steps[0].scalars().contains("counted_tokens"));
     } else {
       EXPECT_NEAR(one.steps[0].scalars().at("counted_tokens"),
                   static_cast<double>(one.steps[0].tokens()) * (100 - percent) / 100, 45);
-    }
-    for (const int ranks : {2, 3, 4}) {
-      SCOPED_TRACE(ranks);
-      options.ranks = ranks;
-      options.microbatches_per_rank = 12 / ranks;
-      ExpectSameBits(one, RunJob(MakeJob(options)));
     }
   }
 }
@@ -110,14 +98,8 @@ TEST(TargetsTest, MaskedTargetsOfExpertsGiveTheSameBitsOnAnyRanks) {
         counted[token] = percent == 0 || token >= 1600 || (token >= 72 && token * 37 % 100 >= percent);
       }
       data::WriteMasks(folder, "set", {documents}, {counted});
-      const JobRun one = RunJob(MakeJob(options));
+      const JobRun one = ExpectSameBitsOnRanks(options, {2, 4}, /*microbatches=*/4);
       EXPECT_EQ(one.arrays == plain.arrays, percent == 0);
-      for (const int ranks : {2, 4}) {
-        SCOPED_TRACE(ranks);
-        options.ranks = ranks;
-        options.microbatches_per_rank = 4 / ranks;
-        ExpectSameBits(one, RunJob(MakeJob(options)));
-      }
     }
   }
 }
