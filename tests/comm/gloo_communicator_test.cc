@@ -14,7 +14,6 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <functional>
 #include <iterator>
 #include <latch>
 #include <memory>
@@ -356,32 +355,6 @@ TEST(RankProcess, DISABLED_RunsUntilAPeerIsLost) {
   }
 }
 
-TEST(RankProcess, DISABLED_MeasuresLatency) {
-  const RankArguments arguments;
-  const auto comm = arguments.Connect();
-  constexpr int64_t kBytes = 65536;
-  const at::Tensor slice = at::zeros({kBytes}, at::kByte);
-  const at::Tensor input = at::zeros({arguments.ranks * kBytes}, at::kByte);
-  at::Tensor output = at::zeros({arguments.ranks * kBytes}, at::kByte);
-  const auto measure = [&](const char* name, const std::function<void()>& call) {
-    for (int i = 0; i < 20; ++i) {
-      call();
-    }
-    std::vector<double> times;
-    for (int i = 0; i < 200; ++i) {
-      const auto begin = std::chrono::steady_clock::now();
-      call();
-      times.push_back(Seconds(std::chrono::steady_clock::now() - begin).count() * 1e6);
-    }
-    std::sort(times.begin(), times.end());
-    if (arguments.rank == 0) {
-      std::printf("%s of 64 kB a rank: median %.0f us, p90 %.0f us\n", name, times[100], times[180]);
-    }
-  };
-  measure("AllGather", [&] { comm->AllGather(device::MemoryOf(slice), device::MemoryOf(output)); });
-  measure("AllToAll", [&] { comm->AllToAll(device::MemoryOf(input), device::MemoryOf(output)); });
-}
-
 TEST(GlooProcessesTest, CollectivesMoveTheRightBytesBetweenProcesses) {
   for (const int ranks : {2, 3}) {
     RankProcesses processes("MovesBytes", ranks);
@@ -403,12 +376,6 @@ TEST(GlooProcessesTest, KilledProcessIsNoticedQuickly) {
   std::printf("noticed, reported and ended after %.0f ms\n", seconds * 1e3);
   EXPECT_LT(seconds, 10);  // far from the timeout of a collective, also on a busy machine
   EXPECT_TRUE(WIFSIGNALED(processes.Join(1)));
-}
-
-TEST(GlooProcessesTest, LatencyIsOfTheOrderOfALoopback) {
-  RankProcesses processes("MeasuresLatency", 2);
-  EXPECT_EQ(processes.Join(0), 0);
-  EXPECT_EQ(processes.Join(1), 0);
 }
 
 }  // namespace

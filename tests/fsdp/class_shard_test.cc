@@ -395,29 +395,6 @@ TEST_P(ClassShardTest, PublishedWeightsAreRoundedCopies) {
 INSTANTIATE_TEST_SUITE_P(Types, ClassShardTest, testing::ValuesIn(test::kClassTypes),
                          [](const auto& info) { return test::NameOf(info.param); });
 
-TEST(InitializeTest, ValuesDependOnNameAndIndex) {
-  const auto weights = [](const std::vector<ParameterSpec>& parameters, int ranks, uint64_t seed) {
-    const Layout layout = MakeLayout(parameters, 4);
-    at::Tensor all = at::zeros({layout.elements});
-    comm::RunThreadRanks(ranks, [&](comm::Communicator& comm) {
-      TestUnit unit(layout, device::ElementKind::kFloat, comm, Cpu(), CpuShardKernels());
-      unit.Initialize(seed, 2);
-      const Range owned = unit.unit().owned();
-      all.narrow(0, owned.begin, owned.size()).copy_(unit.weights());
-    });
-    return Views(layout, all).back().clone();
-  };
-  const std::vector<ParameterSpec> alone = {{.name = "w", .shape = {50, 40}}};
-  const std::vector<ParameterSpec> behind = {{.name = "other", .shape = {77}},
-                                             {.name = "w", .shape = {50, 40}}};
-  const at::Tensor expected = weights(alone, 1, 1);
-  EXPECT_TRUE(SameBits(expected, weights(alone, 5, 1)));
-  EXPECT_TRUE(SameBits(expected, weights(behind, 1, 1)));
-  EXPECT_TRUE(SameBits(expected, weights(behind, 7, 1)));
-  EXPECT_FALSE(SameBits(expected, weights(alone, 1, 2)));
-  EXPECT_NEAR(expected.std().item<double>(), 2, 0.15);
-}
-
 TEST(BindCopyTest, CopiesWhatWasCollectedIntoTheTypeOfTheContribution) {
   std::vector<float> collected = {1, -2.5F, 1e-30F, 1.01F};
   std::vector<float> contribution(4, 7);

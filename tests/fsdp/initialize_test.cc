@@ -47,6 +47,9 @@ TEST(InitializeTest, ASliceHasTheElementsOfTheWhole) {
       EXPECT_EQ(of_slice[4 * row + column], all[9 * (row + 1) + column + 2]) << row << ", " << column;
     }
   }
+  std::vector<double> of_another_seed(45);
+  InitializeParameter(8, whole, init, whole.range, of_another_seed.data());
+  EXPECT_NE(of_another_seed, all);
 }
 
 std::vector<double> ValuesOf(const ParameterInit& init) {

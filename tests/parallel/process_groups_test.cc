@@ -35,14 +35,6 @@ std::vector<std::string> NamesOf(const absl::StatusOr<ProcessGroups>& groups) {
   return names;
 }
 
-TEST(ProcessGroupsTest, TensorAndPipeline) {
-  auto groups = ListsByName({.world = 8, .tensor = 2, .pipeline = 4});
-  EXPECT_EQ(groups["tp"], Runs(8, 2));
-  EXPECT_EQ(groups["pp"], (Lists{{0, 2, 4, 6}, {1, 3, 5, 7}}));
-  EXPECT_EQ(groups["dp_cp"], Runs(8, 1));
-  EXPECT_EQ(groups["mp"], Runs(8, 8));
-}
-
 TEST(ProcessGroupsTest, TensorDataAndPipeline) {
   auto groups = ListsByName({.world = 16, .tensor = 2, .pipeline = 4});
   EXPECT_EQ(groups["dp_cp"], (Lists{{0, 2}, {1, 3}, {4, 6}, {5, 7}, {8, 10}, {9, 11}, {12, 14}, {13, 15}}));
@@ -50,16 +42,6 @@ TEST(ProcessGroupsTest, TensorDataAndPipeline) {
   EXPECT_EQ(groups["mp"], (Lists{{0, 1, 4, 5, 8, 9, 12, 13}, {2, 3, 6, 7, 10, 11, 14, 15}}));
   EXPECT_EQ(groups["embd"], (Lists{{0, 12}, {1, 13}, {2, 14}, {3, 15}}));
   EXPECT_EQ(groups["pos_embd"], (Lists{{0}, {1}, {2}, {3}}));
-}
-
-TEST(ProcessGroupsTest, TensorAndContext) {
-  auto groups = ListsByName({.world = 8, .tensor = 4, .context = 2});
-  const Lists pairs = {{0, 4}, {1, 5}, {2, 6}, {3, 7}};
-  EXPECT_EQ(groups["tp"], Runs(8, 4));
-  EXPECT_EQ(groups["cp"], pairs);
-  EXPECT_EQ(groups["dp"], Runs(8, 1));
-  EXPECT_EQ(groups["dp_cp"], pairs);
-  EXPECT_EQ(groups["expt_dp"], pairs);
 }
 
 TEST(ProcessGroupsTest, ExpertsWithReplicas) {
@@ -76,23 +58,6 @@ TEST(ProcessGroupsTest, ExpertsWithReplicas) {
   EXPECT_EQ(groups["expt_dp_ag"], groups["intra_expt_dp"]);
 }
 
-TEST(ProcessGroupsTest, ExpertsWithTensor) {
-  auto groups = ListsByName({.world = 8, .tensor = 2, .expert = 2, .expert_tensor = 2});
-  EXPECT_EQ(groups["dp_cp"], (Lists{{0, 2, 4, 6}, {1, 3, 5, 7}}));
-  EXPECT_EQ(groups["ep"], (Lists{{0, 2}, {1, 3}, {4, 6}, {5, 7}}));
-  EXPECT_EQ(groups["tp_ep"], Runs(8, 4));
-  EXPECT_EQ(groups["expt_dp"], (Lists{{0, 4}, {1, 5}, {2, 6}, {3, 7}}));
-  EXPECT_EQ(groups, ListsByName({.world = 8, .tensor = 2, .expert = 2}));  // experts split as the rest does
-}
-
-TEST(ProcessGroupsTest, WholeExpertsBesideTensor) {
-  auto groups = ListsByName({.world = 8, .tensor = 2, .expert = 4, .expert_tensor = 1});
-  EXPECT_EQ(groups["dp_cp"], (Lists{{0, 2, 4, 6}, {1, 3, 5, 7}}));
-  EXPECT_EQ(groups["ep"], Runs(8, 4));
-  EXPECT_EQ(groups["expt_tp"], Runs(8, 1));
-  EXPECT_EQ(groups["expt_dp"], (Lists{{0, 4}, {1, 5}, {2, 6}, {3, 7}}));
-}
-
 TEST(ProcessGroupsTest, EverythingAtOnce) {
   auto groups =
       ListsByName({.world = 16, .tensor = 2, .context = 2, .pipeline = 2, .expert = 2, .expert_tensor = 1});
@@ -107,14 +72,6 @@ TEST(ProcessGroupsTest, EverythingAtOnce) {
   EXPECT_EQ(groups["tp_ep_pp"], model);
   // Not sorted: the rank in a group is the place in its list.
   EXPECT_EQ(groups["intra_dist_opt"], (Lists{{0, 1, 8, 9, 2, 3, 10, 11, 4, 5, 12, 13, 6, 7, 14, 15}}));
-}
-
-TEST(ProcessGroupsTest, ManyExpertsInAPipeline) {
-  auto groups = ListsByName({.world = 16, .tensor = 2, .pipeline = 2, .expert = 4, .expert_tensor = 1});
-  EXPECT_EQ(groups["dp_cp"], (Lists{{0, 2, 4, 6}, {1, 3, 5, 7}, {8, 10, 12, 14}, {9, 11, 13, 15}}));
-  EXPECT_EQ(groups["ep"], Runs(16, 4));
-  EXPECT_EQ(groups["expt_dp"], (Lists{{0, 4}, {1, 5}, {2, 6}, {3, 7}, {8, 12}, {9, 13}, {10, 14}, {11, 15}}));
-  EXPECT_EQ(groups["tp_ep_pp"], (Lists{{0, 1, 2, 3, 8, 9, 10, 11}, {4, 5, 6, 7, 12, 13, 14, 15}}));
 }
 
 TEST(ProcessGroupsTest, ContextGroupsSplitIntoLevels) {
@@ -162,26 +119,6 @@ TEST(ProcessGroupsTest, EveryNameComesInCreationOrder) {
                                       "intra_dist_opt",
                                       "world",
                                       "report"}));
-}
-
-TEST(ProcessGroupsTest, GatherGroupsExistOnRequest) {
-  const GridSizes dense = {.world = 4};
-  GridSizes asked = dense;
-  asked.separate_all_gather = true;
-  GridSizes experts = asked;
-  experts.expert = 2;
-  EXPECT_EQ(ListsByName(dense).count("dp_cp_ag") + ListsByName(dense).count("expt_dp_ag"), 0);
-  EXPECT_EQ(ListsByName(asked).count("dp_cp_ag"), 1);
-  EXPECT_EQ(ListsByName(asked).count("expt_dp_ag"), 0);
-  EXPECT_EQ(ListsByName(experts).count("expt_dp_ag"), 1);
-}
-
-TEST(ProcessGroupsTest, OneReplicaIsTheWholeGroup) {
-  auto groups = ListsByName({.world = 4, .expert = 2});
-  EXPECT_EQ(groups["intra_dp_cp"], groups["dp_cp"]);
-  EXPECT_EQ(groups["intra_expt_dp"], groups["expt_dp"]);
-  EXPECT_EQ(groups["intra_dist_opt"], Runs(4, 4));
-  EXPECT_EQ(groups.count("inter_dp_cp") + groups.count("inter_dist_opt"), 0);
 }
 
 TEST(ProcessGroupsTest, RequestedNamesComeWithTheirParents) {

@@ -11,7 +11,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_join.h"
-#include "parallel/job_groups.h"
+#include "parallel/grid_sizes.h"
 #include "tests/parallel/coordinate_reference.h"
 #include "tests/parallel/lists_by_name.h"
 
@@ -78,43 +78,6 @@ TEST_F(RandomGridsTest, GroupsAreThoseOfTheCoordinates) {
   std::cout << built << " grids built, " << refused << " refused" << std::endl;
   EXPECT_GT(built, 1000);
   EXPECT_GT(refused, 500);
-}
-
-TEST_F(RandomGridsTest, EveryRankHasOneGroupPerKind) {
-  int built = 0;
-  for (int round = 0; round < 4000; ++round) {
-    Names order;
-    const GridSizes sizes = Sizes(order);
-    if (!CheckGrid(sizes).empty()) {
-      continue;
-    }
-    ++built;
-    auto lists = ListsByName(sizes);
-    for (const auto& [name, groups] : lists) {
-      std::multiset<int> members;
-      for (const RankList& group : groups) {
-        EXPECT_EQ(group.size(), groups[0].size()) << name;
-        members.insert(group.begin(), group.end());
-      }
-      EXPECT_EQ(std::set<int>(members.begin(), members.end()).size(), members.size()) << name;
-      const size_t expected = name == "embd"       ? groups.size() * (sizes.pipeline > 1 ? 2 : 1)
-                              : name == "pos_embd" ? groups.size()
-                              : IsLink(name)       ? groups.size() * 2
-                                                   : static_cast<size_t>(sizes.world);
-      ASSERT_EQ(members.size(), expected) << name << " round " << round;
-      EXPECT_GE(*members.begin(), sizes.rank_offset);
-      EXPECT_LT(*members.rbegin(), sizes.rank_offset + sizes.world);
-    }
-    const size_t world = sizes.world;
-    const auto size = [&](const char* name) { return lists[name][0].size(); };
-    EXPECT_EQ(size("tp") * size("cp") * size("dp") * size("pp"), world);
-    EXPECT_EQ(size("expt_tp") * size("ep") * size("expt_dp") * size("pp"), world);
-    EXPECT_EQ(size("dp_cp") * size("mp"), world);
-    EXPECT_EQ(size("expt_dp") * size("tp_ep_pp"), world);
-    EXPECT_EQ(size("intra_dp_cp") * sizes.replicas, size("dp_cp"));
-    EXPECT_EQ(size("intra_dist_opt") * sizes.replicas, world);
-  }
-  EXPECT_GT(built, 600);
 }
 
 // The levels of a context group, from the digits of the place in it.

@@ -3,10 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <iostream>
-#include <random>
-
 namespace tandem::parallel {
 namespace {
 
@@ -47,17 +43,6 @@ TEST(RankGridTest, AxisOfOneMayBeLeftOut) {
   EXPECT_EQ(Groups({.dp = 2}, "DP", "tp"), (std::vector<RankList>{{0}, {1}}));
 }
 
-TEST(RankGridTest, OrdersDifferOnlyWhereTwoAxesAreLong) {
-  for (const char* query : {"tp", "dp", "pp", "tp-dp", "tp-pp"}) {
-    EXPECT_EQ(Groups({.tp = 2, .dp = 4}, "tp-ep-dp-pp", query),
-              Groups({.tp = 2, .dp = 4}, "tp-pp-ep-dp", query));
-    EXPECT_EQ(Groups({.tp = 2, .pp = 4}, "tp-ep-dp-pp", query),
-              Groups({.tp = 2, .pp = 4}, "tp-pp-ep-dp", query));
-  }
-  EXPECT_NE(Groups({.tp = 2, .dp = 2, .pp = 2}, "tp-ep-dp-pp", "dp"),
-            Groups({.tp = 2, .dp = 2, .pp = 2}, "tp-pp-ep-dp", "dp"));
-}
-
 // Users' mistakes are CheckGrid's; these would be ours.
 TEST(RankGridTest, DiesOfWhatItCannotLayOut) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
@@ -67,66 +52,6 @@ TEST(RankGridTest, DiesOfWhatItCannotLayOut) {
   EXPECT_DEATH(Groups({.cp = 2, .ep = 2}, "tp-cp-ep-dp-pp", "dp"), "experts have a grid of their own");
   EXPECT_DEATH(Groups({.tp = 1 << 20, .dp = 1 << 20}, "tp-cp-ep-dp-pp", "dp"), "ranks can be counted");
   EXPECT_DEATH(Groups({.dp = 2}, "dp", "dp", -1), "ranks count from 0");
-}
-
-// The same groups from the other end: ranks belong together when they agree on every axis outside the query.
-std::vector<RankList> ByCoordinates(const std::vector<std::string>& order, const std::vector<int>& sizes,
-                                    const std::string& query, int offset) {
-  int world = 1;
-  for (const int size : sizes) {
-    world *= size;
-  }
-  std::vector<RankList> groups;
-  std::vector<std::vector<int>> keys;
-  for (int rank = 0; rank < world; ++rank) {
-    std::vector<int> key;
-    int rest = rank;
-    for (size_t axis = 0; axis < order.size(); ++axis) {
-      if (query.find(order[axis]) == std::string::npos) {
-        key.push_back(rest % sizes[axis]);
-      }
-      rest /= sizes[axis];
-    }
-    const auto found = std::find(keys.begin(), keys.end(), key);
-    if (found == keys.end()) {
-      keys.push_back(key);
-      groups.push_back({rank + offset});
-    } else {
-      groups[found - keys.begin()].push_back(rank + offset);
-    }
-  }
-  return groups;
-}
-
-TEST(RankGridTest, AgreesWithTheCoordinatesOfEveryRank) {
-  const uint32_t seed = std::random_device()();
-  std::cout << "seed " << seed << std::endl;
-  std::mt19937 random(seed);
-  for (int round = 0; round < 300; ++round) {
-    std::vector<std::string> order = {"tp", "cp", "ep", "dp", "pp"};
-    std::shuffle(order.begin(), order.end(), random);
-    RankGrid::Sizes sizes;
-    std::vector<int> in_order;
-    for (const std::string& name : order) {
-      int size = 1 + static_cast<int>(random() % 4);
-      if ((name == "ep" && sizes.cp > 1) || (name == "cp" && sizes.ep > 1)) {
-        size = 1;
-      }
-      (name == "tp"   ? sizes.tp
-       : name == "cp" ? sizes.cp
-       : name == "ep" ? sizes.ep
-       : name == "dp" ? sizes.dp
-                      : sizes.pp) = size;
-      in_order.push_back(size);
-    }
-    const std::string joined = order[0] + "-" + order[1] + "-" + order[2] + "-" + order[3] + "-" + order[4];
-    const int offset = static_cast<int>(random() % 100);
-    for (const char* query :
-         {"tp", "cp", "dp", "pp", "ep", "dp-cp", "tp-pp", "tp-ep", "tp-ep-pp", "tp-dp-cp"}) {
-      ASSERT_EQ(Groups(sizes, joined.c_str(), query, offset), ByCoordinates(order, in_order, query, offset))
-          << joined << " " << query;
-    }
-  }
 }
 
 TEST(RankGridTest, LaysOutALargeCluster) {
