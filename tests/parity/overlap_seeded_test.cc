@@ -13,8 +13,9 @@
 namespace tandem::parity {
 namespace {
 
-// Two ranks that share experts, four microbatches: the programs of tests/schedules/golden/overlapped_*, of a
-// real model, one instruction at a time in hundreds of orders that they allow.
+// Two ranks that share experts, four microbatches: the programs of
+// tests/schedules/golden/overlapped_train.txt, of a real model, one instruction at a time in hundreds of
+// orders that they allow.
 
 constexpr uint64_t kFirstSeed = 20261122;
 constexpr int kSeeds = 200;

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "schedules/build/program_builder.h"
+#include "schedules/passes/live_locals.h"
 #include "schedules/passes/passes.h"
 #include "schedules/program/text.h"
 #include "schedules/simulate/simulator.h"
@@ -81,6 +82,7 @@ int64_t LeastBudget(const StagePrograms& stage) {
 void ExpectAliveWithin(int64_t budget, const StagePrograms& stage, const Outline& outline) {
   for (const Program* program : stage.All()) {
     const Alive most = MostAlive(*program);
+    EXPECT_EQ(MostBytesAlive(*program), most.bytes) << program->name;
     EXPECT_LE(most.bytes, budget) << program->name << ", "
                                   << ToText(program->instructions[most.instruction], outline);
   }

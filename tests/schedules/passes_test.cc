@@ -14,19 +14,6 @@
 namespace tandem::schedules {
 namespace {
 
-// Of the first instruction with that opcode, target and microbatch; the test fails without one.
-int Find(const Program& program, Opcode opcode, int target, int microbatch) {
-  for (int i = 0; i < static_cast<int>(program.instructions.size()); ++i) {
-    const Instruction& instruction = program.instructions[i];
-    if (instruction.opcode == opcode && instruction.target == target &&
-        instruction.microbatch == microbatch) {
-      return i;
-    }
-  }
-  ADD_FAILURE() << program.name << " has no " << ToText(opcode) << " of " << target << " mb " << microbatch;
-  return 0;
-}
-
 // Per gather, in issue order: how many gathers that are used no later than it were still to be used when it
 // was issued.
 std::vector<int> GathersAhead(const Program& program) {
@@ -112,9 +99,7 @@ TEST(OrderTest, GathersOfKeptParametersWaitForTheirOptimizerStepAlone) {
 TEST(GradientsTest, APartWithTwoWritersIsCollectedInTheMainTypeAndRoundedOnce) {
   Outline outline = SmallDecoder(1, /*tied=*/true);
   const auto rounds = [&] {
-    const Program train = ProvenStage(outline, OptionsFor(outline, "zero3", 2)).train;
-    return std::count_if(train.instructions.begin(), train.instructions.end(),
-                         [](const Instruction& i) { return i.opcode == Opcode::kRound; });
+    return Count(ProvenStage(outline, OptionsFor(outline, "zero3", 2)).train, Opcode::kRound);
   };
   EXPECT_EQ(rounds(), 0);  // the transport type is the main type
   UseBf16(outline);
@@ -214,29 +199,6 @@ TEST(PrecisionTest, EachClassHasItsPlaceInEachBuffer) {
     EXPECT_EQ(buffer.parts[0].begin, 0);
     EXPECT_EQ(buffer.parts[1].begin, 4 * 2 * narrow) << "behind what the four ranks have of the first class";
     EXPECT_EQ(buffer.parts[1].end - buffer.parts[1].begin, 4 * outline.units[layer].classes[1].elements);
-  }
-}
-
-TEST(FillsTest, EveryLocalIsFilledOnceAfterAllOfItsAccesses) {
-  const Outline outline = MoeDecoder();
-  BuildOptions options = OptionsFor(outline, "zero3", 2, 4);
-  options.hold = 1;
-  options.fill_after_last_access = true;
-  const Program train = ProvenStage(outline, options, Schedule::kOverlapped).train;
-  std::vector<int> fills(train.buffers.size(), 0);
-  for (const Instruction& instruction : train.instructions) {
-    for (const Operand& operand : instruction.operands) {
-      EXPECT_EQ(fills[operand.buffer], 0) << train.buffers[operand.buffer].name << " is used after its fill";
-    }
-    if (instruction.opcode == Opcode::kFill) {
-      for (const Operand& operand : instruction.operands) {
-        ++fills[operand.buffer];
-      }
-    }
-  }
-  for (size_t buffer = 0; buffer < fills.size(); ++buffer) {
-    const bool filled = train.buffers[buffer].life == Life::kLocal && !IsHost(train.buffers[buffer].kind);
-    EXPECT_EQ(fills[buffer], filled) << train.buffers[buffer].name;
   }
 }
 

@@ -19,11 +19,6 @@
 namespace tandem::schedules {
 namespace {
 
-int Count(const Program& program, Opcode opcode) {
-  return static_cast<int>(std::count_if(program.instructions.begin(), program.instructions.end(),
-                                        [&](const Instruction& i) { return i.opcode == opcode; }));
-}
-
 int CountOf(const Program& program, Opcode opcode, int target) {
   return static_cast<int>(
       std::count_if(program.instructions.begin(), program.instructions.end(),
@@ -31,29 +26,41 @@ int CountOf(const Program& program, Opcode opcode, int target) {
 }
 
 TEST(ProgramBuilderTest, EveryOutlineStrategyAndScheduleIsProven) {
-  std::vector<Outline> outlines = {SmallDecoder(), SmallDecoder(1, /*tied=*/true), UnusualDecoder(),
+  std::vector<Outline> outlines = {SmallDecoder(3), SmallDecoder(1, /*tied=*/true), UnusualDecoder(),
                                    MoeDecoder()};
   for (const Stage& stage : TwoStages()) {
     outlines.push_back(stage.outline);
   }
   for (Outline outline : outlines) {
-    for (const bool bf16 : {false, true}) {
+    for (const std::string precision : {"fp32", "bf16", "bf16 beside fp32"}) {
+      if (precision == "bf16") {
+        UseBf16(outline);
+      } else if (precision == "bf16 beside fp32") {
+        KeepLastPartsInMainType(outline);
+      }
       for (const Strategy& strategy : Strategies()) {
         for (const int ranks : {1, 4}) {
-          if (bf16) {
-            UseBf16(outline);
-          }
-          SCOPED_TRACE(strategy.name);
-          BuildOptions options = OptionsFor(outline, strategy.name, 3, ranks);
-          ProvenStage(outline, options);
-          if (!IsDivided(outline)) {
-            options.hold = 1;
-            ProvenStage(outline, options, Schedule::kOverlapped);
+          for (const int microbatches : {1, 3}) {
+            SCOPED_TRACE(strategy.name + ", " + precision);
+            BuildOptions options = OptionsFor(outline, strategy.name, microbatches, ranks);
+            options.num_validation_microbatches = 2;
+            ProvenStage(outline, options);
+            if (!IsDivided(outline)) {
+              options.hold = 1;
+              ProvenStage(outline, options, Schedule::kOverlapped);
+              options.recompute = RecomputeLayers(outline);
+              ProvenStage(outline, options, Schedule::kOverlapped);
+            }
           }
         }
       }
     }
   }
+}
+
+TEST(ProgramBuilderTest, EightyLayersOfThirtyTwoMicrobatchesAreProven) {
+  const Outline outline = SmallDecoder(80);
+  ProvenStage(outline, OptionsFor(outline, "zero3", 32, 8));
 }
 
 TEST(ProgramBuilderTest, RandomOutlinesAreProvenAtTheDefaultAndTheLeastBudget) {
@@ -411,14 +418,7 @@ TEST(RecomputeTest, AChainThatCommunicatesIsIssuedALayerPairAheadWithAGatherOfIt
   options.recompute = RecomputeLayers(outline);
   const StagePrograms stage = ProvenStage(outline, options, Schedule::kOverlapped);
   const auto at = [&](Opcode opcode, const char* node) {
-    const auto found = std::find_if(stage.train.instructions.begin(), stage.train.instructions.end(),
-                                    [&](const Instruction& instruction) {
-                                      return instruction.opcode == opcode &&
-                                             instruction.target == FindNode(outline, node) &&
-                                             instruction.microbatch == 0;
-                                    });
-    EXPECT_NE(found, stage.train.instructions.end()) << node;
-    return found - stage.train.instructions.begin();
+    return Find(stage.train, opcode, FindNode(outline, node), 0);
   };
   EXPECT_LT(at(Opcode::kRecompute, "layers.1.dispatch"), at(Opcode::kBackwardInput, "layers.2.dispatch"));
   EXPECT_GT(Count(stage.train, Opcode::kUnshard), Count(kept.train, Opcode::kUnshard));
@@ -431,14 +431,7 @@ TEST(RecomputeTest, AChainThatDoesNotCommunicateRunsAgainWhereItIsNeeded) {
   options.recompute = RecomputeLayers(outline);
   const StagePrograms stage = ProvenStage(outline, options, Schedule::kOverlappedUndelayed);
   const auto at = [&](Opcode opcode, const char* node) {
-    const auto found = std::find_if(stage.train.instructions.begin(), stage.train.instructions.end(),
-                                    [&](const Instruction& instruction) {
-                                      return instruction.opcode == opcode &&
-                                             instruction.target == FindNode(outline, node) &&
-                                             instruction.microbatch == 0;
-                                    });
-    EXPECT_NE(found, stage.train.instructions.end()) << node;
-    return found - stage.train.instructions.begin();
+    return Find(stage.train, opcode, FindNode(outline, node), 0);
   };
   EXPECT_GT(at(Opcode::kRecompute, "layers.1.attention"), at(Opcode::kBackwardInput, "layers.2.attention"));
   EXPECT_LT(at(Opcode::kRecompute, "layers.1.attention"), at(Opcode::kBackwardInput, "layers.1.mlp"));

@@ -3,8 +3,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "schedules/build/program_builder.h"
 #include "schedules/check/check.h"
+#include "schedules/program/text.h"
 
 namespace tandem::schedules {
 
@@ -15,6 +18,24 @@ inline StagePrograms ProvenStage(const Outline& outline, const BuildOptions& opt
   EXPECT_EQ(IsDivided(outline) ? CheckAlone(outline, options, stage) : CheckStage(outline, options, stage),
             absl::OkStatus());
   return stage;
+}
+
+// Of the first instruction with that opcode, target and microbatch; the test fails without one.
+inline int Find(const Program& program, Opcode opcode, int target, int microbatch) {
+  for (int i = 0; i < static_cast<int>(program.instructions.size()); ++i) {
+    const Instruction& instruction = program.instructions[i];
+    if (instruction.opcode == opcode && instruction.target == target &&
+        instruction.microbatch == microbatch) {
+      return i;
+    }
+  }
+  ADD_FAILURE() << program.name << " has no " << ToText(opcode) << " of " << target << " mb " << microbatch;
+  return 0;
+}
+
+inline int Count(const Program& program, Opcode opcode) {
+  return static_cast<int>(std::count_if(program.instructions.begin(), program.instructions.end(),
+                                        [&](const Instruction& i) { return i.opcode == opcode; }));
 }
 
 }  // namespace tandem::schedules

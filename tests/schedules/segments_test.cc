@@ -52,11 +52,6 @@ std::vector<std::vector<std::string>> SegmentTexts(const Outline& outline, const
   return texts;
 }
 
-int Copies(const Program& program) {
-  return static_cast<int>(std::count_if(program.instructions.begin(), program.instructions.end(),
-                                        [](const Instruction& in) { return in.opcode == Opcode::kCopy; }));
-}
-
 TEST(SegmentsTest, PassesOfALayerAreOneSegment) {
   const Outline outline = SmallDecoder(1);
   const auto segments = SegmentTexts(outline, TrainOf(outline, {"attention", "mlp"}, 1));
@@ -100,13 +95,13 @@ TEST(SegmentsTest, ValidationsAndUpdatesHaveNone) {
 TEST(SegmentsTest, WhatIsInRingsIsCopied) {
   const Outline outline = SmallDecoder(1);
   const Program train = TrainOf(outline, {"head"}, 2);
-  ASSERT_EQ(Copies(train), 2 * 2);
+  ASSERT_EQ(Count(train, Opcode::kCopy), 2 * 2);
   for (const Instruction& in : train.instructions) {
     for (const Operand& operand : in.operands) {
       EXPECT_TRUE(in.segment < 0 || train.buffers[operand.buffer].life != Life::kRing);
     }
   }
-  EXPECT_EQ(Copies(TrainOf(outline, {"mlp"})), 0);
+  EXPECT_EQ(Count(TrainOf(outline, {"mlp"}), Opcode::kCopy), 0);
 }
 
 // permute writes what the host reads.

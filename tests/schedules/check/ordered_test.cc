@@ -7,7 +7,6 @@
 namespace tandem::schedules {
 namespace {
 
-using ::testing::AnyOf;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
@@ -19,29 +18,6 @@ TEST(OrderedTest, AForwardWaitsForItsGather) {
   EXPECT_THAT(edited.Check(), HasSubstr("(forward embedding mb 0) and "));
   EXPECT_THAT(edited.Check(), HasSubstr("both touch "));
   EXPECT_THAT(edited.Check(), HasSubstr(", and nothing makes the first wait for the second"));
-}
-
-TEST(OrderedTest, NoWaitOfAConflictCanBeSpared) {
-  const EditedStage whole(MoeDecoder(1));
-  int dropped = 0;
-  for (const auto member : {&StagePrograms::train, &StagePrograms::validate}) {
-    for (size_t i = 0; i < (whole.stage.*member).instructions.size(); ++i) {
-      const Instruction& in = (whole.stage.*member).instructions[i];
-      for (size_t k = 0; k < in.waits.size(); ++k) {
-        // Others keep memory low, or gathers from running ahead.
-        if (in.waits[k].frees > 0 || in.opcode == Opcode::kUnshard) {
-          continue;
-        }
-        EditedStage edited = whole;
-        std::vector<Wait>& waits = (edited.stage.*member).instructions[i].waits;
-        waits.erase(waits.begin() + static_cast<int64_t>(k));
-        EXPECT_THAT(edited.Check(), AnyOf(StartsWith("ordered: "), StartsWith("apart: ")))
-            << ToText(in, edited.outline) << " without its wait for " << in.waits[k].instruction;
-        ++dropped;
-      }
-    }
-  }
-  EXPECT_GT(dropped, 20);
 }
 
 TEST(OrderedTest, TheIssuingThreadWaitsForSizesBeforeItIssuesTheirReaders) {
