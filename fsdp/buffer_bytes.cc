@@ -17,7 +17,7 @@ UnitBufferBytes BufferBytesOf(const Layout& layout, const UnitMesh& mesh, int el
   const int64_t held = MaxTiles(layout, HeldRange(layout, mesh).size());
   const auto parameter_norms = static_cast<int64_t>(sizeof(ParameterNorms));
   // The host's loop keeps mean and update of a block of elements, a GPU's blocks their sums.
-  const int64_t host_scratch = 2 * kBlockChunks * layout.granule * element_bytes;
+  const int64_t host_scratch = 2 * kBlockChunks * kGranule * element_bytes;
   return {.norm_terms =
               (1 + std::min<int64_t>(folded, kMaxTermBlocks)) * static_cast<int64_t>(sizeof(UnitNormTerms)),
           .update_norms = static_cast<int64_t>(layout.parameters.size()) * parameter_norms,
@@ -42,7 +42,7 @@ int64_t InputsBytes() { return sizeof(RunInputs); }
 int64_t OutcomeBytes(int ranks) { return kExchangeOffset + ranks * static_cast<int64_t>(sizeof(NormTerms)); }
 
 int64_t MaxTiles(const Layout& layout, int64_t elements) {
-  return elements / (layout.granule * kTileChunks) + 1 + static_cast<int64_t>(layout.parameters.size());
+  return elements / (kGranule * kTileChunks) + 1 + static_cast<int64_t>(layout.parameters.size());
 }
 
 }  // namespace tandem::fsdp

@@ -58,7 +58,6 @@ ClassShard::ClassShard(std::string name, Layout layout, const UnitMesh& mesh, Cl
                            .begin = range.begin,
                            .shard_elements = range.size(),
                            .num_ranks = num_ranks,
-                           .granule = layout_.granule,
                            .num_parameters = static_cast<int>(layout_.parameters.size()),
                            .pieces = PiecesOf(layout_, range)};
     for (const auto& [other, unit] : made) {

@@ -11,8 +11,8 @@
 namespace tandem::fsdp {
 namespace {
 
-// A multiple of the granule; as much of the accumulator stays in the first-level cache from the fold to the
-// squares.
+// Chunks that are folded at once: as much of the accumulator stays in the first-level cache from the fold to
+// the squares.
 constexpr int64_t kFoldChunks = 64;
 
 // T: of weights, moments and accumulator; C: of contributions.
@@ -33,9 +33,9 @@ class CpuUnitKernels final : public UnitKernels {
     DoubleDouble squares;
     int64_t nonfinite = 0;
     for (const Piece& piece : geometry_.pieces) {
-      ForEachChunk(piece.range, kFoldChunks * geometry_.granule, [&](Range block) {
+      ForEachChunk(piece.range, kFoldChunks * kGranule, [&](Range block) {
         FoldRange(staging, gradients, block, add);
-        ForEachChunk(block, geometry_.granule, [&](Range chunk) {
+        ForEachChunk(block, kGranule, [&](Range chunk) {
           squares.Add(SumOfFiniteSquares(At(gradients, chunk.begin), chunk.size(), nonfinite));
         });
       });
@@ -54,7 +54,7 @@ class CpuUnitKernels final : public UnitKernels {
                                    *arrays.outcome);
     AdamWScalars<T> constant = decaying;
     constant.weight_decay = 0;
-    const int64_t block_elements = kBlockChunks * geometry_.granule;
+    const int64_t block_elements = kBlockChunks * kGranule;
     T* const mean = with_norms ? static_cast<T*>(arrays.scratch) : nullptr;
     T* const update = with_norms ? mean + block_elements : nullptr;
     for (const Piece& piece : geometry_.pieces) {
@@ -91,7 +91,7 @@ class CpuUnitKernels final : public UnitKernels {
 
   // values: of the block's elements.
   void AddBlock(const T* values, Range block, Magnitude& magnitude) const {
-    ForEachChunk(block, geometry_.granule, [&](Range chunk) {
+    ForEachChunk(block, kGranule, [&](Range chunk) {
       magnitude.squares.Add(SumOfSquares(values + (chunk.begin - block.begin), chunk.size()));
     });
     magnitude.max_abs = std::max(magnitude.max_abs, MaxAbs(values, block.size()));

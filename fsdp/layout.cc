@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fsdp/layout.h"
 
-#include <algorithm>
-#include <numeric>
 #include <set>
 #include <stdexcept>
 #include <string_view>
@@ -44,23 +42,6 @@ int64_t RoundUp(int64_t value, int64_t multiple, const std::string& what) {
   return rounded / multiple * multiple;
 }
 
-// 1: its rows may be split.
-int64_t WholeRow(const ParameterSpec& parameter) {
-  if (!parameter.whole_rows) {
-    return 1;
-  }
-  return ElementsOf(parameter) / (parameter.slice.empty() ? parameter.shape[0] : parameter.slice[0].size());
-}
-
-int64_t CommonMultiple(int64_t a, int64_t b, const ParameterSpec& parameter) {
-  int64_t multiple = 0;
-  if (__builtin_mul_overflow(a / std::gcd(a, b), b, &multiple)) {
-    Refuse(parameter, "has rows of " + std::to_string(b) + " elements, which with the others of the unit " +
-                          "have no common multiple below 2^63");
-  }
-  return multiple;
-}
-
 }  // namespace
 
 std::vector<CommonRun> WholeRuns(const Parameter& parameter, Range part) {
@@ -69,21 +50,17 @@ std::vector<CommonRun> WholeRuns(const Parameter& parameter, Range part) {
                     {.begin = part.begin - parameter.range.begin, .end = part.end - parameter.range.begin});
 }
 
-Layout MakeLayout(const std::vector<ParameterSpec>& parameters, int element_bytes, int64_t granule) {
+Layout MakeLayout(const std::vector<ParameterSpec>& parameters, int element_bytes) {
   if (element_bytes <= 0 || kAlignmentBytes % element_bytes != 0) {
     throw std::invalid_argument("layout: elements of " + std::to_string(element_bytes) +
                                 " bytes do not divide " + std::to_string(kAlignmentBytes) + " bytes");
   }
-  if (granule <= 0) {
-    throw std::invalid_argument("layout: granule " + std::to_string(granule) + " is not positive");
-  }
   const int64_t alignment = kAlignmentBytes / element_bytes;
 
-  Layout layout{.granule = granule};
+  Layout layout;
   std::set<std::string_view> names;
   std::set<int> closed_blocks;  // a block that ended cannot go on later
   int open_block = -1;
-  int64_t block_row = 1;
   int64_t cursor = 0;
   for (const ParameterSpec& parameter : parameters) {
     if (parameter.name.empty()) {
@@ -105,14 +82,8 @@ Layout MakeLayout(const std::vector<ParameterSpec>& parameters, int element_byte
         Refuse(parameter, "continues block " + std::to_string(parameter.block) + " after another parameter");
       }
       open_block = parameter.block;
-      block_row = WholeRow(parameter);
-      cursor = RoundUp(cursor, CommonMultiple(alignment, block_row, parameter),
-                       "parameter '" + parameter.name + "'");
-    } else if (WholeRow(parameter) != block_row) {
-      Refuse(parameter, "is to stay whole in rows of " + std::to_string(WholeRow(parameter)) +
-                            " elements, and its block in rows of " + std::to_string(block_row));
+      cursor = RoundUp(cursor, alignment, "parameter '" + parameter.name + "'");
     }
-    layout.granule = CommonMultiple(layout.granule, block_row, parameter);
     int64_t end = 0;
     if (__builtin_add_overflow(cursor, elements, &end)) {
       Refuse(parameter, "ends beyond 2^63 elements");
@@ -124,20 +95,14 @@ Layout MakeLayout(const std::vector<ParameterSpec>& parameters, int element_byte
                                  .decays = parameter.decays});
     cursor = end;
   }
-  layout.elements = RoundUp(cursor, layout.granule, "the buffer");
-  if (layout.granule > std::max(cursor, granule)) {
-    throw std::invalid_argument("layout: rows that stay whole have a common multiple of " +
-                                std::to_string(layout.granule) + " elements, the unit has only " +
-                                std::to_string(cursor) + "; put them into units of their own");
-  }
+  layout.elements = RoundUp(cursor, kGranule, "the buffer");
   return layout;
 }
 
 void CheckLayout(const Layout& layout) {
-  if (layout.granule <= 0 || layout.elements % layout.granule != 0) {
+  if (layout.elements % kGranule != 0) {
     throw std::invalid_argument("layout: " + std::to_string(layout.elements) +
-                                " elements are not a multiple of the granule " +
-                                std::to_string(layout.granule));
+                                " elements are not a multiple of the granule " + std::to_string(kGranule));
   }
   const Parameter* before = nullptr;
   for (const Parameter& parameter : layout.parameters) {
@@ -175,8 +140,8 @@ int64_t ShardElements(const Layout& layout, int num_ranks) {
   if (num_ranks <= 0) {
     throw std::invalid_argument("layout: cannot shard over " + std::to_string(num_ranks) + " ranks");
   }
-  const int64_t granules = layout.elements / layout.granule;
-  return (granules / num_ranks + (granules % num_ranks != 0 ? 1 : 0)) * layout.granule;
+  const int64_t granules = layout.elements / kGranule;
+  return (granules / num_ranks + (granules % num_ranks != 0 ? 1 : 0)) * kGranule;
 }
 
 int64_t GatheredElements(const Layout& layout, int num_ranks) {

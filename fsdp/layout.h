@@ -21,10 +21,6 @@ struct ParameterSpec {
   // one GEMM can use them as one matrix (q, k, v; gate, up).
   int block = -1;
   bool decays = true;  // weight decay acts on it
-  // If true, no shard boundary splits a row (all elements of the slice with the same first index), because
-  // the optimizer or the quantizer works on whole rows. The unit's granule becomes a multiple of the row,
-  // which costs padding.
-  bool whole_rows = false;
 };
 
 struct Parameter {
@@ -39,34 +35,33 @@ struct Parameter {
 // run, `a` is an index in the whole tensor, and `b` one from the parameter's first element in the buffer.
 std::vector<CommonRun> WholeRuns(const Parameter& parameter, Range part);
 
+// Elements of a unit's flat buffer, from a multiple of as many on, that no shard boundary splits.
+inline constexpr int kGranule = 64;
+
 struct Layout {
   std::vector<Parameter> parameters;
-  int64_t elements = 0;  // with padding, a multiple of the granule
-  int64_t granule = 64;
+  int64_t elements = 0;  // with padding, a multiple of kGranule
 };
 
 // The layouts of a unit: one for each class of parameters with the same element types (unit_shard.h).
 using ClassLayouts = std::vector<Layout>;
 
 // Lays out the parameters of a unit, or of one of its classes. Each starts at a multiple of 128 bytes (of
-// `element_bytes`-byte elements) and, if its rows must stay whole, of its row; only the first parameter of a
-// block is aligned. The layout's granule is the least common multiple of `granule` and of the rows that must
-// stay whole.
+// `element_bytes`-byte elements); only the first parameter of a block is aligned.
 //
 // Throws std::invalid_argument for an empty or negative dim, a slice that is not within its shape, an
-// overflow, a block whose parameters are not consecutive or whose whole rows differ in length, and for rows
-// whose common multiple is larger than the unit (one rank would own all of it).
-Layout MakeLayout(const std::vector<ParameterSpec>& parameters, int element_bytes, int64_t granule = 64);
+// overflow, and a block whose parameters are not consecutive.
+Layout MakeLayout(const std::vector<ParameterSpec>& parameters, int element_bytes);
 
 // Checks that the parameters follow each other without overlap inside the buffer, that each is as large as
-// its slice, and that the buffer ends at a multiple of the granule. Throws std::invalid_argument with their
+// its slice, and that the buffer ends at a multiple of kGranule. Throws std::invalid_argument with their
 // names.
 void CheckLayout(const Layout& layout);
 
 // Elements of the parameters, without padding.
 int64_t ParameterElements(const Layout& layout);
 
-// Elements of one of `num_ranks` equal shards of the padded buffer: a multiple of the granule.
+// Elements of one of `num_ranks` equal shards of the padded buffer: a multiple of kGranule.
 int64_t ShardElements(const Layout& layout, int num_ranks);
 
 // Elements of a gathered buffer: num_ranks * ShardElements, at least layout.elements.

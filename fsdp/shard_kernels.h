@@ -22,7 +22,6 @@ struct ShardGeometry {
   int64_t begin = 0;          // flat coordinate of the first element
   int64_t shard_elements = 0;
   int num_ranks = 1;
-  int64_t granule = 64;
   int num_parameters = 0;
   std::vector<Piece> pieces;
   bool operator==(const ShardGeometry&) const = default;
@@ -43,8 +42,8 @@ struct OptimizerArrays {
 };
 
 // The loops over one unit's shard. The order of additions is the same on each kind of device and for any
-// number of ranks: contributions are added in rank order; squares by chunks that end at multiples of the
-// granule, in eight lanes each (norms.h); and sums of chunks as a DoubleDouble. The loops run on the current
+// number of ranks: contributions are added in rank order; squares by chunks that end at multiples of
+// kGranule, in eight lanes each (norms.h); and sums of chunks as a DoubleDouble. The loops run on the current
 // stream. Objects have no state between calls, so several streams may use one.
 class UnitKernels {
  public:

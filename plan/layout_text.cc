@@ -159,7 +159,7 @@ std::string LayoutText(const JobPlan& plan) {
       parameters += layout.parameters.size();
       const std::string sizes =
           absl::StrCat(GroupedText(elements), " elements, ", PaddingText(padded[c] - elements, elements),
-                       ", shards cut at multiples of ", layout.granule, "\n");
+                       ", shards cut at multiples of ", fsdp::kGranule, "\n");
       if (types.size() == 1) {
         absl::StrAppend(&units, "  ", plan.units[unit].name, ": ", sizes);
       } else {

@@ -127,16 +127,15 @@ __global__ void __launch_bounds__(kThreads, sizeof(T) == 4 ? 4 : 1)
   GroupTerms terms;
   for (int tile = blockIdx.x; tile < shard.num_tiles; tile += gridDim.x) {
     const Chunks chunks(shard, tile);
-    if (packed && chunks.granule == kPackedGranule &&
-        chunks.tile_end - chunks.tile_begin == kTileChunks * kPackedGranule) {
+    if (packed && chunks.tile_end - chunks.tile_begin == kTileChunks * kGranule) {
       const int64_t first = chunks.tile_begin - shard.begin;
 #pragma unroll 2
       for (int round = 0; round < kTileChunks / kGroups; ++round) {
         const int64_t at = first + (round * kWarps + warp) * kRound;
         [[maybe_unused]] const double lane = FoldRound<kAdd, kTerms>(arrays, at, exchanges[warp]);
         if constexpr (kTerms) {
-          const int64_t begin = at + Group() % kChunksOfWarp * kPackedGranule;
-          terms.Add(lane, arrays.gradients, begin, begin + kPackedGranule);
+          const int64_t begin = at + Group() % kChunksOfWarp * kGranule;
+          terms.Add(lane, arrays.gradients, begin, begin + kGranule);
         }
       }
       continue;
@@ -151,7 +150,7 @@ __global__ void __launch_bounds__(kThreads, sizeof(T) == 4 ? 4 : 1)
       const int64_t end = whole ? chunks.end(chunk) - shard.begin : 0;
       [[maybe_unused]] const double lane =
           packed && chunks.Packed(of_warp)
-              ? FoldRound<kAdd, kTerms>(arrays, of_warp * kPackedGranule - shard.begin, exchanges[warp])
+              ? FoldRound<kAdd, kTerms>(arrays, of_warp * kGranule - shard.begin, exchanges[warp])
               : FoldElements<kAdd>(arrays, begin, end);
       if constexpr (kTerms) {
         __syncwarp();  // what the other lanes of the group have written is there

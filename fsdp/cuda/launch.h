@@ -33,7 +33,6 @@ struct TiledShard {
   int num_pieces = 0;
   int num_tiles = 0;
   int64_t begin = 0;  // flat coordinate of element 0
-  int64_t granule = 64;
 };
 
 // The source of the initial values of some elements of one parameter (initialize.h).

@@ -293,7 +293,7 @@ __global__ void __launch_bounds__(kThreads, sizeof(T) == 4 ? 3 : 1)
     LaneSquares squares;
     const bool done =
         packed && chunks.Packed(of_warp) &&
-        StepRound<kWithNorms>(scalars, arithmetic, applied, pointers, of_warp * kPackedGranule - shard.begin,
+        StepRound<kWithNorms>(scalars, arithmetic, applied, pointers, of_warp * kGranule - shard.begin,
                               exchanges[kWithNorms ? warp : 0], squares, maxima);
     if (!done && whole) {
       squares = StepElements<kWithNorms>(scalars, applied, pointers, chunks.begin(chunk) - shard.begin,

@@ -41,7 +41,7 @@ class Table {
 
 // Tiles end at multiples of their length in the unit's flat buffer, so that their chunks are whole ones.
 std::vector<cuda::TiledPiece> TiledPieces(const ShardGeometry& geometry, int& num_tiles) {
-  const int64_t length = geometry.granule * kTileChunks;
+  const int64_t length = kGranule * kTileChunks;
   std::vector<cuda::TiledPiece> pieces;
   num_tiles = 0;
   for (const Piece& piece : geometry.pieces) {
@@ -104,8 +104,7 @@ class CudaUnitKernels final : public UnitKernels {
     return {.pieces = pieces_.data(),
             .num_pieces = static_cast<int>(tiled_.size()),
             .num_tiles = num_tiles_,
-            .begin = geometry_.begin,
-            .granule = geometry_.granule};
+            .begin = geometry_.begin};
   }
 
   const ShardGeometry geometry_;

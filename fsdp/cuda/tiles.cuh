@@ -23,15 +23,14 @@ constexpr int kThreads = 256;
 constexpr int kWarps = kThreads / 32;
 constexpr int kLanes = 8;
 constexpr int kGroups = kThreads / kLanes;
-constexpr int kPackedGranule = 64;
-constexpr int kRound = 32 / kLanes * kPackedGranule;  // elements that a warp has in a packed round
+constexpr int kRound = 32 / kLanes * kGranule;  // elements that a warp has in a packed round
 
 __device__ inline int Lane() { return static_cast<int>(threadIdx.x) % kLanes; }
 __device__ inline int Group() { return static_cast<int>(threadIdx.x) / kLanes; }
 
 // The chunks of one tile. A group sums chunks k, k + kGroups, …
 struct Chunks {
-  __device__ Chunks(const TiledShard& shard, int tile) : granule(shard.granule) {
+  __device__ Chunks(const TiledShard& shard, int tile) {
     int low = 0;
     int high = shard.num_pieces - 1;
     while (low < high) {
@@ -43,25 +42,24 @@ struct Chunks {
       }
     }
     const TiledPiece piece = shard.pieces[low];
-    const int64_t length = granule * kTileChunks;
+    const int64_t length = kGranule * kTileChunks;
     const int64_t place = piece.begin / length + (tile - piece.first_tile);
     tile_begin = place * length < piece.begin ? piece.begin : place * length;
     tile_end = (place + 1) * length > piece.end ? piece.end : (place + 1) * length;
     decays = piece.decays;
-    first = tile_begin / granule;
-    last = (tile_end - 1) / granule;
+    first = tile_begin / kGranule;
+    last = (tile_end - 1) / kGranule;
   }
   __device__ int64_t begin(int64_t chunk) const {
-    return chunk * granule < tile_begin ? tile_begin : chunk * granule;
+    return chunk * kGranule < tile_begin ? tile_begin : chunk * kGranule;
   }
   __device__ int64_t end(int64_t chunk) const {
-    return (chunk + 1) * granule > tile_end ? tile_end : (chunk + 1) * granule;
+    return (chunk + 1) * kGranule > tile_end ? tile_end : (chunk + 1) * kGranule;
   }
   // Whether the warp's round that begins at `chunk` can move in packs.
   __device__ bool Packed(int64_t chunk) const {
-    return granule == kPackedGranule && chunk * granule >= tile_begin && chunk * granule + kRound <= tile_end;
+    return chunk * kGranule >= tile_begin && chunk * kGranule + kRound <= tile_end;
   }
-  int64_t granule;
   bool decays;
   int64_t tile_begin;
   int64_t tile_end;
@@ -139,7 +137,7 @@ struct RoundPacks {
 // read different sets of banks.
 template <typename T>
 struct Exchange {
-  static constexpr int kChunk = kPackedGranule + kLanes;
+  static constexpr int kChunk = kGranule + kLanes;
   T values[32 / kLanes * kChunk];
 
   // Calls body(value) with each element of the lane, in order. All threads of the warp must call it.
@@ -150,13 +148,13 @@ struct Exchange {
 #pragma unroll
     for (int p = 0; p < RoundPacks<T>::kCount; ++p) {
       const int element = (p * 32 + static_cast<int>(threadIdx.x) % 32) * kSize;
-      *reinterpret_cast<Pack<T, kSize>*>(values + element / kPackedGranule * kChunk +
-                                         element % kPackedGranule) = round.packs[p];
+      *reinterpret_cast<Pack<T, kSize>*>(values + element / kGranule * kChunk + element % kGranule) =
+          round.packs[p];
     }
     __syncwarp();
     const T* const mine = values + Group() % (32 / kLanes) * kChunk + Lane();
 #pragma unroll
-    for (int k = 0; k < kPackedGranule / kLanes; ++k) {
+    for (int k = 0; k < kGranule / kLanes; ++k) {
       body(mine[k * kLanes]);
     }
   }

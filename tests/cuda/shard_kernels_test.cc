@@ -76,7 +76,6 @@ TEST_P(CudaFoldTest, OfSeveralContributionsGivesTheCpusBits) {
                                  .begin = begin,
                                  .shard_elements = elements,
                                  .num_ranks = kContributions,
-                                 .granule = layout.granule,
                                  .num_parameters = static_cast<int>(layout.parameters.size()),
                                  .pieces = PiecesOf(layout, {begin, begin + elements})};
     const at::Tensor staging = numbers.Normal({kContributions, elements}).to(contributions);
@@ -172,7 +171,6 @@ at::Tensor StepOn(at::DeviceType device, const ShardKernels& kernels, const Layo
   at::Tensor weights = at::zeros({layout.elements}, of_float);
   const std::unique_ptr<UnitKernels> unit =
       kernels.MakeUnit({.shard_elements = layout.elements,
-                        .granule = layout.granule,
                         .num_parameters = 1,
                         .pieces = PiecesOf(layout, {.begin = 0, .end = layout.elements})});
   unit->OptimizerStep({.gradients = gradients.const_data_ptr(),

@@ -165,7 +165,7 @@ TEST(BufferBytesTest, TilesOfEveryRankFit) {
   const Layout layout = MakeLayout(
       {{.name = "a", .shape = {1000, 77}}, {.name = "b", .shape = {5}}, {.name = "c", .shape = {333, 301}}},
       4);
-  const int64_t length = layout.granule * kTileChunks;
+  const int64_t length = kGranule * kTileChunks;
   for (int ranks = 1; ranks <= 9; ++ranks) {
     for (int rank = 0; rank < ranks; ++rank) {
       int64_t tiles = 0;

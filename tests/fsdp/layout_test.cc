@@ -85,8 +85,7 @@ TEST(LayoutTest, RandomUnitsKeepEveryPromise) {
   for (int repeat = 0; repeat < 50'000; ++repeat) {
     const std::vector<ParameterSpec> parameters = RandomParameters(random);
     const int element_bytes = 1 << random() % 4;
-    const int64_t granule = random() % 2 == 0 ? 64 : static_cast<int64_t>(random() % 200) + 1;
-    const Layout layout = MakeLayout(parameters, element_bytes, granule);
+    const Layout layout = MakeLayout(parameters, element_bytes);
     ASSERT_NO_THROW(CheckLayout(layout));
     ASSERT_EQ(layout.parameters.size(), parameters.size());
     int64_t end = 0;
@@ -107,58 +106,17 @@ TEST(LayoutTest, RandomUnitsKeepEveryPromise) {
       }
       end = parameter.range.end;
     }
-    ASSERT_EQ(layout.elements % granule, 0);
+    ASSERT_EQ(layout.elements % kGranule, 0);
     ASSERT_GE(layout.elements, end);
-    ASSERT_LT(layout.elements - end, granule);
+    ASSERT_LT(layout.elements - end, kGranule);
     for (int ranks = 1; ranks <= 16; ++ranks) {
       const int64_t shard = ShardElements(layout, ranks);
-      ASSERT_EQ(shard % granule, 0);
+      ASSERT_EQ(shard % kGranule, 0);
       ASSERT_EQ(GatheredElements(layout, ranks), ranks * shard);
       ASSERT_GE(GatheredElements(layout, ranks), layout.elements);
-      ASSERT_LT(GatheredElements(layout, ranks) - layout.elements, ranks * granule);
+      ASSERT_LT(GatheredElements(layout, ranks) - layout.elements, ranks * kGranule);
     }
   }
-}
-
-TEST(LayoutTest, WholeRowsAreNotSplit) {
-  const uint64_t seed = std::random_device{}();
-  std::cout << "seed " << seed << "\n";
-  SCOPED_TRACE("seed " + std::to_string(seed));
-  std::mt19937_64 random(seed);
-  int larger = 0;  // granules
-  int refused = 0;
-  for (int repeat = 0; repeat < 10'000; ++repeat) {
-    std::vector<ParameterSpec> parameters = RandomParameters(random);
-    for (ParameterSpec& parameter : parameters) {
-      parameter.whole_rows = parameter.block < 0 && random() % 2 == 0;
-    }
-    parameters.push_back({.name = "large", .shape = {1000, 37}});
-    Layout layout;
-    try {
-      layout = MakeLayout(parameters, 4);
-    } catch (const std::invalid_argument& error) {
-      ASSERT_NE(std::string(error.what()).find("common multiple"), std::string::npos) << error.what();
-      ++refused;
-      continue;
-    }
-    ASSERT_EQ(layout.granule % 64, 0);
-    larger += layout.granule > 64 ? 1 : 0;
-    for (int ranks = 1; ranks <= 8; ++ranks) {
-      const int64_t shard = ShardElements(layout, ranks);
-      ASSERT_LT(GatheredElements(layout, ranks) - layout.elements, ranks * layout.granule);
-      for (int64_t boundary = shard; boundary < layout.elements; boundary += shard) {
-        for (size_t i = 0; i < parameters.size(); ++i) {
-          const Range range = layout.parameters[i].range;
-          if (parameters[i].whole_rows && range.begin < boundary && boundary < range.end) {
-            const int64_t row = range.size() / parameters[i].shape[0];
-            ASSERT_EQ((boundary - range.begin) % row, 0) << parameters[i].name << " on " << ranks;
-          }
-        }
-      }
-    }
-  }
-  EXPECT_GT(larger, 1000);
-  std::cout << larger << " granules of rows, " << refused << " units refused\n";
 }
 
 TEST(LayoutTest, ParametersOfABlockAreOneMatrix) {
@@ -211,19 +169,7 @@ TEST(LayoutTest, BadUnitsAreRefusedByName) {
                      {.name = "n", .shape = {1}},
                      {.name = "k", .shape = {1}, .block = 0}}),
             "layout: parameter 'k': continues block 0 after another parameter");
-  EXPECT_EQ(message({{.name = "q", .shape = {2, 5}, .block = 0, .whole_rows = true},
-                     {.name = "k", .shape = {2, 7}, .block = 0, .whole_rows = true}}),
-            "layout: parameter 'k': is to stay whole in rows of 7 elements, and its block in rows of 5");
-  EXPECT_EQ(
-      message({{.name = "w", .shape = {2, 1009}, .whole_rows = true}}),
-      "layout: rows that stay whole have a common multiple of 64576 elements, the unit has only 2018; put "
-      "them into units of their own");
-  EXPECT_EQ(
-      message({{.name = "a", .shape = {1, most - 2}, .whole_rows = true}}),
-      "layout: parameter 'a': has rows of 9223372036854775805 elements, which with the others of the unit "
-      "have no common multiple below 2^63");
   EXPECT_THROW(MakeLayout({}, 3), std::invalid_argument);
-  EXPECT_THROW(MakeLayout({}, 4, 0), std::invalid_argument);
 }
 
 TEST(LayoutTest, SlicesLieLikeTensors) {

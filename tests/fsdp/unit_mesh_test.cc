@@ -61,7 +61,7 @@ TEST(UnitMeshTest, PiecesPartitionTheUnit) {
                                       .inner_shards_optimizer = inner_shards,
                                       .outer_shards_optimizer = outer_shards})) {
             const Range piece = PieceRange(layout, rank);
-            ASSERT_EQ(piece.size() % layout.granule, 0);
+            ASSERT_EQ(piece.size() % kGranule, 0);
             ASSERT_EQ(Intersect(piece, HeldRange(layout, rank)), piece) << "a rank holds what it owns";
             ASSERT_EQ(Intersect(piece, ShardRange(layout, rank)), piece);
             ASSERT_EQ(HeldRange(layout, rank).size(),
@@ -82,7 +82,7 @@ TEST(UnitMeshTest, PiecesPartitionTheUnit) {
           ASSERT_EQ(owners, std::vector<int>(layout.elements, 1));
           ASSERT_EQ(counted, std::vector<int>(layout.elements, 1));
           ASSERT_LT(PaddedElements(layout, {.inner = inner, .outer = outer}) - layout.elements,
-                    layout.granule * inner * outer);
+                    kGranule * inner * outer);
         }
       }
     }
