@@ -311,12 +311,6 @@ Call Binder::BindOpcode(const Program& program, const Instruction& instruction, 
         }
       };
     }
-    case Opcode::kFill:
-      return [&device, dead = operands.AllOf(Role::kDead)] {
-        for (const Memory& memory : dead) {
-          device.Fill(memory.begin, device::kNanByte, memory.bytes);
-        }
-      };
     case Opcode::kHostWait:
       return [] {};  // the issuing thread waits (Executor)
     case Opcode::kSend:

@@ -79,9 +79,6 @@ class StageBuilder {
     if (parts.gradients && !options_.replayed.empty()) {
       MarkSegments(options_.replayed, program);
     }
-    if (options_.fill_after_last_access) {
-      InsertFills(program);
-    }
     return program;
   }
 

@@ -175,11 +175,6 @@ void Execution::Run(const Instruction& in) {
     case Opcode::kUpdateStates:
       UpdateStates(in);
       break;
-    case Opcode::kFill:
-      for (const Operand& operand : in.operands) {
-        WriteGarbage(operand);
-      }
-      break;
   }
 }
 

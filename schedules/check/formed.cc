@@ -214,8 +214,7 @@ class FormedRule {
     }
     return in.opcode == Opcode::kReport || in.opcode == Opcode::kSnapshot || in.opcode == Opcode::kCopy
                ? CheckCopies(i)
-           : in.opcode == Opcode::kFill ? CheckFill(i)
-                                        : CheckShapes(i);
+               : CheckShapes(i);
   }
 
   absl::Status CheckCommunicator(int i) {
@@ -280,16 +279,6 @@ class FormedRule {
         return Violation(kFormed, outline_, program_, i,
                          absl::StrCat("needs ", shape.bytes, " bytes of ", OperandName(program_, operand),
                                       ", which has ", BytesOf(operand)));
-      }
-    }
-    return absl::OkStatus();
-  }
-
-  absl::Status CheckFill(int i) const {
-    for (const Operand& operand : program_.instructions[i].operands) {
-      if (operand.role != Role::kDead || operand.mode != Mode::kWrites) {
-        return Violation(kFormed, outline_, program_, i,
-                         absl::StrCat("does not fill ", OperandName(program_, operand)));
       }
     }
     return absl::OkStatus();

@@ -46,10 +46,6 @@ void ShardUnits(const Outline& outline, const BuildOptions& options, const Stage
 // that no gather runs further ahead than that.
 void OrderInstructions(const Outline& outline, int prefetch, Program& program);
 
-// fills.cc. For tests: fills every local on the device with NaN, directly after its last access and on the
-// stream of that access.
-void InsertFills(Program& program);
-
 // budgets.cc. Two bounds on the bytes of locals that are alive. `least` is the most if every instruction
 // ended before the next is issued; instruction least_at needs it. `by_default` is the most if each reduction
 // or dispatch ended only when the next one of its stream, or the norm, is issued. Both assume that a send or

@@ -60,8 +60,7 @@ struct BuildOptions {
   std::vector<bool> keep_gathered;
   // By node: its passes in training are replayed in segments (passes/segments.h). Empty: for no node.
   std::vector<bool> replayed;
-  int64_t budget_bytes = 0;             // memory of the locals; 0: the default budget (passes.h)
-  bool fill_after_last_access = false;  // for tests: a local is filled with NaN after its last access
+  int64_t budget_bytes = 0;  // memory of the locals; 0: the default budget (passes.h)
 };
 
 // The placement of the unit, and the mesh that it is placed on.

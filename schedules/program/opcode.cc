@@ -35,7 +35,6 @@ constexpr std::array<OpcodeInfo, kNumOpcodes> kOpcodes = {{
     {Opcode::kCopy, "copy", TargetKind::kNone, true, MemoryRule::kOperands, LinkRule::kNone},
     {Opcode::kReport, "report", TargetKind::kNone, false, MemoryRule::kOperands, LinkRule::kNone},
     {Opcode::kSnapshot, "snapshot", TargetKind::kNone, false, MemoryRule::kOperands, LinkRule::kNone},
-    {Opcode::kFill, "fill", TargetKind::kNone, false, MemoryRule::kOperands, LinkRule::kNone},
 }};
 
 }  // namespace

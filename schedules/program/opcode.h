@@ -31,9 +31,8 @@ enum class Opcode : uint8_t {
   kCopy,           // copies between rings and the locals that segments access instead, buffer by buffer
   kReport,         // copies each buffer that it reads to the host buffer at the same position
   kSnapshot,       // copies, in the same way, what a checkpoint holds: weights and optimizer state, or states
-  kFill,           // for tests: fills buffers that are not read again with NaN
 };
-inline constexpr int kNumOpcodes = 23;
+inline constexpr int kNumOpcodes = 22;
 
 enum class TargetKind : uint8_t { kNone, kNode, kUnit, kValue };
 

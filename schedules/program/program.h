@@ -81,9 +81,8 @@ enum class Role : uint8_t {
   kPublished,
   kUpdateNorms,
   kCounter,
-  kDead,  // what is not read again
 };
-inline constexpr int kNumRoles = static_cast<int>(Role::kDead) + 1;
+inline constexpr int kNumRoles = static_cast<int>(Role::kCounter) + 1;
 
 struct Operand {
   BufferId buffer = -1;

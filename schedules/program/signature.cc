@@ -38,8 +38,7 @@ constexpr std::array<const char*, kNumRoles> kRoles = {"value",
                                                        "optimizer state",
                                                        "published weights",
                                                        "update norms",
-                                                       "counter",
-                                                       "dead buffer"};
+                                                       "counter"};
 
 // What a node's pass reads and writes, in the order of Access. A list may be empty.
 // A recompute changes nothing but values.
@@ -123,8 +122,6 @@ std::vector<OperandRow> RowsOf(Opcode opcode) {
     case Opcode::kReport:
     case Opcode::kSnapshot:
       return {{Role::kSource, kRead, kEach}, {Role::kCopy, kWrite, kEach}};
-    case Opcode::kFill:
-      return {{Role::kDead, kWrite, kEach}};
   }
   platform::CheckFailed(__FILE__, __LINE__, "opcode", "every opcode has a signature");
 }

@@ -209,7 +209,6 @@ void Machine::Run(const Program& program, const Instruction& in, int run,
     case Opcode::kSend:
     case Opcode::kReceive:
     case Opcode::kHostWait:
-    case Opcode::kFill:
       break;
     case Opcode::kGradientNorm: {
       std::vector<Hash> reads;

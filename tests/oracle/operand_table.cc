@@ -111,7 +111,6 @@ const std::map<Opcode, std::vector<TableRow>>& Table() {
       {Opcode::kSnapshot,
        {{"source", "r", "each", {K::kWeights, K::kOptimizerState, K::kNodeState}},
         {"copy", "w", "each", {K::kHostWeights, K::kHostOptimizerState, K::kHostNodeState}}}},
-      {Opcode::kFill, {{"dead buffer", "w", "each", {}}}},
   };
   return *table;
 }
