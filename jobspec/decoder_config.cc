@@ -137,8 +137,9 @@ model::PredictionDepths DepthsOf(const v1::Model& resolved) {
   return {.number = pattern->num_depths, .numbers_letters = collides};
 }
 
-model::ParameterNames NamesOf(const std::string& model_type) {
-  return model_type == "mixtral"                                ? model::ParameterNames::kMixtral
+model::ParameterNames NamesOf(const std::string& model_type, bool norms_after) {
+  return norms_after                                            ? model::ParameterNames::kOlmo2
+         : model_type == "mixtral"                              ? model::ParameterNames::kMixtral
          : model_type == "granitemoehybrid"                     ? model::ParameterNames::kGranite
          : model_type == "bamba"                                ? model::ParameterNames::kBamba
          : model_type == "mamba2" || model_type == "nemotron_h" ? model::ParameterNames::kMixer
@@ -156,8 +157,9 @@ model::DecoderConfig ModelConfigOf(const v1::Model& resolved) {
   const int64_t layers = resolved.num_hidden_layers();
   const v1::AttentionBias bias =
       resolved.has_attention_bias() ? resolved.attention_bias() : type->attention_bias;
+  const bool norms_after = (resolved.has_norms() ? resolved.norms() : type->norms) == v1::NORM_PLACE_AFTER;
   return {
-      .names = NamesOf(resolved.model_type()),
+      .names = NamesOf(resolved.model_type(), norms_after),
       .hidden_size = resolved.hidden_size(),
       .intermediate_size = resolved.intermediate_size(),
       .num_hidden_layers = layers,
@@ -173,7 +175,7 @@ model::DecoderConfig ModelConfigOf(const v1::Model& resolved) {
       .qk_norm = QkNormOf(resolved, *type),
       .attention_gate = resolved.attention_gate(),
       .norms_add_one = resolved.norms_add_one(),
-      .norms_after = (resolved.has_norms() ? resolved.norms() : type->norms) == v1::NORM_PLACE_AFTER,
+      .norms_after = norms_after,
       .sliding_window = resolved.sliding_window(),
       .window_layers = resolved.has_sliding_window()
                            ? WindowLayersIn(resolved.window_layers(), layers).value()

@@ -23,12 +23,12 @@ std::vector<ParameterSpec> AttentionParameters(const DecoderShapes& s) {
     parameters.push_back(NormOver(s, "key_norm", s.norms_heads ? s.head_dim : s.key));
   }
   if (s.qkv_bias) {
-    parameters.push_back(BiasOf("query_bias", s.query));
-    parameters.push_back(BiasOf("key_bias", s.key));
-    parameters.push_back(BiasOf("value_bias", s.key));
+    parameters.push_back(VectorOf("query_bias", s.query, Init::kZeros));
+    parameters.push_back(VectorOf("key_bias", s.key, Init::kZeros));
+    parameters.push_back(VectorOf("value_bias", s.key, Init::kZeros));
   }
   if (s.output_bias) {
-    parameters.push_back(BiasOf("output_bias", s.hidden));
+    parameters.push_back(VectorOf("output_bias", s.hidden, Init::kZeros));
   }
   return parameters;
 }
@@ -63,10 +63,9 @@ void AddQueryKeyNorms(const DecoderShapes& s, std::vector<TensorSpec>& forward_s
 
 // Two products of [S, d] x [d, S] a head, of which causality leaves half, and a window less; the backward has
 // five. GPUs compute what a window hides, and then hide it.
-double ScoreFlops(const DecoderShapes& s, bool windowed) {
-  const double length = windowed && s.window > 0 && s.device == DeviceKind::kCpu
-                            ? AttendedLength(s.length, s.window)
-                            : static_cast<double>(s.length);
+double ScoreFlops(const DecoderShapes& s) {
+  const double length = s.windowed && s.device == DeviceKind::kCpu ? AttendedLength(s.length, s.window)
+                                                                   : static_cast<double>(s.length);
   return s.ProductFlops(1, s.query) * length;
 }
 
@@ -96,11 +95,11 @@ void AddGate(const DecoderShapes& s, std::vector<TensorSpec>& forward_scratch,
 // Where documents are packed, rows keep the positions of their sequence: rotated queries and keys give scores
 // that depend on the distance alone, so a document's are what they would be from position 0 on, but for
 // rounding.
-NodeDeclaration Declare(const DecoderShapes& s, bool windowed) {
-  const ops::AttentionShape shape = s.attention(windowed);
+NodeDeclaration DeclareAttention(const DecoderShapes& s) {
+  const ops::AttentionShape shape = s.attention();
   const double output = s.ProductFlops(s.query, s.hidden);
   const double projections = s.ProductFlops(s.hidden, s.projected_qkv) + output;
-  const double scores = ScoreFlops(s, windowed);
+  const double scores = ScoreFlops(s);
   const double norm = s.Elements(s.norms_after ? 7 * s.hidden : 2 * s.hidden);
   const double rotation = s.Elements((s.norms_heads   ? 4
                                       : s.norms_whole ? 8
@@ -128,7 +127,7 @@ NodeDeclaration Declare(const DecoderShapes& s, bool windowed) {
     forward_scratch.push_back({"projected", {s.tokens, s.hidden}});
     input_scratch.push_back({"projected", {s.tokens, s.hidden}});
   }
-  if (shape.documents && windowed && s.window > 0) {
+  if (s.windowed) {
     for (std::vector<TensorSpec>* scratch : {&forward_scratch, &input_scratch}) {
       scratch->push_back({"starts", {s.sequences, s.length}, ElementType::kInt64});
     }
@@ -139,11 +138,7 @@ NodeDeclaration Declare(const DecoderShapes& s, bool windowed) {
                               {ops::QkvBiasBackwardWorkBytes(s.device, s.tokens, columns, s.compute_bytes)},
                               ElementType::kByte});
   }
-  std::vector<std::string> computed;
-  for (const TensorSpec& intermediate : intermediates) {
-    computed.push_back(intermediate.name);
-  }
-  std::vector<std::string> weight_reads = computed;
+  std::vector<std::string> weight_reads;
   if (!s.gates_attention) {
     weight_reads.emplace_back("context");
   }
@@ -164,14 +159,12 @@ NodeDeclaration Declare(const DecoderShapes& s, bool windowed) {
                    .computed_from = {"qkv", "context"}}},
       .parts = {{.name = "attention", .parameters = AttentionParameters(s)}},
       .forward = {.reads = {"x"},
-                  .writes = {"hidden", "qkv", "context", "lse"},
                   .parameters = true,
                   .scratch = std::move(forward_scratch),
                   .flops = projections + scores,
                   .score_flops = scores,
                   .row_elements = norm + rotation},
       .backward_input = {.reads = {"x", "qkv", "context", "lse"},
-                         .writes = computed,
                          .gradient_reads = {"hidden"},
                          .gradient_writes = {"x"},
                          .parameters = true,
@@ -195,9 +188,6 @@ NodeDeclaration Declare(const DecoderShapes& s, bool windowed) {
   return declaration;
 }
 
-NodeDeclaration DeclareAttention(const DecoderShapes& s) { return Declare(s, /*windowed=*/false); }
-NodeDeclaration DeclareWindowAttention(const DecoderShapes& s) { return Declare(s, /*windowed=*/true); }
-
 constexpr ParameterName kAttentionNames[] = {
     {"norm", "input_layernorm.weight", nullptr, "norm.weight"},
     {"query", "self_attn.q_proj.weight", nullptr, "mixer.q_proj.weight"},
@@ -212,22 +202,9 @@ constexpr ParameterName kAttentionNames[] = {
     {"output_bias", "self_attn.o_proj.bias"},
 };
 
-constexpr ParameterName kNormAfterNames[] = {
-    {"norm", "post_attention_layernorm.weight"},  // of others the name of the MLP's
-    {"query", "self_attn.q_proj.weight"},        {"key", "self_attn.k_proj.weight"},
-    {"value", "self_attn.v_proj.weight"},        {"output", "self_attn.o_proj.weight"},
-    {"query_norm", "self_attn.q_norm.weight"},   {"key_norm", "self_attn.k_norm.weight"},
-    {"query_bias", "self_attn.q_proj.bias"},     {"key_bias", "self_attn.k_proj.bias"},
-    {"value_bias", "self_attn.v_proj.bias"},     {"output_bias", "self_attn.o_proj.bias"},
-};
-
 }  // namespace
 
 constinit const NodeKind kAttention = {
     .name = "attention", .declare = DeclareAttention, .names = kAttentionNames};
-constinit const NodeKind kWindowAttention = {
-    .name = "attention", .declare = DeclareWindowAttention, .names = kAttentionNames};
-constinit const NodeKind kAttentionNormAfter = {
-    .name = "attention", .declare = DeclareAttention, .names = kNormAfterNames};
 
 }  // namespace tandem::model

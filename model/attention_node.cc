@@ -14,11 +14,7 @@ namespace {
 // Arrays have the names of attention.cc; those that a model does not have are not defined.
 class AttentionNode final : public SplitNode {
  public:
-  AttentionNode(const NodeContext& context, const NodeKind& kind, std::shared_ptr<const RotaryTables> tables)
-      : SplitNode(context, kind.declare(context.shapes)),
-        tables_(std::move(tables)),
-        has_window_(&kind == &kWindowAttention && s_.window > 0),
-        shape_(s_.attention(has_window_)) {
+  explicit AttentionNode(const NodeContext& context) : SplitNode(context), shape_(s_.attention()) {
     ops_.PrepareAttention(shape_, s_.compute_bytes);
   }
 
@@ -142,14 +138,11 @@ class AttentionNode final : public SplitNode {
   BoundPass BindBackwardWeight(BoundArrays& in) const override {
     const bool add = in.AddsToParameterGradient("norm");
     const ops::Array grad_qkv = in.Value("grad_qkv");
-    const ops::Workspace products = in.Work("products");
     ops::Calls calls;
     const ops::Array grad_projected = s_.norms_after ? in.Value("grad_projected") : in.Gradient("hidden");
-    calls.Add(ops_.LinearBackwardWeight(grad_projected, in.Value(s_.gates_attention ? "gated" : "context"),
-                                        add, in.ParameterGradient("output"), products,
-                                        s_.residual_multiplier));
-    calls.Add(ops_.LinearBackwardWeight(grad_qkv, in.Value(s_.norms_after ? "x" : "normed"), add,
-                                        in.ParameterGradient("qkv"), products));
+    AddMatrixGradient("output", grad_projected, in.Value(s_.gates_attention ? "gated" : "context"), in, calls,
+                      s_.residual_multiplier);
+    AddMatrixGradient("qkv", grad_qkv, in.Value(s_.norms_after ? "x" : "normed"), in, calls);
     const ops::Workspace bias_work = s_.qkv_bias || s_.output_bias ? in.Work("bias_work") : ops::Workspace();
     if (s_.qkv_bias) {
       calls.Add(ops_.QkvBiasBackward(grad_qkv, add, in.ParameterGradient("query_bias"),
@@ -159,13 +152,7 @@ class AttentionNode final : public SplitNode {
     if (s_.output_bias) {
       calls.Add(ops_.BiasBackward(grad_projected, add, in.ParameterGradient("output_bias"), bias_work));
     }
-    std::vector<std::string> norms = {"norm"};
-    if (s_.norms_qk) {
-      norms.insert(norms.end(), {"query_norm", "key_norm"});
-    }
-    for (const std::string& name : norms) {
-      calls.Add(CopyOrAdd(in.Value("grad_" + name), add, in.ParameterGradient(name)));
-    }
+    AddVectorGradients(in, calls);
     return calls;
   }
 
@@ -253,34 +240,21 @@ class AttentionNode final : public SplitNode {
   };
   Starts StartsOf(BoundArrays& in) const {
     const ops::Array documents = DocumentStarts(in);
-    return {documents, has_window_ ? in.Scratch("starts") : documents};
+    return {documents, s_.windowed ? in.Scratch("starts") : documents};
   }
   void AddStarts(const Starts& starts, ops::Calls& calls) const {
-    if (has_window_) {
+    if (s_.windowed) {
       calls.Add(ops_.WindowStarts(s_.window, starts.documents, starts.seen));
     }
   }
 
-  const std::shared_ptr<const RotaryTables> tables_;
-  const bool has_window_;
   const ops::AttentionShape shape_;
 };
 
 }  // namespace
 
-std::unique_ptr<Node> MakeAttentionNode(const NodeContext& context,
-                                        std::shared_ptr<const RotaryTables> tables) {
-  return std::make_unique<AttentionNode>(context, kAttention, std::move(tables));
-}
-
-std::unique_ptr<Node> MakeWindowAttentionNode(const NodeContext& context,
-                                              std::shared_ptr<const RotaryTables> tables) {
-  return std::make_unique<AttentionNode>(context, kWindowAttention, std::move(tables));
-}
-
-std::unique_ptr<Node> MakeAttentionNormAfterNode(const NodeContext& context,
-                                                 std::shared_ptr<const RotaryTables> tables) {
-  return std::make_unique<AttentionNode>(context, kAttentionNormAfter, std::move(tables));
+std::unique_ptr<Node> MakeAttentionNode(const NodeContext& context) {
+  return std::make_unique<AttentionNode>(context);
 }
 
 }  // namespace tandem::model

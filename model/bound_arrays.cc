@@ -10,8 +10,6 @@
 namespace tandem::model {
 namespace {
 
-bool IsNumber(ElementType element) { return element != ElementType::kInt64 && element != ElementType::kByte; }
-
 bool HasPass(const NodeDeclaration& declaration, Pass pass) {
   switch (pass) {
     case Pass::kForward:
@@ -97,7 +95,7 @@ void BoundArrays::AddValues(Role role, const std::vector<std::string>& names, bo
     }
     entries_.push_back({.role = role,
                         .spec = spec,
-                        .type = IsNumber(spec.type) ? TypeOf(spec.type, types_) : ComputeType::kFp32,
+                        .type = StoredType(spec),
                         .begin = operand.begin,
                         .writes = writes,
                         .adds = operand.adds});
@@ -145,7 +143,7 @@ void BoundArrays::AddParts(Role role) {
       } else {
         entries_.push_back({.role = role,
                             .spec = spec,
-                            .type = operand.type,
+                            .type = ElementKindOf(operand.type),
                             .begin = begin,
                             .writes = role == Role::kParameterGradient,
                             .adds = operand.adds});
@@ -168,7 +166,7 @@ void BoundArrays::AddStates(const std::vector<std::string>& names, bool adds) {
     }
     entries_.push_back({.role = Role::kState,
                         .spec = *spec,
-                        .type = IsNumber(spec->type) ? TypeOf(spec->type, types_) : ComputeType::kFp32,
+                        .type = StoredType(*spec),
                         .begin = operand.begin,
                         .adds = operand.adds});
   }
@@ -201,12 +199,12 @@ void BoundArrays::AddScratch(const PassSpec& spec) {
     });
     if (frozen != entries_.end()) {
       frozen->begin = begin;
-      frozen->type = TypeOf(piece.type, types_);
+      frozen->type = StoredType(piece);
       continue;
     }
     entries_.push_back({.role = i < spec.scratch.size() ? Role::kScratch : Role::kConverted,
                         .spec = piece,
-                        .type = IsNumber(piece.type) ? TypeOf(piece.type, types_) : ComputeType::kFp32,
+                        .type = StoredType(piece),
                         .begin = begin});
   }
 }
@@ -256,16 +254,17 @@ BoundArrays::Entry& BoundArrays::Find(Role role, const std::string& name) {
   throw std::logic_error(absl::StrCat(Where(), name, " is not declared"));
 }
 
-ops::Array BoundArrays::ArrayAt(char* begin, const TensorSpec& spec, ComputeType type) const {
-  const ops::ElementKind kind = spec.type == ElementType::kInt64  ? ops::ElementKind::kInt64
-                                : spec.type == ElementType::kByte ? ops::ElementKind::kByte
-                                                                  : ElementKindOf(type);
-  int64_t columns = 1;
-  for (size_t dim = 1; dim < spec.shape.size(); ++dim) {
-    columns *= spec.shape[dim];
-  }
-  const int64_t rows = spec.shape.empty() ? 1 : spec.shape[0];
-  return {begin, kind, spec.on_host ? ops::DeviceKind::kCpu : ops_.kind(), rows, columns};
+ops::ElementKind BoundArrays::StoredType(const TensorSpec& spec) const {
+  return spec.type == ElementType::kInt64  ? ops::ElementKind::kInt64
+         : spec.type == ElementType::kByte ? ops::ElementKind::kByte
+                                           : ElementKindOf(TypeOf(spec.type, types_));
+}
+
+ops::Array BoundArrays::ArrayOf(const Entry& entry) const {
+  const std::vector<int64_t>& shape = entry.spec.shape;
+  const int64_t rows = shape.empty() ? 1 : shape[0];
+  const int64_t columns = shape.empty() ? 1 : NumElements({shape.begin() + 1, shape.end()});
+  return {entry.begin, entry.type, entry.spec.on_host ? ops::DeviceKind::kCpu : ops_.kind(), rows, columns};
 }
 
 ops::Array BoundArrays::ArrayIn(Role role, const std::string& name) {
@@ -280,13 +279,13 @@ ops::Array BoundArrays::ArrayIn(Role role, const std::string& name) {
       return Converted(entry, *scratch);
     }
   }
-  return ArrayAt(entry.begin, entry.spec, entry.type);
+  return ArrayOf(entry);
 }
 
 // What the code gets in the place of the entry.
 ops::Array BoundArrays::Converted(const Entry& entry, const Entry& scratch) {
-  const ops::Array stored = ArrayAt(entry.begin, entry.spec, entry.type);
-  const ops::Array converted = ArrayAt(scratch.begin, scratch.spec, scratch.type);
+  const ops::Array stored = ArrayOf(entry);
+  const ops::Array converted = ArrayOf(scratch);
   if (!entry.writes || entry.adds) {
     before_.push_back(ops_.Copy(stored, converted));
   }
@@ -331,6 +330,10 @@ ops::Array BoundArrays::ParameterGradient(const std::string& name) {
 ops::Array BoundArrays::State(const std::string& name) { return ArrayIn(Role::kState, name); }
 
 ops::Array BoundArrays::Scratch(const std::string& name) { return ArrayIn(Role::kScratch, name); }
+
+bool BoundArrays::HasParameterGradient(const std::string& name) {
+  return Find(Role::kParameterGradient, name).begin != nullptr;
+}
 
 bool BoundArrays::AddsToGradient(const std::string& value) { return Find(Role::kGradient, value).adds; }
 

@@ -41,6 +41,7 @@ class BoundArrays {
   ops::Array Parameter(const std::string& name);
   // Undefined if the matrix is frozen, and in a forward of a validation.
   ops::Array ParameterGradient(const std::string& name);
+  bool HasParameterGradient(const std::string& name);
   // Undefined for a state that the pass changes in training if the pass is a recompute or a validation.
   ops::Array State(const std::string& name);
   ops::Array Scratch(const std::string& name);
@@ -78,7 +79,7 @@ class BoundArrays {
   struct Entry {
     Role role = Role::kValue;
     TensorSpec spec;
-    ComputeType type = ComputeType::kFp32;  // as stored; unused for kInt64 and kByte
+    ops::ElementKind type = ops::ElementKind::kFloat;  // as stored
     char* begin = nullptr;
     bool writes = false;
     bool adds = false;
@@ -95,7 +96,8 @@ class BoundArrays {
                    const OperandMemory& operand) const;
   Entry& Find(Role role, const std::string& name);
   Entry* TryFind(Role role, const std::string& name);  // null if it is not declared
-  ops::Array ArrayAt(char* begin, const TensorSpec& spec, ComputeType type) const;
+  ops::ElementKind StoredType(const TensorSpec& spec) const;
+  ops::Array ArrayOf(const Entry& entry) const;
   ops::Array ArrayIn(Role role, const std::string& name);
   ops::Array Converted(const Entry& entry, const Entry& scratch);
   // The beginning of an error message: "mlp backward: ".

@@ -151,8 +151,7 @@ DecoderConfig WithAllExperts(DecoderConfig config) {
 
 std::vector<UnitParameters> DecoderUnits(const DecoderConfig& config) {
   // Parameters do not depend on the batch.
-  const DecoderShapes shapes(config, {.sequences = 1, .sequence_length = 1 + config.depths.number},
-                             ComputeType::kFp32, DeviceKind::kCpu);
+  const BatchShape batch{.sequences = 1, .sequence_length = 1 + config.depths.number};
   std::vector<UnitParameters> units;
   int layer = static_cast<int>(config.num_layers());
   for (const DecoderNode& node : DecoderNodeList(config)) {
@@ -163,6 +162,8 @@ std::vector<UnitParameters> DecoderUnits(const DecoderConfig& config) {
                                         .experts = node.kind->experts,
                                         .frozen = IsFrozen(config, node.unit)});
     }
+    const NodeTypes types(ComputeType::kFp32, node.unit);
+    const DecoderShapes shapes = ShapesOf(node, config, batch, types, DeviceKind::kCpu);
     AddParts(config.names, node, DeclarationOf(node, shapes), *unit);
   }
   for (UnitParameters& unit : units) {

@@ -15,7 +15,7 @@ namespace tandem::model {
 
 // The naming scheme of a decoder's parameters. kMixer is that of Mamba-2 and Nemotron-H, whose layers have
 // one mixer each. The others are named after their families; kMixtral differs only in the names of experts.
-enum class ParameterNames : uint8_t { kUsual, kMixtral, kMixer, kGranite, kBamba, kQwen3Next };
+enum class ParameterNames : uint8_t { kUsual, kMixtral, kMixer, kGranite, kBamba, kQwen3Next, kOlmo2 };
 
 // What a dense MLP computes between its products: silu(gate) · up, or relu(up)² without a gate.
 enum class Activation : uint8_t { kSwiGlu, kSquaredRelu };
@@ -27,7 +27,7 @@ enum class QkNorm : uint8_t { kNone, kHead, kWhole };
 enum class BalanceScope : uint8_t {
   kMicrobatch,
   kSequence,  // each sequence of a microbatch alone
-  kGlobal,    // the tokens of all ranks in the step's microbatches so far (balance.cc)
+  kGlobal,    // the tokens of all ranks in the step's microbatches so far (route.cc)
 };
 
 // The sparse layers of a decoder. In these, each token visits a few of many experts.

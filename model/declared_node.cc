@@ -1,21 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "model/declared_node.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "model/bound_arrays.h"
 
 namespace tandem::model {
 
-DeclaredPasses::DeclaredPasses(const NodeContext& context, NodeDeclaration declaration)
+DeclaredPasses::DeclaredPasses(const NodeContext& context)
     : s_(context.shapes),
       types_(context.types),
       ops_(context.ops),
-      norms_{context.config.rms_norm_eps, context.config.norms_add_one ? 1.0 : 0.0},
-      declaration_([&] {
-        FreezeParts(context.config, context.unit, context.shapes, declaration);
-        return std::move(declaration);
-      }()) {}
+      norms_{s_.config.rms_norm_eps, s_.config.norms_add_one ? 1.0 : 0.0},
+      tables_(context.tables),
+      declaration_(DeclarationOf(context.node, s_)) {}
 
 BoundPass DeclaredPasses::Bind(Pass pass, absl::Span<const OperandMemory> operands,
                                comm::Communicator* communicator) const {
@@ -34,6 +33,16 @@ ops::Array DeclaredPasses::DocumentStarts(BoundArrays& in) const {
 
 ops::Array DeclaredPasses::Targets(BoundArrays& in) const {
   return in.Value("tokens").Columns(s_.batch.targets_column(), s_.length);
+}
+
+void DeclaredPasses::AddMatrixGradient(const std::string& matrix, const ops::Array& grad,
+                                       const ops::Array& read, BoundArrays& in, ops::Calls& calls,
+                                       double scale) const {
+  const ops::Array to = in.ParameterGradient(matrix);
+  const ops::Workspace products = in.Work("products");
+  if (to.defined()) {
+    calls.Add(ops_.LinearBackwardWeight(grad, read, in.AddsToParameterGradient(matrix), to, products, scale));
+  }
 }
 
 BoundPass DeclaredNode::BindPass(Pass pass, BoundArrays& in) const {
@@ -78,12 +87,24 @@ void SplitNode::AddNormedBackward(const ops::Array& grad_hidden, const ops::Arra
 void SplitNode::AddResidualBackward(const ops::Array& grad_share, const ops::Array& grad_hidden,
                                     BoundArrays& in, ops::Calls& calls) const {
   const ops::Array grad_x = in.Gradient("x");
-  calls.Add(CopyOrAdd(grad_hidden, in.AddsToGradient("x"), grad_x));
+  calls.Add(in.AddsToGradient("x") ? ops_.Add(grad_hidden, grad_x) : ops_.Copy(grad_hidden, grad_x));
   calls.Add(ops_.Add(grad_share, grad_x));
 }
 
-ops::Call SplitNode::CopyOrAdd(const ops::Array& from, bool add, const ops::Array& to) const {
-  return add ? ops_.Add(from, to) : ops_.Copy(from, to);
+void SplitNode::AddVectorGradients(BoundArrays& in, ops::Calls& calls) const {
+  for (const PartSpec& part : declaration_.parts) {
+    for (const ParameterSpec& vector : part.parameters) {
+      const auto computed = std::find_if(
+          declaration_.intermediates.begin(), declaration_.intermediates.end(),
+          [&](const TensorSpec& intermediate) { return intermediate.name == "grad_" + vector.name; });
+      if (computed == declaration_.intermediates.end()) {
+        continue;
+      }
+      const ops::Array from = in.Value(computed->name);
+      const ops::Array to = in.ParameterGradient(vector.name);
+      calls.Add(in.AddsToParameterGradient(vector.name) ? ops_.Add(from, to) : ops_.Copy(from, to));
+    }
+  }
 }
 
 }  // namespace tandem::model

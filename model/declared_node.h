@@ -1,37 +1,44 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <memory>
 #include <string>
 
-#include "model/config.h"
 #include "model/decoder_shapes.h"
 #include "model/node.h"
 #include "model/node_declaration.h"
+#include "model/node_kinds.h"
 #include "ops/operations.h"
 
 namespace tandem::model {
 
 class BoundArrays;
 
+// The constants of ops/rope.h, shared by all layers of a decoder.
+struct RotaryTables {
+  ops::Constant cosines;  // [S, head_dim / 2]
+  ops::Constant sines;
+};
+
 // The arguments that the code of every node of a decoder is made from.
 struct NodeContext {
-  const DecoderConfig& config;
-  const DecoderShapes shapes;
+  const DecoderNode& node;
+  const DecoderShapes shapes;  // ShapesOf the node
   const NodeTypes types;
-  const std::string unit;      // the unit of the node's own parts
-  const ops::Operations& ops;  // outlives the nodes
+  const ops::Operations& ops;                        // outlives the nodes
+  const std::shared_ptr<const RotaryTables> tables;  // null if no layer rotates
 };
 
 // A node that gets its operands by the names in its declaration. A kind with a weight half derives from
 // SplitNode, any other from DeclaredNode.
 class DeclaredPasses : public Node {
  public:
+  explicit DeclaredPasses(const NodeContext& context);
+
   BoundPass Bind(Pass pass, absl::Span<const OperandMemory> operands,
                  comm::Communicator* communicator) const final;
 
  protected:
-  DeclaredPasses(const NodeContext& context, NodeDeclaration declaration);
-
   // Binds the pass and requests every array that the pass has. A recompute binds the forward, without the
   // outputs that were kept.
   virtual BoundPass BindPass(Pass pass, BoundArrays& in) const = 0;
@@ -42,12 +49,15 @@ class DeclaredPasses : public Node {
   // The targets of the batch, [B, S]. A target is predicted from the tokens before it.
   ops::Array Targets(BoundArrays& in) const;
 
+  // Adds the gradient of a matrix that gave `scale` times its product with `read`, if it is trained.
+  void AddMatrixGradient(const std::string& matrix, const ops::Array& grad, const ops::Array& read,
+                         BoundArrays& in, ops::Calls& calls, double scale = 1) const;
+
   const DecoderShapes s_;
   const NodeTypes types_;
   const ops::Operations& ops_;
   const ops::NormConfig norms_;  // of the norms, except those beside gates
-
- private:
+  const std::shared_ptr<const RotaryTables> tables_;
   const NodeDeclaration declaration_;
 };
 
@@ -87,9 +97,9 @@ class SplitNode : public DeclaredPasses {
   void AddResidualBackward(const ops::Array& grad_share, const ops::Array& grad_hidden, BoundArrays& in,
                            ops::Calls& calls) const;
 
-  // For the weight half, if the input half has already computed a parameter's gradient: copies it, or adds it
-  // if `add`.
-  ops::Call CopyOrAdd(const ops::Array& from, bool add, const ops::Array& to) const;
+  // For the weight half: the gradients of vectors, which the input half has left in intermediates
+  // ("grad_norm" for "norm").
+  void AddVectorGradients(BoundArrays& in, ops::Calls& calls) const;
 
  private:
   BoundPass BindPass(Pass pass, BoundArrays& in) const final;

@@ -11,30 +11,29 @@ namespace tandem::model {
 
 namespace {
 
-std::shared_ptr<const RotaryTables> MakeRotaryTables(const NodeContext& context) {
-  const int64_t rotary = context.shapes.rotary;
-  if (rotary == 0 || !context.config.rotates) {
+std::shared_ptr<const RotaryTables> MakeRotaryTables(const DecoderShapes& shapes,
+                                                     const ops::Operations& ops) {
+  const int64_t rotary = shapes.rotary;
+  if (rotary == 0 || !shapes.rotates) {
     return nullptr;  // no layer attends, or none rotates
   }
   if (rotary % 2 != 0) {
     throw std::invalid_argument(
         absl::StrCat("rotary embedding turns an even number of a head's dims, not ", rotary));
   }
-  const int64_t length = context.shapes.length;
-  const ComputeType type = MainType(context.types.unit.compute);
-  const auto bytes = static_cast<size_t>(length * rotary / 2 * ElementBytes(type));
+  const ComputeType type = MainType(shapes.compute);
+  const auto bytes = static_cast<size_t>(shapes.length * rotary / 2 * ElementBytes(type));
   std::vector<char> memory(2 * bytes);
-  const ops::Array cosines(memory.data(), ElementKindOf(type), DeviceKind::kCpu, length, rotary / 2);
+  const ops::Array cosines(memory.data(), ElementKindOf(type), DeviceKind::kCpu, shapes.length, rotary / 2);
   ops::Array sines = cosines;
   sines.begin = memory.data() + bytes;
-  if (context.shapes.latent.kv_rank > 0) {
-    ops::LatentRotaryTables(context.shapes.latent_heads(), context.config.rope_theta,
-                            context.config.rope_scaling, cosines, sines);
+  const DecoderConfig& config = shapes.config;
+  if (config.latent.kv_rank > 0) {
+    ops::LatentRotaryTables(shapes.latent_heads(), config.rope_theta, config.rope_scaling, cosines, sines);
   } else {
-    ops::RopeTables(context.config.rope_theta, context.config.rope_scaling, cosines, sines);
+    ops::RopeTables(config.rope_theta, config.rope_scaling, cosines, sines);
   }
-  return std::make_shared<RotaryTables>(
-      RotaryTables{context.ops.MakeConstant(cosines), context.ops.MakeConstant(sines)});
+  return std::make_shared<RotaryTables>(RotaryTables{ops.MakeConstant(cosines), ops.MakeConstant(sines)});
 }
 
 }  // namespace
@@ -42,46 +41,40 @@ std::shared_ptr<const RotaryTables> MakeRotaryTables(const NodeContext& context)
 std::vector<std::unique_ptr<Node>> DecoderNodes(const DecoderConfig& config, BatchShape batch,
                                                 const Precision& precision, const ops::Operations& ops,
                                                 const NodeMakers& more) {
-  const auto context_of = [&](const std::string& unit, int64_t depth) {
-    const NodeTypes types(precision, unit);
-    DecoderShapes shapes(config, batch, types.unit.compute, ops.kind(), types.repeats);
-    shapes.depth = depth;
-    return NodeContext{.config = config, .shapes = shapes, .types = types, .unit = unit, .ops = ops};
-  };
-  const std::shared_ptr<const RotaryTables> tables = MakeRotaryTables(context_of("", /*depth=*/0));
+  const std::shared_ptr<const RotaryTables> tables =
+      MakeRotaryTables({config, batch, precision.Of("").compute, ops.kind()}, ops);
   NodeMakers make = {
       {&kEmbedding, MakeEmbeddingNode},
-      {&kAttention, [&](const NodeContext& context) { return MakeAttentionNode(context, tables); }},
-      {&kWindowAttention,
-       [&](const NodeContext& context) { return MakeWindowAttentionNode(context, tables); }},
-      {&kAttentionNormAfter,
-       [&](const NodeContext& context) { return MakeAttentionNormAfterNode(context, tables); }},
-      {&kLatentAttention,
-       [&](const NodeContext& context) { return MakeLatentAttentionNode(context, tables); }},
+      {&kAttention, MakeAttentionNode},
+      {&kLatentAttention, MakeLatentAttentionNode},
       {&kMlp, MakeMlpNode},
-      {&kMlpNormAfter, MakeMlpNormAfterNode},
-      {&kMlpSquaredRelu, MakeMlpSquaredReluNode},
+      {&kMlpSquaredRelu, MakeMlpNode},
       {&kMamba, MakeMambaNode},
       {&kGatedDelta, MakeGatedDeltaNode},
       {&kRoute, MakeRouteNode},
+      {&kBalance, MakeBalanceNode},
       {&kPermute, MakePermuteNode},
       {&kSizes, MakeSizesNode},
-      {&kBalance, MakeBalanceNode},
       {&kDispatch, MakeDispatchNode},
       {&kExperts, MakeExpertsNode},
       {&kCombine, MakeCombineNode},
       {&kFinish, MakeFinishNode},
       {&kHead, MakeHeadNode},
-      {&kMainNorm, MakeMainNormNode},
+      {&kHeadOfNormed, MakeHeadNode},
+      {&kDepthHead, MakeHeadNode},
+      {&kMainNorm, MakeDepthNormNode},
       {&kDepthInput, MakeDepthInputNode},
       {&kDepthNorm, MakeDepthNormNode},
-      {&kHeadOfNormed, MakeHeadOfNormedNode},
-      {&kDepthHead, MakeDepthHeadNode},
   };
   make.insert(more.begin(), more.end());
   std::vector<std::unique_ptr<Node>> nodes;
   for (const DecoderNode& node : DecoderNodeList(config)) {
-    nodes.push_back(make.at(node.kind)(context_of(node.unit, node.depth)));
+    const NodeTypes types(precision, node.unit);
+    nodes.push_back(make.at(node.kind)({.node = node,
+                                        .shapes = ShapesOf(node, config, batch, types, ops.kind()),
+                                        .types = types,
+                                        .ops = ops,
+                                        .tables = tables}));
   }
   return nodes;
 }

@@ -98,23 +98,12 @@ struct Names {
   PartList trained;  // of those, what has gradients
 };
 
+// Writes nodes in forward order, which read the batch and each other's outputs, and the units that their
+// parts belong to.
 class OutlineWriter {
  public:
   explicit OutlineWriter(const Precision& precision) : precision_(precision) {}
 
-  Outline Write(const std::vector<DeclaredPlace>& nodes, const TensorSpec& batch,
-                const std::vector<UnitParameters>& units, const std::vector<UnitLayout>& layouts) {
-    AddUnits(units, layouts);
-    outline_.batch = AddValue(batch.name, schedules::ValueKind::kActivation, BytesOf(batch, {precision_, ""}),
-                              /*gradient=*/false);
-    latest_[batch.name] = outline_.batch;
-    for (const DeclaredPlace& node : nodes) {
-      AddNode(node);
-    }
-    return std::move(outline_);
-  }
-
- private:
   void AddUnits(const std::vector<UnitParameters>& units, const std::vector<UnitLayout>& layouts) {
     if (layouts.size() != units.size()) {
       throw std::logic_error("the model has " + std::to_string(units.size()) +
@@ -132,17 +121,13 @@ class OutlineWriter {
     }
   }
 
-  ValueId AddValue(const std::string& name, schedules::ValueKind kind, int64_t size, bool gradient,
-                   double fill = 1) {
-    const Bytes bytes{.expected = static_cast<int64_t>(fill * static_cast<double>(size)), .bound = size};
-    outline_.values.push_back(
-        {.name = name, .kind = kind, .bytes = bytes, .gradient_bytes = gradient ? bytes : Bytes{}});
-    return static_cast<ValueId>(outline_.values.size()) - 1;
+  void AddBatch(const TensorSpec& batch) {
+    outline_.batch = AddValue(batch.name, schedules::ValueKind::kActivation, BytesOf(batch, {precision_, ""}),
+                              /*gradient=*/false);
+    latest_[batch.name] = outline_.batch;
   }
 
-  void AddNode(const DeclaredPlace& node) {
-    const NodeTypes types(precision_, node.unit);
-    const NodeDeclaration& declaration = node.declaration;
+  void AddNode(const DecoderNode& node, const NodeTypes& types, const NodeDeclaration& declaration) {
     Names names;
     for (const InputSpec& input : declaration.inputs) {
       names.values[input.tensor.name] = latest_.at(input.from);
@@ -196,7 +181,7 @@ class OutlineWriter {
       return result;
     };
     schedules::Node written{.name = node.name,
-                            .kind = node.kind,
+                            .kind = node.kind->name,
                             .place = declaration.place,
                             .layer = node.layer,
                             .stream = declaration.stream,
@@ -213,6 +198,17 @@ class OutlineWriter {
       written.write_flops.push_back(FlopsOf(declaration, name));
     }
     outline_.nodes.push_back(std::move(written));
+  }
+
+  Outline Finish() { return std::move(outline_); }
+
+ private:
+  ValueId AddValue(const std::string& name, schedules::ValueKind kind, int64_t size, bool gradient,
+                   double fill = 1) {
+    const Bytes bytes{.expected = static_cast<int64_t>(fill * static_cast<double>(size)), .bound = size};
+    outline_.values.push_back(
+        {.name = name, .kind = kind, .bytes = bytes, .gradient_bytes = gradient ? bytes : Bytes{}});
+    return static_cast<ValueId>(outline_.values.size()) - 1;
   }
 
   UnitPart Find(const std::string& unit, const std::string& part) const {
@@ -266,28 +262,16 @@ class OutlineWriter {
 
 }  // namespace
 
-Outline WriteOutline(const std::vector<DeclaredPlace>& nodes, const TensorSpec& batch,
-                     const std::vector<UnitParameters>& units, const std::vector<UnitLayout>& layouts,
-                     const Precision& precision) {
-  return OutlineWriter(precision).Write(nodes, batch, units, layouts);
-}
-
 schedules::Outline DecoderOutline(const DecoderConfig& config, BatchShape batch, const Precision& precision,
                                   DeviceKind device, const std::vector<UnitLayout>& layouts) {
-  std::vector<DeclaredPlace> nodes;
+  OutlineWriter writer(precision);
+  writer.AddUnits(DecoderUnits(config), layouts);
+  writer.AddBatch(BatchTokens({config, batch, precision.hidden(), device}).tensor);
   for (const DecoderNode& node : DecoderNodeList(config)) {
     const NodeTypes types(precision, node.unit);
-    DecoderShapes shapes(config, batch, types.unit.compute, device, types.repeats);
-    shapes.depth = node.depth;
-    nodes.push_back({.name = node.name,
-                     .kind = node.kind->name,
-                     .layer = node.layer,
-                     .unit = node.unit,
-                     .declaration = DeclarationOf(node, shapes)});
-    FreezeParts(config, node.unit, shapes, nodes.back().declaration);
+    writer.AddNode(node, types, DeclarationOf(node, ShapesOf(node, config, batch, types, device)));
   }
-  const TensorSpec tokens = BatchTokens({config, batch, precision.hidden(), device}).tensor;
-  return WriteOutline(nodes, tokens, DecoderUnits(config), layouts, precision);
+  return writer.Finish();
 }
 
 }  // namespace tandem::model

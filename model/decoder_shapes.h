@@ -46,8 +46,9 @@ struct DecoderShapes {
   BatchShape batch;
   ComputeType compute;
   DeviceKind device;
-  bool repeats;       // Precision::repeats
-  int64_t depth = 0;  // of the node (depths.h); 0: a node of the model itself
+  bool repeats;           // Precision::repeats
+  int64_t depth = 0;      // of the node (depths.h); 0: a node of the model itself
+  bool windowed = false;  // the node's layer has a sliding window that is shorter than a sequence
 
   int64_t sequences = batch.sequences;                       // B
   int64_t length = batch.sequence_length;                    // S
@@ -149,16 +150,15 @@ struct DecoderShapes {
   bool rotates = config.rotates;
   bool widens = compute == ComputeType::kBf16;  // statistics have a wider type than computation
 
-  // `windowed`: the shape of a layer with a sliding window. Its rows begin as those of documents of one row
-  // would.
-  ops::AttentionShape attention(bool windowed = false) const {
+  // In a layer with a sliding window, rows begin as those of documents of one row would.
+  ops::AttentionShape attention() const {
     return {sequences,
             length,
             heads,
             kv_heads,
             head_dim,
             repeats,
-            packs_documents || (windowed && window > 0),
+            packs_documents || windowed,
             config.attention_multiplier};
   }
   ops::LatentHeads latent_heads() const {

@@ -6,8 +6,8 @@
 namespace tandem::model {
 namespace {
 
-// Communication only: the rows of permute.cc to the ranks that have their experts. What is received lies in
-// the order of the ranks that it came from.
+// Communication only: the rows that permute has gathered to the ranks that have their experts. What is
+// received lies in the order of the ranks that it came from.
 NodeDeclaration DeclareDispatch(const DecoderShapes& s) {
   const TensorSpec tokens{"sent", {s.sent_rows(), s.hidden}, ElementType::kHidden};
   const TensorSpec slots{"sent_slots", {s.sent_rows(), s.slots}, ElementType::kInt64};
@@ -34,7 +34,6 @@ NodeDeclaration DeclareDispatch(const DecoderShapes& s) {
       .group = kExpertGroup,
       .purpose = kDispatchPurpose,
       .forward = {.reads = {"sent", "sent_slots", "sent_probabilities"},
-                  .writes = {"received", "received_slots", "received_probabilities"},
                   .link_bytes = gradient_bytes + rows * static_cast<double>(8 * s.slots)},
       .backward_input = {.gradient_reads = {"received", "received_probabilities"},
                          .gradient_writes = {"sent", "sent_probabilities"},
@@ -57,7 +56,6 @@ NodeDeclaration DeclareSizes(const DecoderShapes& s) {
       .group = kExpertGroup,
       .purpose = kSizesPurpose,
       .forward = {.reads = {"sent_counts"},
-                  .writes = {"counts"},
                   .link_bytes = static_cast<double>(8 * s.expert_ranks * s.expert_ranks)},
   };
   if (counts.on_host) {
@@ -81,11 +79,74 @@ NodeDeclaration DeclareCombine(const DecoderShapes& s) {
       .stream = kDispatchStream,
       .group = kExpertGroup,
       .purpose = kDispatchPurpose,
-      .forward = {.reads = {"made"}, .writes = {"returned"}, .link_bytes = bytes},
+      .forward = {.reads = {"made"}, .link_bytes = bytes},
       .backward_input = {.gradient_reads = {"returned"}, .gradient_writes = {"made"}, .link_bytes = bytes},
   };
   if (s.exact_chunks) {
     ReadCounts(s, declaration);
+  }
+  return declaration;
+}
+
+// A token is sent once to each rank that has an expert which it chose, with the numbers of these there and
+// their probabilities (ops/sends.h). A chunk for each rank, in rank order, which has room for every token;
+// or, where chunks are exact, only what there is, and how much that is for each rank.
+NodeDeclaration DeclarePermute(const DecoderShapes& s) {
+  NodeDeclaration declaration{
+      .inputs = {{.tensor = {"normed", {s.tokens, s.hidden}, ElementType::kHidden}, .from = "normed"},
+                 ChosenExperts(s),
+                 {.tensor = {"probabilities", {s.tokens, s.chosen}, ElementType::kStatistics},
+                  .from = "probabilities"}},
+      .outputs = {{.tensor = {"sent", {s.sent_rows(), s.hidden}, ElementType::kHidden},
+                   .gradient = true,
+                   .kind = schedules::ValueKind::kAllToAll},
+                  {.tensor = {"sent_slots", {s.sent_rows(), s.slots}, ElementType::kInt64},
+                   .kind = schedules::ValueKind::kAllToAll},
+                  {.tensor = {"sent_probabilities", {s.sent_rows(), s.slots}, ElementType::kStatistics},
+                   .gradient = true,
+                   .kind = schedules::ValueKind::kAllToAll}},
+      .forward = {.reads = {"normed", "chosen", "probabilities"}, .scratch = SendsScratch(s)},
+      .backward_input = {.reads = {"chosen"},
+                         .gradient_reads = {"sent", "sent_probabilities"},
+                         .gradient_writes = {"normed", "probabilities"},
+                         .scratch = SendsScratch(s)},
+  };
+  for (OutputSpec& output : declaration.outputs) {
+    output.fill = s.FillOf(s.sent_rows());
+  }
+  if (s.exact_chunks) {
+    declaration.outputs.push_back({.tensor = {"sent_counts", {s.expert_ranks}, ElementType::kInt64}});
+    declaration.forward.scratch.pop_back();
+  }
+  return declaration;
+}
+
+// hidden = x + what its experts made of each token, the shared ones included. Where ranks share experts, each
+// rank that has some of a token's returns a sum.
+NodeDeclaration DeclareFinish(const DecoderShapes& s) {
+  NodeDeclaration declaration{
+      .place = schedules::Place::kAfter,
+      .inputs = {HiddenState("x", s),
+                 {.tensor = {"made", {s.sent_rows(), s.hidden}, ElementType::kHidden},
+                  .from = s.expert_ranks > 1 ? "returned" : "made"}},
+      .outputs = {{.tensor = {"hidden", {s.tokens, s.hidden}, ElementType::kHidden}, .gradient = true}},
+      .forward = {.reads = {"x", "made"}},
+      .backward_input = {.gradient_reads = {"hidden"}, .gradient_writes = {"x", "made"}},
+      .recomputes = true,
+  };
+  if (s.expert_ranks > 1) {
+    declaration.inputs.push_back(ChosenExperts(s));
+    for (PassSpec* pass : {&declaration.forward, &declaration.backward_input}) {
+      pass->reads.emplace_back("chosen");
+      pass->scratch = SendsScratch(s);
+    }
+    declaration.recomputes = false;  // what the ranks returned is not kept
+  }
+  if (s.shared_inner > 0) {
+    declaration.inputs.push_back(
+        {.tensor = {"shared", {s.tokens, s.hidden}, ElementType::kHidden}, .from = "shared"});
+    declaration.forward.reads.emplace_back("shared");
+    declaration.backward_input.gradient_writes.emplace_back("shared");
   }
   return declaration;
 }
@@ -95,5 +156,9 @@ NodeDeclaration DeclareCombine(const DecoderShapes& s) {
 constinit const NodeKind kDispatch = {.name = "dispatch", .declare = DeclareDispatch};
 constinit const NodeKind kSizes = {.name = "sizes", .declare = DeclareSizes};
 constinit const NodeKind kCombine = {.name = "combine", .declare = DeclareCombine};
+
+constinit const NodeKind kPermute = {.name = "permute", .declare = DeclarePermute};
+
+constinit const NodeKind kFinish = {.name = "finish", .declare = DeclareFinish};
 
 }  // namespace tandem::model

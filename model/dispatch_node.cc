@@ -7,6 +7,7 @@
 #include "model/decoder_nodes.h"
 #include "model/node_kinds.h"
 #include "model/rows_beyond_room.h"
+#include "ops/sparse_operations.h"
 
 namespace tandem::model {
 namespace {
@@ -57,8 +58,7 @@ ops::Call Back(const RowExchange& rows, const ops::Array& from, const ops::Array
 
 class DispatchNode final : public DeclaredNode {
  public:
-  explicit DispatchNode(const NodeContext& context)
-      : DeclaredNode(context, kDispatch.declare(context.shapes)) {}
+  using DeclaredNode::DeclaredNode;
 
  private:
   BoundPass BindForward(BoundArrays& in) const override {
@@ -91,7 +91,7 @@ class DispatchNode final : public DeclaredNode {
 
 class SizesNode final : public DeclaredNode {
  public:
-  explicit SizesNode(const NodeContext& context) : DeclaredNode(context, kSizes.declare(context.shapes)) {}
+  using DeclaredNode::DeclaredNode;
 
  private:
   BoundPass BindForward(BoundArrays& in) const override {
@@ -112,8 +112,7 @@ class SizesNode final : public DeclaredNode {
 
 class CombineNode final : public DeclaredNode {
  public:
-  explicit CombineNode(const NodeContext& context)
-      : DeclaredNode(context, kCombine.declare(context.shapes)) {}
+  using DeclaredNode::DeclaredNode;
 
  private:
   BoundPass BindForward(BoundArrays& in) const override {
@@ -122,6 +121,92 @@ class CombineNode final : public DeclaredNode {
 
   BoundPass BindBackward(BoundArrays& in) const override {
     return There(RowExchange(in, s_), in.Gradient("returned"), in.OverwrittenGradient("made"));
+  }
+};
+
+class PermuteNode final : public DeclaredNode {
+ public:
+  using DeclaredNode::DeclaredNode;
+
+ private:
+  BoundPass BindForward(BoundArrays& in) const override {
+    const ops::SparseOperations& ops = ops_.sparse();
+    const ops::Array chosen = in.Value("chosen");
+    const ops::Array place = in.Scratch("place");
+    const ops::Array counts = s_.exact_chunks ? in.Value("sent_counts") : in.Scratch("sent_counts");
+    ops::Calls calls;
+    calls.Add(ops.PlanSends(chosen, s_.local_experts, s_.chunk_rows(), counts, place, in.Work("sort_work")));
+    calls.Add(ops.Permute(in.Value("normed"), place, /*first=*/0, in.Value("sent")));
+    calls.Add(ops.SendSlots(chosen, in.Value("probabilities"), place, s_.local_experts,
+                            in.Value("sent_slots"), in.Value("sent_probabilities")));
+    return calls;
+  }
+
+  BoundPass BindBackward(BoundArrays& in) const override {
+    const ops::SparseOperations& ops = ops_.sparse();
+    const ops::Array chosen = in.Value("chosen");
+    const ops::Array place = in.Scratch("place");
+    ops::Calls calls;
+    calls.Add(ops.PlanSends(chosen, s_.local_experts, s_.chunk_rows(), in.Scratch("sent_counts"), place,
+                            in.Work("sort_work")));
+    calls.Add(ops.Unpermute(in.Gradient("sent"), place, /*first=*/0, in.AddsToGradient("normed"),
+                            in.Gradient("normed")));
+    calls.Add(ops.CollectSlots(in.Gradient("sent_probabilities"), chosen, place, s_.local_experts,
+                               in.AddsToGradient("probabilities"), in.Gradient("probabilities")));
+    return calls;
+  }
+};
+
+// A row of `made` is a token where experts are not shared among ranks; otherwise `place` says where the rows
+// of each token are.
+class FinishNode final : public DeclaredNode {
+ public:
+  using DeclaredNode::DeclaredNode;
+
+ private:
+  BoundPass BindForward(BoundArrays& in) const override {
+    const ops::Array shared = s_.shared_inner > 0 ? in.Value("shared") : ops::Array();
+    const ops::Array x = in.Value("x");
+    const ops::Array made = in.Value("made");
+    const ops::Array hidden = in.Value("hidden");
+    ops::Calls calls;
+    const ops::Array place = Plan(in, calls);
+    if (!hidden.defined()) {
+      return [] {};  // it was kept
+    }
+    calls.Add(place.defined() ? ops_.sparse().Unpermute(made, place, /*first=*/0, /*add=*/false, hidden)
+                              : ops_.Copy(made, hidden));
+    if (shared.defined()) {
+      calls.Add(ops_.Add(shared, hidden));
+    }
+    calls.Add(ops_.Add(x, hidden));
+    return calls;
+  }
+
+  BoundPass BindBackward(BoundArrays& in) const override {
+    const ops::Array grad_hidden = in.Gradient("hidden");
+    const ops::Array grad_x = in.Gradient("x");
+    const ops::Array grad_made = in.OverwrittenGradient("made");
+    ops::Calls calls;
+    const ops::Array place = Plan(in, calls);
+    calls.Add(place.defined() ? ops_.sparse().Permute(grad_hidden, place, /*first=*/0, grad_made)
+                              : ops_.Copy(grad_hidden, grad_made));
+    if (s_.shared_inner > 0) {
+      calls.Add(ops_.Copy(grad_hidden, in.OverwrittenGradient("shared")));
+    }
+    calls.Add(in.AddsToGradient("x") ? ops_.Add(grad_hidden, grad_x) : ops_.Copy(grad_hidden, grad_x));
+    return calls;
+  }
+
+  // Not defined where a row is a token.
+  ops::Array Plan(BoundArrays& in, ops::Calls& calls) const {
+    if (s_.expert_ranks == 1) {
+      return {};
+    }
+    const ops::Array place = in.Scratch("place");
+    calls.Add(ops_.sparse().PlanSends(in.Value("chosen"), s_.local_experts, s_.chunk_rows(),
+                                      in.Scratch("sent_counts"), place, in.Work("sort_work")));
+    return place;
   }
 };
 
@@ -137,6 +222,14 @@ std::unique_ptr<Node> MakeSizesNode(const NodeContext& context) {
 
 std::unique_ptr<Node> MakeCombineNode(const NodeContext& context) {
   return std::make_unique<CombineNode>(context);
+}
+
+std::unique_ptr<Node> MakePermuteNode(const NodeContext& context) {
+  return std::make_unique<PermuteNode>(context);
+}
+
+std::unique_ptr<Node> MakeFinishNode(const NodeContext& context) {
+  return std::make_unique<FinishNode>(context);
 }
 
 }  // namespace tandem::model

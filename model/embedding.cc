@@ -11,7 +11,7 @@ NodeDeclaration DeclareEmbedding(const DecoderShapes& s) {
       .inputs = {BatchTokens(s)},
       .outputs = {{.tensor = {"hidden", {s.tokens, s.hidden}, ElementType::kHidden}, .gradient = true}},
       .parts = {{.name = "embedding", .parameters = {{"table", {s.vocabulary, s.hidden}}}}},
-      .forward = {.reads = {"tokens"}, .writes = {"hidden"}, .parameters = true},
+      .forward = {.reads = {"tokens"}, .parameters = true},
       .backward_input =
           {.reads = {"tokens"},
            .gradient_reads = {"hidden"},

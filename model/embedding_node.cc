@@ -8,8 +8,7 @@ namespace {
 
 class EmbeddingNode final : public DeclaredNode {
  public:
-  explicit EmbeddingNode(const NodeContext& context)
-      : DeclaredNode(context, kEmbedding.declare(context.shapes)) {}
+  using DeclaredNode::DeclaredNode;
 
  private:
   BoundPass BindForward(BoundArrays& in) const override {

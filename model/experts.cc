@@ -71,7 +71,7 @@ NodeDeclaration DeclareExperts(const DecoderShapes& s) {
   Add({row_probabilities, grad_row_probabilities, grad_rows}, input_scratch);
   std::vector<TensorSpec> weight_scratch = SortedScratch(s);
   Add({grad_rows}, weight_scratch);
-  std::vector<std::string> weight_reads = {"normed", "chosen", "activated", "grad_gate_up"};
+  std::vector<std::string> weight_reads = {"normed", "chosen"};
   const bool exceeds = s.expert_passes > 1;
   if (exceeds) {
     const std::vector<TensorSpec> of_later_passes = {{"later_gate_up", gate_up.shape},
@@ -97,13 +97,11 @@ NodeDeclaration DeclareExperts(const DecoderShapes& s) {
                   {.tensor = gate_up}},
       .parts = {std::move(part)},
       .forward = {.reads = {"normed", "chosen", "probabilities"},
-                  .writes = {"made", "gate_up"},
                   .parameters = true,
                   .scratch = std::move(forward_scratch),
                   .flops = flops,
                   .row_elements = moved + expected * 3 * inner},
       .backward_input = {.reads = {"normed", "chosen", "probabilities", "gate_up"},
-                         .writes = {"activated", "grad_gate_up"},
                          .gradient_reads = {"made"},
                          .gradient_writes = {"normed", "probabilities"},
                          .parameters = true,

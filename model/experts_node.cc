@@ -38,7 +38,7 @@ ops::Array Column(const ops::Array& probabilities) {
 
 class ExpertsNode final : public SplitNode {
  public:
-  explicit ExpertsNode(const NodeContext& context) : SplitNode(context, kExperts.declare(context.shapes)) {
+  explicit ExpertsNode(const NodeContext& context) : SplitNode(context) {
     for (int64_t expert = 0; expert <= s_.local_experts && s_.padded_rows > 0; ++expert) {
       padded_begins_.push_back(expert * s_.padded_rows);
     }

@@ -10,11 +10,7 @@
 namespace tandem::model {
 namespace {
 
-ParameterSpec DecayVector(const char* name, int64_t elements, Init init) {
-  return {.name = name, .shape = {elements}, .init = init, .gradient_is_statistics = true};
-}
-
-// In the order in which the backward's gradients of them are listed. What decides how fast a state decays
+// What decides how fast a state decays
 // stays in the main type: exponentials of it are multiplied over thousands of tokens.
 std::vector<PartSpec> GatedDeltaParts(const DecoderShapes& s) {
   const ops::DeltaShape& delta = s.delta;
@@ -26,11 +22,11 @@ std::vector<PartSpec> GatedDeltaParts(const DecoderShapes& s) {
                            .shape = {delta.channels(), 1, s.delta_conv_width},
                            .init = Init::kUniform,
                            .gradient_is_statistics = true},
-                          GateNormOver("gate_norm", delta.value_dim),
+                          VectorOf("gate_norm", delta.value_dim, Init::kOnes),
                           {.name = "out_proj", .shape = {s.hidden, delta.values()}}}},
           {.name = "decays",
-           .parameters = {DecayVector("dt_bias", delta.value_heads, Init::kOnes),
-                          DecayVector("a_log", delta.value_heads, Init::kDecayRates)},
+           .parameters = {VectorOf("dt_bias", delta.value_heads, Init::kOnes),
+                          VectorOf("a_log", delta.value_heads, Init::kDecayRates)},
            .main_type = true}};
 }
 
@@ -67,17 +63,7 @@ NodeDeclaration DeclareGatedDelta(const DecoderShapes& s) {
                                            {"grad_projected", {s.tokens, columns}},
                                            {"grad_ba", {s.tokens, gates}}};
   const std::vector<PartSpec> parts = GatedDeltaParts(s);
-  for (const PartSpec& part : parts) {
-    for (const ParameterSpec& parameter : part.parameters) {
-      if (parameter.gradient_is_statistics) {
-        intermediates.push_back({"grad_" + parameter.name, parameter.shape, ElementType::kStatistics});
-      }
-    }
-  }
-  std::vector<std::string> computed;
-  for (const TensorSpec& intermediate : intermediates) {
-    computed.push_back(intermediate.name);
-  }
+  AddStatisticsGradients(parts, intermediates);
   std::vector<TensorSpec> forward_scratch = {{"normed", {s.tokens, s.hidden}},
                                              {"gated", {s.tokens, delta.values()}}};
   std::vector<TensorSpec> backward_scratch = {{"grad_normed", {s.tokens, s.hidden}},
@@ -123,13 +109,11 @@ NodeDeclaration DeclareGatedDelta(const DecoderShapes& s) {
                    .computed_from = {"projected", "ba", "y"}}},
       .parts = parts,
       .forward = {.reads = {"x"},
-                  .writes = {"hidden", "projected", "ba", "y", "states"},
                   .parameters = true,
                   .scratch = std::move(forward_scratch),
                   .flops = in + out + recurrence,
                   .row_elements = rows},
       .backward_input = {.reads = {"x", "projected", "ba", "y", "states"},
-                         .writes = computed,
                          .gradient_reads = {"hidden"},
                          .gradient_writes = {"x"},
                          .parameters = true,
@@ -137,8 +121,7 @@ NodeDeclaration DeclareGatedDelta(const DecoderShapes& s) {
                          .flops = in + out + 3 * recurrence,
                          .row_elements = 3 * rows},
       .intermediates = std::move(intermediates),
-      .backward_weight = PassSpec{.reads = computed,
-                                  .gradient_reads = {"hidden"},
+      .backward_weight = PassSpec{.gradient_reads = {"hidden"},
                                   .parameter_gradients = true,
                                   .scratch = {ProductsWork(s)},
                                   .flops = in + out},

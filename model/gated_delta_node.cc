@@ -12,8 +12,7 @@ namespace {
 // Arrays have the names of gated_delta.cc.
 class GatedDeltaNode final : public SplitNode {
  public:
-  explicit GatedDeltaNode(const NodeContext& context)
-      : SplitNode(context, kGatedDelta.declare(context.shapes)) {}
+  using SplitNode::SplitNode;
 
  private:
   // Queries, keys or values: a matrix of each, and where they are among what Wqkvz gives for a key head, and
@@ -103,19 +102,11 @@ class GatedDeltaNode final : public SplitNode {
 
   BoundPass BindBackwardWeight(BoundArrays& in) const override {
     const ops::Array normed = in.Value("normed");
-    const ops::Workspace products = in.Work("products");
     ops::Calls calls;
-    const auto add_matrix = [&](const ops::Array& grad, const ops::Array& read, const std::string& name) {
-      calls.Add(ops_.LinearBackwardWeight(grad, read, in.AddsToParameterGradient(name),
-                                          in.ParameterGradient(name), products));
-    };
-    add_matrix(in.Gradient("hidden"), in.Value("gated"), "out_proj");
-    add_matrix(in.Value("grad_projected"), normed, "in_qkvz");
-    add_matrix(in.Value("grad_ba"), normed, "in_ba");
-    for (const std::string name : {"norm", "conv", "gate_norm", "dt_bias", "a_log"}) {
-      calls.Add(
-          CopyOrAdd(in.Value("grad_" + name), in.AddsToParameterGradient(name), in.ParameterGradient(name)));
-    }
+    AddMatrixGradient("out_proj", in.Gradient("hidden"), in.Value("gated"), in, calls);
+    AddMatrixGradient("in_qkvz", in.Value("grad_projected"), normed, in, calls);
+    AddMatrixGradient("in_ba", in.Value("grad_ba"), normed, in, calls);
+    AddVectorGradients(in, calls);
     return calls;
   }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
-#include <stdexcept>
+#include <vector>
 
 #include "model/bound_arrays.h"
 #include "model/decoder_nodes.h"
@@ -9,111 +9,164 @@
 namespace tandem::model {
 namespace {
 
-// Arrays have the names of head.cc.
-
+// Arrays have the names of head.cc. Rows of logits are those that something is predicted from, without gaps;
+// in a depth, those of x have gaps behind each sequence.
 class HeadNode final : public DeclaredNode {
  public:
-  explicit HeadNode(const NodeContext& context) : DeclaredNode(context, kHead.declare(context.shapes)) {}
+  explicit HeadNode(const NodeContext& context)
+      : DeclaredNode(context),
+        normalises_(context.node.kind == &kHead),
+        in_chunks_(s_.logit_rows < s_.tokens),
+        weight_(s_.depth > 0 ? s_.config.depths.loss_weight / static_cast<double>(s_.config.depths.number)
+                             : 1),
+        predicted_(s_.predicted()) {
+    for (int64_t run = 0; run < predicted_.runs; ++run) {
+      for (int64_t in_run = 0; in_run < predicted_.length; in_run += s_.logit_rows) {
+        chunks_.push_back({.first = run * predicted_.length + in_run,
+                           .first_of_x = run * predicted_.stride + in_run,
+                           .rows = std::min(s_.logit_rows, predicted_.length - in_run)});
+      }
+    }
+  }
 
  private:
+  // Rows whose logits are one product.
+  struct Chunk {
+    int64_t first = 0;
+    int64_t first_of_x = 0;
+    int64_t rows = 0;
+  };
+
+  // What is read, and what is computed from it and from the gradient of logits.
+  struct Arrays {
+    ops::Array x, weight, norm, normed;
+    ops::Workspace products;
+  };
+  struct Gradients {
+    ops::Array x, weight, norm, normed;
+    bool add_x = false;
+    bool add_weight = false;
+    bool add_norm = false;
+    ops::Workspace norm_work;
+  };
+
   BoundPass BindForward(BoundArrays& in) const override {
-    const ops::Array logits = in.Value("grad_logits");
-    const ops::Array normed = in.Scratch("normed");
+    const Arrays arrays = ArraysOf(in);
+    const Gradients gradients = in_chunks_ ? GradientsOf(in) : Gradients();
+    const ops::Array targets =
+        in.Value("tokens").Columns(s_.batch.targets_column() + s_.depth, s_.length - s_.depth);
+    const ops::Array loss = in.Value("loss");
+    const ops::Array lse = in.Scratch("lse");
+    const ops::Array logits = in_chunks_ ? in.Scratch("logits") : in.Value("grad_logits");
     ops::Calls calls;
-    calls.Add(ops_.RmsNorm(in.Value("x"), in.Parameter("norm"), norms_, normed));
-    calls.Add(ops_.Linear(normed, in.Parameter("weight"), /*residual=*/{}, logits, in.Work("products"),
-                          s_.logits_multiplier));
-    calls.Add(
-        ops_.CrossEntropy(logits, Targets(in), in.Scratch("lse"), in.Value("loss"), /*grad_logits=*/logits));
+    for (const Chunk& chunk : chunks_) {
+      const ops::Array of_chunk = logits.Rows(in_chunks_ ? 0 : chunk.first, chunk.rows);
+      const ops::Array read = Read(chunk, arrays);
+      if (normalises_) {
+        calls.Add(ops_.RmsNorm(XOf(chunk, arrays.x), arrays.norm, norms_, read));
+      }
+      calls.Add(
+          ops_.Linear(read, arrays.weight, /*residual=*/{}, of_chunk, arrays.products, s_.logits_multiplier));
+      if (in_chunks_) {
+        calls.Add(ops_.CrossEntropyChunk(of_chunk, targets, chunk.first, lse, loss, /*grad_logits=*/of_chunk,
+                                         weight_));
+      }
+      if (gradients.x.defined()) {  // not in a validation
+        AddGradients(chunk, of_chunk, arrays, gradients, calls);
+      }
+    }
+    if (gradients.x.defined()) {
+      FillRest(gradients, calls);
+    }
+    if (!in_chunks_) {
+      calls.Add(ops_.CrossEntropy(logits, targets, lse, loss, /*grad_logits=*/logits, weight_));
+    }
     return calls;
   }
 
   BoundPass BindBackward(BoundArrays& in) const override {
-    const ops::Array x = in.Value("x");
+    const Arrays arrays = ArraysOf(in);
+    const Gradients gradients = GradientsOf(in);
     const ops::Array grad_logits = in.Value("grad_logits");
-    const ops::Array norm = in.Parameter("norm");
-    const ops::Array grad_weight = in.ParameterGradient("weight");
-    const bool add_weight = in.AddsToParameterGradient("weight");
-    const ops::Array normed = in.Scratch("normed");
-    const ops::Array grad_normed = in.Scratch("grad_normed");
-    const ops::Workspace products = in.Work("products");
     ops::Calls calls;
-    if (grad_weight.defined()) {
-      calls.Add(ops_.RmsNorm(x, norm, norms_, normed));
-      calls.Add(ops_.LinearBackwardWeight(grad_logits, normed, add_weight, grad_weight, products,
-                                          s_.logits_multiplier));
-    }
-    calls.Add(ops_.LinearBackwardInput(grad_logits, in.Parameter("weight"), /*add=*/false, grad_normed,
-                                       products, s_.logits_multiplier));
-    calls.Add(ops_.RmsNormBackward(grad_normed, x, norm, norms_, /*residual=*/{}, in.AddsToGradient("x"),
-                                   in.Gradient("x"), in.AddsToParameterGradient("norm"),
-                                   in.ParameterGradient("norm"), in.Work("norm_work")));
-    return calls;
-  }
-};
-
-class ChunkedHeadNode final : public DeclaredNode {
- public:
-  explicit ChunkedHeadNode(const NodeContext& context)
-      : DeclaredNode(context, kHead.declare(context.shapes)) {}
-
- private:
-  BoundPass BindForward(BoundArrays& in) const override {
-    const ops::Array x = in.Value("x");
-    const ops::Array targets = Targets(in);
-    const ops::Array loss = in.Value("loss");
-    const ops::Array grad_x = in.Gradient("x");
-    const bool add_x = in.AddsToGradient("x");
-    const ops::Array norm = in.Parameter("norm");
-    const ops::Array weight = in.Parameter("weight");
-    const ops::Array grad_norm = in.ParameterGradient("norm");
-    const ops::Array grad_weight = in.ParameterGradient("weight");
-    const bool add_norm = in.AddsToParameterGradient("norm");
-    const bool add_weight = in.AddsToParameterGradient("weight");
-    const ops::Array normed = in.Scratch("normed");
-    const ops::Array logits = in.Scratch("logits");
-    const ops::Array grad_normed = in.Scratch("grad_normed");
-    const ops::Array lse = in.Scratch("lse");
-    const ops::Workspace norm_work = in.Work("norm_work");
-    const ops::Workspace products = in.Work("products");
-    ops::Calls calls;
-    for (int64_t first = 0; first < s_.tokens; first += s_.logit_rows) {
-      const int64_t rows = std::min(s_.logit_rows, s_.tokens - first);
-      const ops::Array x_rows = x.Rows(first, rows);
-      const ops::Array normed_rows = normed.Rows(0, rows);
-      const ops::Array logit_rows = logits.Rows(0, rows);
-      calls.Add(ops_.RmsNorm(x_rows, norm, norms_, normed_rows));
-      calls.Add(
-          ops_.Linear(normed_rows, weight, /*residual=*/{}, logit_rows, products, s_.logits_multiplier));
-      calls.Add(ops_.CrossEntropyChunk(logit_rows, targets, first, lse, loss, /*grad_logits=*/logit_rows));
-      if (!grad_x.defined()) {  // a validation
-        continue;
+    for (const Chunk& chunk : chunks_) {
+      if (normalises_ && gradients.weight.defined()) {
+        calls.Add(ops_.RmsNorm(XOf(chunk, arrays.x), arrays.norm, norms_, Read(chunk, arrays)));
       }
-      if (grad_weight.defined()) {
-        calls.Add(ops_.LinearBackwardWeight(logit_rows, normed_rows, add_weight || first > 0, grad_weight,
-                                            products, s_.logits_multiplier));
-      }
-      const ops::Array grad_rows = grad_normed.Rows(0, rows);
-      calls.Add(ops_.LinearBackwardInput(logit_rows, weight, /*add=*/false, grad_rows, products,
-                                         s_.logits_multiplier));
-      calls.Add(ops_.RmsNormBackward(grad_rows, x_rows, norm, norms_, /*residual=*/{}, add_x,
-                                     grad_x.Rows(first, rows), add_norm || first > 0, grad_norm, norm_work));
+      AddGradients(chunk, grad_logits.Rows(chunk.first, chunk.rows), arrays, gradients, calls);
     }
+    FillRest(gradients, calls);
     return calls;
   }
 
-  BoundPass BindBackward(BoundArrays&) const override {
-    throw std::logic_error("the forward of a head in chunks writes its gradients");
+  Arrays ArraysOf(BoundArrays& in) const {
+    Arrays arrays{.x = in.Value("x"), .weight = in.Parameter("weight"), .products = in.Work("products")};
+    if (normalises_) {
+      arrays.norm = in.Parameter("norm");
+      arrays.normed = in.Scratch("normed");
+    }
+    return arrays;
   }
+
+  Gradients GradientsOf(BoundArrays& in) const {
+    Gradients gradients{.x = in.Gradient("x"),
+                        .weight = in.ParameterGradient("weight"),
+                        .add_x = in.AddsToGradient("x"),
+                        .add_weight = in.AddsToParameterGradient("weight")};
+    if (normalises_) {
+      gradients.norm = in.ParameterGradient("norm");
+      gradients.normed = in.Scratch("grad_normed");
+      gradients.add_norm = in.AddsToParameterGradient("norm");
+      gradients.norm_work = in.Work("norm_work");
+    }
+    return gradients;
+  }
+
+  static ops::Array XOf(const Chunk& chunk, const ops::Array& x) {
+    return x.Rows(chunk.first_of_x, chunk.rows);
+  }
+
+  // What the product reads.
+  ops::Array Read(const Chunk& chunk, const Arrays& arrays) const {
+    return normalises_ ? arrays.normed.Rows(0, chunk.rows) : XOf(chunk, arrays.x);
+  }
+
+  // From the gradient of a chunk's logits.
+  void AddGradients(const Chunk& chunk, const ops::Array& grad_logits, const Arrays& arrays,
+                    const Gradients& gradients, ops::Calls& calls) const {
+    if (gradients.weight.defined()) {
+      calls.Add(ops_.LinearBackwardWeight(grad_logits, Read(chunk, arrays),
+                                          gradients.add_weight || chunk.first > 0, gradients.weight,
+                                          arrays.products, s_.logits_multiplier));
+    }
+    const ops::Array grad_x = XOf(chunk, gradients.x);
+    const ops::Array grad_read = normalises_ ? gradients.normed.Rows(0, chunk.rows) : grad_x;
+    calls.Add(ops_.LinearBackwardInput(grad_logits, arrays.weight, !normalises_ && gradients.add_x, grad_read,
+                                       arrays.products, s_.logits_multiplier));
+    if (normalises_) {
+      calls.Add(ops_.RmsNormBackward(grad_read, XOf(chunk, arrays.x), arrays.norm, norms_, /*residual=*/{},
+                                     gradients.add_x, grad_x, gradients.add_norm || chunk.first > 0,
+                                     gradients.norm, gradients.norm_work));
+    }
+  }
+
+  // The gradient of rows that nothing is predicted from.
+  void FillRest(const Gradients& gradients, ops::Calls& calls) const {
+    const int64_t rest = predicted_.stride - predicted_.length;
+    for (int64_t run = 0; rest > 0 && !gradients.add_x && run < predicted_.runs; ++run) {
+      calls.Add(ops_.Fill(0, gradients.x.Rows(run * predicted_.stride + predicted_.length, rest)));
+    }
+  }
+
+  const bool normalises_;
+  const bool in_chunks_;
+  const double weight_;  // of the loss, in what is trained
+  const PredictedRows predicted_;
+  std::vector<Chunk> chunks_;
 };
 
 }  // namespace
 
-std::unique_ptr<Node> MakeHeadNode(const NodeContext& context) {
-  if (context.shapes.logit_rows < context.shapes.tokens) {
-    return std::make_unique<ChunkedHeadNode>(context);
-  }
-  return std::make_unique<HeadNode>(context);
-}
+std::unique_ptr<Node> MakeHeadNode(const NodeContext& context) { return std::make_unique<HeadNode>(context); }
 
 }  // namespace tandem::model

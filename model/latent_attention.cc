@@ -61,8 +61,10 @@ double LatentProjectionFlops(const DecoderShapes& s, const LatentColumns& column
 double LatentScoreFlops(const DecoderShapes& s) { return s.ProductFlops(s.length, s.query); }
 
 std::vector<OutputSpec> LatentOutputs(const DecoderShapes& s, const LatentColumns& columns) {
+  OutputSpec down{.tensor = {"down", {s.tokens, columns.down}}};
   OutputSpec qkv{.tensor = {"qkv", {s.tokens, 3 * s.query}}, .computed_from = {"down"}};
   if (columns.has_narrow_query()) {
+    down.computed_from = {"query_down"};  // one pass computes both
     qkv.computed_from.emplace_back("query_down");
   }
   std::vector<OutputSpec> outputs = {
@@ -70,7 +72,7 @@ std::vector<OutputSpec> LatentOutputs(const DecoderShapes& s, const LatentColumn
        .gradient = true,
        .computed_from = {"context"},
        .flops = s.ProductFlops(columns.values, s.hidden)},
-      {.tensor = {"down", {s.tokens, columns.down}}},
+      std::move(down),
       std::move(qkv),
       {.tensor = {"context", {s.tokens, s.query}},
        .computed_from = {"qkv", "lse"},
@@ -78,7 +80,7 @@ std::vector<OutputSpec> LatentOutputs(const DecoderShapes& s, const LatentColumn
       {.tensor = {"lse", {s.sequences, s.heads, s.length}, ElementType::kStatistics},
        .computed_from = {"qkv", "context"}}};
   if (columns.has_narrow_query()) {
-    outputs.push_back({.tensor = {"query_down", {s.tokens, columns.query_rank}}});
+    outputs.push_back({.tensor = {"query_down", {s.tokens, columns.query_rank}}, .computed_from = {"down"}});
   }
   return outputs;
 }
@@ -145,10 +147,8 @@ NodeDeclaration DeclareLatentAttention(const DecoderShapes& s) {
   const double norms = s.Elements(2 * (s.hidden + columns.kv_rank + columns.query_rank));
   const double heads = s.Elements(2 * 3 * s.query + 2 * columns.values);
   std::vector<OutputSpec> outputs = LatentOutputs(s, columns);
-  std::vector<std::string> writes;
   std::vector<std::string> backward_reads = {"x"};
   for (const OutputSpec& output : outputs) {
-    writes.push_back(output.tensor.name);
     if (!output.gradient) {
       backward_reads.push_back(output.tensor.name);
     }
@@ -158,7 +158,6 @@ NodeDeclaration DeclareLatentAttention(const DecoderShapes& s) {
       .outputs = std::move(outputs),
       .parts = {{.name = "attention", .parameters = LatentParameters(s, columns)}},
       .forward = {.reads = {"x"},
-                  .writes = std::move(writes),
                   .parameters = true,
                   .scratch = LatentForwardScratch(s, columns),
                   .flops = projections + scores,

@@ -15,9 +15,8 @@ constexpr double kLatentNormEpsilon = 1e-6;
 // Arrays have the names of latent_attention.cc. The gradient of a frozen matrix is not defined.
 class LatentAttentionNode final : public DeclaredNode {
  public:
-  LatentAttentionNode(const NodeContext& context, std::shared_ptr<const RotaryTables> tables)
-      : DeclaredNode(context, kLatentAttention.declare(context.shapes)),
-        tables_(std::move(tables)),
+  explicit LatentAttentionNode(const NodeContext& context)
+      : DeclaredNode(context),
         shape_(s_.attention()),
         heads_(s_.latent_heads()),
         narrow_query_(s_.latent.query_rank > 0) {
@@ -85,7 +84,6 @@ class LatentAttentionNode final : public DeclaredNode {
     const ops::Array context = in.Value("context");
     const ops::Array grad_hidden = in.Gradient("hidden");
     const ops::Array norm = in.Parameter("norm");
-    const ops::Array grad_output = in.ParameterGradient("output");
     const bool add = in.AddsToParameterGradient("norm");
     const ops::Array grad_normed = in.Scratch("grad_normed");
     const ops::Array values = in.Scratch("values");
@@ -96,10 +94,10 @@ class LatentAttentionNode final : public DeclaredNode {
     calls.Add(ops_.LinearBackwardInput(grad_hidden, in.Parameter("output"), /*add=*/false, values, products));
     calls.Add(ops_.Fill(0, grad_context));
     calls.Add(ops_.Copy(ValuesOf(values), ValuesIn(grad_context)));
-    if (grad_output.defined()) {
+    if (in.HasParameterGradient("output")) {
       calls.Add(ops_.Copy(ValuesIn(context), ValuesOf(values)));
-      calls.Add(ops_.LinearBackwardWeight(grad_hidden, values, add, grad_output, products));
     }
+    AddMatrixGradient("output", grad_hidden, values, in, calls);
     calls.Add(ops_.AttentionBackward(shape_, qkv, DocumentStarts(in), context, in.Value("lse"), grad_context,
                                      grad_qkv, in.Work("work")));
     calls.Add(
@@ -119,8 +117,6 @@ class LatentAttentionNode final : public DeclaredNode {
   // From grad_key_value and the rotary columns of grad_down to grad_normed.
   void AddKeyValue(BoundArrays& in, ops::Calls& calls) const {
     const ops::Array norm = in.Parameter("key_value_down_norm");
-    const ops::Array grad_weight_down = in.ParameterGradient("key_value_down");
-    const ops::Array grad_weight_up = in.ParameterGradient("key_value_up");
     const bool add = in.AddsToParameterGradient("norm");
     const ops::Array grad_key_value = in.Scratch("grad_key_value");
     const ops::Array grad_down = in.Scratch("grad_down");
@@ -130,18 +126,14 @@ class LatentAttentionNode final : public DeclaredNode {
     const ops::Array grad_latent = in.Scratch("grad_kv_latent");
     const ops::Workspace products = in.Work("products");
     NormLatent(in.Value("down"), norm, latent, latent_normed, calls);
-    if (grad_weight_up.defined()) {
-      calls.Add(ops_.LinearBackwardWeight(grad_key_value, latent_normed, add, grad_weight_up, products));
-    }
+    AddMatrixGradient("key_value_up", grad_key_value, latent_normed, in, calls);
     calls.Add(ops_.LinearBackwardInput(grad_key_value, in.Parameter("key_value_up"), /*add=*/false,
                                        grad_latent_normed, products));
     calls.Add(ops_.RmsNormBackward(grad_latent_normed, latent, norm, {kLatentNormEpsilon}, /*residual=*/{},
                                    /*add_x=*/false, grad_latent, add,
                                    in.ParameterGradient("key_value_down_norm"), in.Work("latent_norm_work")));
     calls.Add(ops_.Copy(grad_latent, grad_down.Columns(0, s_.latent.kv_rank)));
-    if (grad_weight_down.defined()) {
-      calls.Add(ops_.LinearBackwardWeight(grad_down, in.Scratch("normed"), add, grad_weight_down, products));
-    }
+    AddMatrixGradient("key_value_down", grad_down, in.Scratch("normed"), in, calls);
     calls.Add(ops_.LinearBackwardInput(grad_down, in.Parameter("key_value_down"), /*add=*/false,
                                        in.Scratch("grad_normed"), products));
   }
@@ -154,33 +146,26 @@ class LatentAttentionNode final : public DeclaredNode {
     const ops::Array grad_query = in.Scratch("grad_query");
     const ops::Workspace products = in.Work("products");
     if (!narrow_query_) {
-      const ops::Array grad_weight = in.ParameterGradient("query");
-      if (grad_weight.defined()) {
-        calls.Add(ops_.LinearBackwardWeight(grad_query, normed, add, grad_weight, products));
-      }
+      AddMatrixGradient("query", grad_query, normed, in, calls);
       calls.Add(
           ops_.LinearBackwardInput(grad_query, in.Parameter("query"), /*add=*/false, grad_share, products));
       return;
     }
     const ops::Array down = in.Value("query_down");
     const ops::Array norm = in.Parameter("query_down_norm");
-    const ops::Array grad_weight_down = in.ParameterGradient("query_down");
-    const ops::Array grad_weight_up = in.ParameterGradient("query_up");
     const ops::Array query_normed = in.Scratch("query_normed");
     const ops::Array grad_query_normed = in.Scratch("grad_query_normed");
     const ops::Array grad_down = in.Scratch("grad_query_down");
-    if (grad_weight_up.defined()) {
+    if (in.HasParameterGradient("query_up")) {
       calls.Add(ops_.RmsNorm(down, norm, {kLatentNormEpsilon}, query_normed));
-      calls.Add(ops_.LinearBackwardWeight(grad_query, query_normed, add, grad_weight_up, products));
     }
+    AddMatrixGradient("query_up", grad_query, query_normed, in, calls);
     calls.Add(ops_.LinearBackwardInput(grad_query, in.Parameter("query_up"), /*add=*/false, grad_query_normed,
                                        products));
     calls.Add(ops_.RmsNormBackward(grad_query_normed, down, norm, {kLatentNormEpsilon}, /*residual=*/{},
                                    /*add_x=*/false, grad_down, add, in.ParameterGradient("query_down_norm"),
                                    in.Work("latent_norm_work")));
-    if (grad_weight_down.defined()) {
-      calls.Add(ops_.LinearBackwardWeight(grad_down, normed, add, grad_weight_down, products));
-    }
+    AddMatrixGradient("query_down", grad_down, normed, in, calls);
     calls.Add(
         ops_.LinearBackwardInput(grad_down, in.Parameter("query_down"), /*add=*/false, grad_share, products));
   }
@@ -199,7 +184,6 @@ class LatentAttentionNode final : public DeclaredNode {
     return context.Reshaped(s_.tokens * s_.heads, s_.head_dim).Columns(0, s_.latent.value_head_dim);
   }
 
-  const std::shared_ptr<const RotaryTables> tables_;
   const ops::AttentionShape shape_;
   const ops::LatentHeads heads_;
   const bool narrow_query_;
@@ -207,9 +191,8 @@ class LatentAttentionNode final : public DeclaredNode {
 
 }  // namespace
 
-std::unique_ptr<Node> MakeLatentAttentionNode(const NodeContext& context,
-                                              std::shared_ptr<const RotaryTables> tables) {
-  return std::make_unique<LatentAttentionNode>(context, std::move(tables));
+std::unique_ptr<Node> MakeLatentAttentionNode(const NodeContext& context) {
+  return std::make_unique<LatentAttentionNode>(context);
 }
 
 }  // namespace tandem::model

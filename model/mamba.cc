@@ -9,11 +9,7 @@
 namespace tandem::model {
 namespace {
 
-ParameterSpec Vector(const char* name, int64_t elements, Init init) {
-  return {.name = name, .shape = {elements}, .init = init, .gradient_is_statistics = true};
-}
-
-// In the order in which the backward's gradients of them are listed. What decides how fast a state decays
+// What decides how fast a state decays
 // stays in the main type: exponentials of it are multiplied over thousands of tokens.
 std::vector<PartSpec> MambaParts(const DecoderShapes& s) {
   return {{.name = "mamba",
@@ -23,13 +19,13 @@ std::vector<PartSpec> MambaParts(const DecoderShapes& s) {
                            .shape = {s.scan.channels(), 1, s.mamba.conv_width},
                            .init = Init::kUniform,
                            .gradient_is_statistics = true},
-                          Vector("conv_bias", s.scan.channels(), Init::kUniform),
-                          GateNormOver("gate_norm", s.scan.inner()),
+                          VectorOf("conv_bias", s.scan.channels(), Init::kUniform),
+                          VectorOf("gate_norm", s.scan.inner(), Init::kOnes),
                           {.name = "out_proj", .shape = {s.hidden, s.scan.inner()}}}},
           {.name = "scan",
-           .parameters = {Vector("dt_bias", s.scan.heads, Init::kTimeSteps),
-                          Vector("a_log", s.scan.heads, Init::kDecayRates),
-                          Vector("d", s.scan.heads, Init::kOnes)},
+           .parameters = {VectorOf("dt_bias", s.scan.heads, Init::kTimeSteps),
+                          VectorOf("a_log", s.scan.heads, Init::kDecayRates),
+                          VectorOf("d", s.scan.heads, Init::kOnes)},
            .main_type = true}};
 }
 
@@ -56,17 +52,7 @@ NodeDeclaration DeclareMamba(const DecoderShapes& s) {
                                            {"gated", {s.tokens, inner}},
                                            {"grad_projected", {s.tokens, s.mixer_columns}}};
   const std::vector<PartSpec> parts = MambaParts(s);
-  for (const PartSpec& part : parts) {
-    for (const ParameterSpec& parameter : part.parameters) {
-      if (parameter.gradient_is_statistics) {
-        intermediates.push_back({"grad_" + parameter.name, parameter.shape, ElementType::kStatistics});
-      }
-    }
-  }
-  std::vector<std::string> computed;
-  for (const TensorSpec& intermediate : intermediates) {
-    computed.push_back(intermediate.name);
-  }
+  AddStatisticsGradients(parts, intermediates);
   NodeDeclaration declaration{
       .inputs = {HiddenState("x", s)},
       .outputs = {{.tensor = {"hidden", {s.tokens, s.hidden}, ElementType::kHidden},
@@ -81,7 +67,6 @@ NodeDeclaration DeclareMamba(const DecoderShapes& s) {
                    .computed_from = {"projected", "y"}}},
       .parts = parts,
       .forward = {.reads = {"x"},
-                  .writes = {"hidden", "projected", "y", "states"},
                   .parameters = true,
                   .scratch = {{"normed", {s.tokens, s.hidden}},
                               xbc,
@@ -94,7 +79,6 @@ NodeDeclaration DeclareMamba(const DecoderShapes& s) {
                   .row_elements = norm + conv + gate},
       .backward_input =
           {.reads = {"x", "projected", "y", "states"},
-           .writes = computed,
            .gradient_reads = {"hidden"},
            .gradient_writes = {"x"},
            .parameters = true,
@@ -118,8 +102,7 @@ NodeDeclaration DeclareMamba(const DecoderShapes& s) {
            .flops = in + out + 3 * scan,
            .row_elements = 3 * norm + 3 * conv + 3 * gate},
       .intermediates = std::move(intermediates),
-      .backward_weight = PassSpec{.reads = computed,
-                                  .gradient_reads = {"hidden"},
+      .backward_weight = PassSpec{.gradient_reads = {"hidden"},
                                   .parameter_gradients = true,
                                   .scratch = {ProductsWork(s)},
                                   .flops = in + out},

@@ -9,7 +9,7 @@ namespace {
 // Arrays have the names of mamba.cc.
 class MambaNode final : public SplitNode {
  public:
-  explicit MambaNode(const NodeContext& context) : SplitNode(context, kMamba.declare(context.shapes)) {}
+  using SplitNode::SplitNode;
 
  private:
   // A recompute leaves out what was kept, from the end.
@@ -77,18 +77,11 @@ class MambaNode final : public SplitNode {
   }
 
   BoundPass BindBackwardWeight(BoundArrays& in) const override {
-    const ops::Workspace products = in.Work("products");
     ops::Calls calls;
-    calls.Add(ops_.LinearBackwardWeight(in.Gradient("hidden"), in.Value("gated"),
-                                        in.AddsToParameterGradient("out_proj"),
-                                        in.ParameterGradient("out_proj"), products, s_.residual_multiplier));
-    calls.Add(ops_.LinearBackwardWeight(in.Value("grad_projected"), in.Value("normed"),
-                                        in.AddsToParameterGradient("in_proj"),
-                                        in.ParameterGradient("in_proj"), products));
-    for (const std::string name : {"norm", "conv", "conv_bias", "gate_norm", "dt_bias", "a_log", "d"}) {
-      calls.Add(
-          CopyOrAdd(in.Value("grad_" + name), in.AddsToParameterGradient(name), in.ParameterGradient(name)));
-    }
+    AddMatrixGradient("out_proj", in.Gradient("hidden"), in.Value("gated"), in, calls,
+                      s_.residual_multiplier);
+    AddMatrixGradient("in_proj", in.Value("grad_projected"), in.Value("normed"), in, calls);
+    AddVectorGradients(in, calls);
     return calls;
   }
 

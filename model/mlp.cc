@@ -12,63 +12,73 @@ namespace {
 
 // hidden = x + multiplier · Wdown · activation(W · norm(x)), W having the projections. The forward keeps W ·
 // norm(x), which is called `kept`; the backward recomputes the norm and the activation.
-NodeDeclaration Declare(const DecoderShapes& s, const std::string& kept,
-                        const std::vector<ParameterSpec>& projections) {
+//
+// If norms come after: hidden = x + norm(Wdown · activation(W · x)); the backward multiplies by Wdown again.
+NodeDeclaration DeclareAnyMlp(const DecoderShapes& s, const std::string& kept,
+                              const std::vector<ParameterSpec>& projections) {
   const int64_t kept_columns = std::ssize(projections) * s.inner;
   const std::string grad_kept = "grad_" + kept;
   const double flops = s.ProductFlops(s.hidden, kept_columns + s.inner);
-  std::vector<ParameterSpec> parameters = {NormOver(s, "norm", s.hidden)};
-  parameters.insert(parameters.end(), projections.begin(), projections.end());
+  const double down = s.ProductFlops(s.inner, s.hidden);
+  std::vector<ParameterSpec> parameters = projections;
   parameters.push_back({.name = "down", .shape = {s.hidden, s.inner}});
-  const double norm = s.Elements(2 * s.hidden);
-  return {
+  parameters.insert(s.norms_after ? parameters.end() : parameters.begin(), NormOver(s, "norm", s.hidden));
+  const double norm = s.Elements((s.norms_after ? 7 : 2) * s.hidden);
+  const double activation = s.Elements(kept_columns + s.inner);
+  NodeDeclaration declaration{
       .place = schedules::Place::kInner,
       .inputs = {HiddenState("x", s)},
       .outputs = {{.tensor = {"hidden", {s.tokens, s.hidden}, ElementType::kHidden},
                    .gradient = true,
                    .computed_from = {kept},
-                   .flops = s.ProductFlops(s.inner, s.hidden)},
+                   .flops = down},
                   {.tensor = {kept, {s.tokens, kept_columns}}}},
       .parts = {{.name = "mlp", .parameters = std::move(parameters)}},
       .forward = {.reads = {"x"},
-                  .writes = {"hidden", kept},
                   .parameters = true,
                   .scratch = {{"normed", {s.tokens, s.hidden}},
                               {"activated", {s.tokens, s.inner}},
                               ProductsWork(s)},
                   .flops = flops,
-                  .row_elements = norm + s.Elements(kept_columns + s.inner)},
+                  .row_elements = norm + activation},
       .backward_input = {.reads = {"x", kept},
-                         .writes = {"normed", "activated", grad_kept, "grad_norm"},
                          .gradient_reads = {"hidden"},
                          .gradient_writes = {"x"},
                          .parameters = true,
                          .scratch = {{"grad_normed", {s.tokens, s.hidden}}, NormWork(s), ProductsWork(s)},
                          .flops = flops,
-                         .row_elements = 3 * norm + s.Elements(2 * (kept_columns + s.inner))},
-      .intermediates = {{"normed", {s.tokens, s.hidden}},
+                         .row_elements = 3 * norm + 2 * activation},
+      .intermediates = {{s.norms_after ? "grad_projected" : "normed", {s.tokens, s.hidden}},
                         {"activated", {s.tokens, s.inner}},
                         {grad_kept, {s.tokens, kept_columns}},
                         {"grad_norm", {s.hidden}, ElementType::kStatistics}},
-      .backward_weight = PassSpec{.reads = {"normed", "activated", grad_kept, "grad_norm"},
-                                  .gradient_reads = {"hidden"},
-                                  .parameter_gradients = true,
-                                  .scratch = {ProductsWork(s)},
-                                  .flops = flops},
+      .backward_weight = PassSpec{.parameter_gradients = true, .scratch = {ProductsWork(s)}, .flops = flops},
       .recomputes = true,
   };
+  PassSpec& backward = declaration.backward_input;
+  if (s.norms_after) {
+    declaration.forward.scratch.push_back({"projected", {s.tokens, s.hidden}});
+    backward.scratch.push_back({"projected", {s.tokens, s.hidden}});
+    backward.flops += down;
+    backward.row_elements = 2 * norm + 3 * activation;
+    std::erase(backward.reads, "x");
+    declaration.backward_weight->reads = {"x"};
+  } else {
+    declaration.backward_weight->gradient_reads = {"hidden"};
+  }
+  return declaration;
 }
 
 // Gate and up, and swiglu of them.
 NodeDeclaration DeclareMlp(const DecoderShapes& s) {
-  return Declare(s, "gate_up",
-                 {{.name = "gate", .shape = {s.inner, s.hidden}, .block = "gate_up"},
-                  {.name = "up", .shape = {s.inner, s.hidden}, .block = "gate_up"}});
+  return DeclareAnyMlp(s, "gate_up",
+                       {{.name = "gate", .shape = {s.inner, s.hidden}, .block = "gate_up"},
+                        {.name = "up", .shape = {s.inner, s.hidden}, .block = "gate_up"}});
 }
 
 // Up alone, and relu(x)² of it.
 NodeDeclaration DeclareMlpSquaredRelu(const DecoderShapes& s) {
-  return Declare(s, "raised", {{.name = "up", .shape = {s.inner, s.hidden}}});
+  return DeclareAnyMlp(s, "raised", {{.name = "up", .shape = {s.inner, s.hidden}}});
 }
 
 constexpr ParameterName kMlpNames[] = {

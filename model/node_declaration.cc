@@ -93,15 +93,14 @@ ElementType GradientType(const PartSpec& part, const ParameterSpec& parameter) {
 
 std::string FrozenGradientScratch(const std::string& parameter) { return "gradient of frozen " + parameter; }
 
-void FreezeParts(const DecoderConfig& config, const std::string& unit, const DecoderShapes& shapes,
-                 NodeDeclaration& declaration) {
+void FreezeParts(const std::string& unit, const DecoderShapes& shapes, NodeDeclaration& declaration) {
   bool trains = false;
   PassSpec& writer = declaration.forward.parameter_gradients   ? declaration.forward
                      : declaration.backward_weight.has_value() ? *declaration.backward_weight
                                                                : declaration.backward_input;
   const double rows = declaration.rows > 0 ? declaration.rows : static_cast<double>(shapes.tokens);
   for (PartSpec& part : declaration.parts) {
-    part.frozen = part.frozen || IsFrozen(config, part.unit.empty() ? unit : part.unit);
+    part.frozen = part.frozen || IsFrozen(shapes.config, part.unit.empty() ? unit : part.unit);
     trains = trains || !part.frozen;
     if (!part.frozen || !writer.parameter_gradients) {
       continue;

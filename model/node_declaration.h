@@ -40,7 +40,7 @@ struct InputSpec {
   std::string from;
 };
 
-// A value that this node's forward writes.
+// A value that this node's forward writes. DeclarationOf adds its name to `writes` of the forward.
 struct OutputSpec {
   TensorSpec tensor;
   bool gradient = false;
@@ -50,8 +50,9 @@ struct OutputSpec {
   // Other outputs that the forward computes this one from. A recompute that writes this output writes them
   // too.
   std::vector<std::string> computed_from;
-  double fill = 1;   // the expected fraction of the tensor that is used
-  double flops = 0;  // FLOPs of the forward that a recompute without this output saves
+  double fill = 1;              // the expected fraction of the tensor that is used
+  double flops = 0;             // FLOPs of the forward that a recompute without this output saves
+  bool written_behind = false;  // by the forward of a node behind this one, which has it as an input
 };
 
 struct ParameterSpec {
@@ -129,7 +130,8 @@ struct NodeDeclaration {
   std::string purpose;
   PassSpec forward;
   // The part of the backward that the backward of earlier nodes waits for, or all of the backward if there is
-  // no weight half. It writes the intermediates, which only the weight half reads.
+  // no weight half. It writes the intermediates, which only the weight half reads; DeclarationOf adds their
+  // names to `writes` and `reads` of the two.
   PassSpec backward_input;
   std::vector<TensorSpec> intermediates;
   // Writes the gradients of parameters. It preferably reads no parameters, so that the unit can be released
@@ -142,12 +144,11 @@ struct NodeDeclaration {
   double rows = 0;  // rows of each of its products; 0: one for each token
 };
 
-// Marks the parts of the units that `config` freezes. `unit` is the node's own unit. A kernel that writes the
-// gradient of an input also writes that of a vector such as a norm's weight, so a pass that writes both gets
-// scratch for the latter, which is never read. Gradients of frozen matrices are not computed, and `flops` no
-// longer counts them.
-void FreezeParts(const DecoderConfig& config, const std::string& unit, const DecoderShapes& shapes,
-                 NodeDeclaration& declaration);
+// Marks the parts of the units that the configuration freezes. `unit` is the node's own unit. A kernel that
+// writes the gradient of an input also writes that of a vector such as a norm's weight, so a pass that writes
+// both gets scratch for the latter, which is never read. Gradients of frozen matrices are not computed, and
+// `flops` no longer counts them.
+void FreezeParts(const std::string& unit, const DecoderShapes& shapes, NodeDeclaration& declaration);
 
 // The type in which the code gets a part's parameters.
 ElementType ParameterType(const PartSpec& part);

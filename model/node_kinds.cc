@@ -26,10 +26,7 @@ const NodeKind* AttentionKind(const DecoderConfig& config, int layer) {
       (config.norms_after && (has_window || config.moe.router.experts > 0))) {
     throw std::logic_error("no kind of node has this attention");
   }
-  return latent               ? &kLatentAttention
-         : config.norms_after ? &kAttentionNormAfter
-         : has_window         ? &kWindowAttention
-                              : &kAttention;
+  return latent ? &kLatentAttention : &kAttention;
 }
 
 const NodeKind* MlpKind(const DecoderConfig& config) {
@@ -37,7 +34,7 @@ const NodeKind* MlpKind(const DecoderConfig& config) {
   if (squares && config.norms_after) {
     throw std::logic_error("no kind of node has this MLP");
   }
-  return squares ? &kMlpSquaredRelu : config.norms_after ? &kMlpNormAfter : &kMlp;
+  return squares ? &kMlpSquaredRelu : &kMlp;
 }
 
 // From the router to the sum of what the experts made.
@@ -132,6 +129,8 @@ constexpr OtherName kOtherNames[] = {
     {ParameterNames::kBamba, "post_attention_layernorm.", "pre_ff_layernorm."},
     {ParameterNames::kBamba, "mlp.", "feed_forward."},
     {ParameterNames::kBamba, "model.norm.", "model.final_layernorm."},
+    {ParameterNames::kOlmo2, "input_layernorm.", "post_attention_layernorm."},
+    {ParameterNames::kOlmo2, "post_attention_layernorm.", "post_feedforward_layernorm."},
 };
 
 std::string NameOf(ParameterNames names, const std::string& usual) {
@@ -235,29 +234,53 @@ TensorSpec ProductsWork(const DecoderShapes& shapes) {
   return {"products", {ops::LinearWorkBytes(shapes.device, shapes.compute_bytes)}, ElementType::kByte};
 }
 
+ParameterSpec VectorOf(const char* name, int64_t elements, Init init) {
+  return {.name = name, .shape = {elements}, .init = init, .gradient_is_statistics = true};
+}
+
+void AddStatisticsGradients(const std::vector<PartSpec>& parts, std::vector<TensorSpec>& intermediates) {
+  for (const PartSpec& part : parts) {
+    for (const ParameterSpec& parameter : part.parameters) {
+      if (parameter.gradient_is_statistics) {
+        intermediates.push_back({"grad_" + parameter.name, parameter.shape, ElementType::kStatistics});
+      }
+    }
+  }
+}
+
 ParameterSpec NormOver(const DecoderShapes& shapes, const char* name, int64_t columns) {
-  return {.name = name,
-          .shape = {columns},
-          .init = shapes.config.norms_add_one ? Init::kZeros : Init::kOnes,
-          .gradient_is_statistics = true};
+  return VectorOf(name, columns, shapes.config.norms_add_one ? Init::kZeros : Init::kOnes);
 }
 
-ParameterSpec GateNormOver(const char* name, int64_t columns) {
-  return {.name = name, .shape = {columns}, .init = Init::kOnes, .gradient_is_statistics = true};
-}
-
-ParameterSpec BiasOf(const char* name, int64_t columns) {
-  return {.name = name, .shape = {columns}, .init = Init::kZeros, .gradient_is_statistics = true};
-}
-
-NodeDeclaration DeclarationOf(const DecoderNode& node, DecoderShapes shapes) {
+DecoderShapes ShapesOf(const DecoderNode& node, const DecoderConfig& config, BatchShape batch,
+                       const NodeTypes& types, DeviceKind device) {
+  DecoderShapes shapes(config, batch, types.unit.compute, device, types.repeats);
   shapes.depth = node.depth;
+  shapes.windowed = shapes.window > 0 && config.HasWindow(node.layer);
+  return shapes;
+}
+
+NodeDeclaration DeclarationOf(const DecoderNode& node, const DecoderShapes& shapes) {
   NodeDeclaration declaration = node.kind->declare(shapes);
+  for (const OutputSpec& output : declaration.outputs) {
+    if (!output.written_behind) {
+      declaration.forward.writes.push_back(output.tensor.name);
+    }
+  }
+  std::vector<std::string>& writes = declaration.backward_input.writes;
+  for (const TensorSpec& intermediate : declaration.intermediates) {
+    writes.push_back(intermediate.name);
+  }
+  if (!writes.empty()) {
+    std::vector<std::string>& reads = declaration.backward_weight->reads;
+    reads.insert(reads.begin(), writes.begin(), writes.end());
+  }
   for (PartSpec& part : declaration.parts) {
     if (node.letter >= 0 && part.unit.empty()) {
       part.name = absl::StrCat(node.letter, ".", part.name);
     }
   }
+  FreezeParts(node.unit, shapes, declaration);
   return declaration;
 }
 

@@ -31,16 +31,14 @@ struct NodeKind {
 };
 
 // The kinds of nodes that decoders are made of. Each kind is declared in the file of its name (embedding.cc,
-// ...), and its code is in the file beside it (embedding_node.cc). `sizes` and `combine` share the files of
-// `dispatch`, because they count and return its rows. A new kind needs these two files, its line here, the
-// layers that have it (LayerKinds), and its lines in decoder_nodes.h and .cc.
+// ...), and its code is in the file beside it (embedding_node.cc). All nodes that move the rows of experts
+// are in the files of `dispatch`, `balance` is in those of `route`, the three heads in those of `head`, and
+// the other kinds of depths in depths.cc. A new kind needs these two files, its line here, the layers that
+// have it (LayerKinds), and its lines in decoder_nodes.h and .cc.
 extern const NodeKind kEmbedding;
 extern const NodeKind kAttention;
-extern const NodeKind kWindowAttention;     // attention with a sliding window
-extern const NodeKind kAttentionNormAfter;  // its norm covers what it adds to the hidden state
 extern const NodeKind kLatentAttention;
 extern const NodeKind kMlp;
-extern const NodeKind kMlpNormAfter;
 extern const NodeKind kMlpSquaredRelu;
 extern const NodeKind kMamba;
 extern const NodeKind kGatedDelta;
@@ -100,13 +98,16 @@ TensorSpec BalanceCounts(const DecoderShapes& shapes);
 TensorSpec NormWork(const DecoderShapes& shapes);
 TensorSpec ProductsWork(const DecoderShapes& shapes);
 
-// The weight of a norm over `columns` columns. The second is of a norm beside a gate, whose weight starts at
-// 1 in every model.
-ParameterSpec NormOver(const DecoderShapes& shapes, const char* name, int64_t columns);
-ParameterSpec GateNormOver(const char* name, int64_t columns);
+// A vector, whose gradient is a sum over tokens.
+ParameterSpec VectorOf(const char* name, int64_t elements, Init init);
 
-// A bias with `columns` elements.
-ParameterSpec BiasOf(const char* name, int64_t columns);
+// Adds an intermediate "grad_NAME" for each parameter NAME whose gradient is kStatistics, for a kind whose
+// input half computes them all.
+void AddStatisticsGradients(const std::vector<PartSpec>& parts, std::vector<TensorSpec>& intermediates);
+
+// The weight of a norm over `columns` columns. That of a norm beside a gate starts at 1 in every model
+// instead.
+ParameterSpec NormOver(const DecoderShapes& shapes, const char* name, int64_t columns);
 
 // One node of a decoder, and the unit that its parameters belong to.
 struct DecoderNode {
@@ -118,8 +119,13 @@ struct DecoderNode {
   int letter = -1;    // its place in the depth if the names of its parameters contain it, else -1
 };
 
-// The declaration of the node's kind, with its parts named as in the unit.
-NodeDeclaration DeclarationOf(const DecoderNode& node, DecoderShapes shapes);
+// The dimensions of the node's tensors.
+DecoderShapes ShapesOf(const DecoderNode& node, const DecoderConfig& config, BatchShape batch,
+                       const NodeTypes& types, DeviceKind device);
+
+// What the node's kind declares with ShapesOf it, completed: with its parts named as in the unit, outputs and
+// intermediates among what passes write and read, and frozen parts marked.
+NodeDeclaration DeclarationOf(const DecoderNode& node, const DecoderShapes& shapes);
 
 // All nodes of a decoder, in forward order.
 std::vector<DecoderNode> DecoderNodeList(const DecoderConfig& config);

@@ -29,7 +29,6 @@ void AddSharedExperts(const DecoderShapes& s, NodeDeclaration& declaration) {
     made_from.emplace_back("shared_gates");
     declaration.outputs.push_back(
         {.tensor = {"shared_gates", {s.tokens}, ElementType::kStatistics}, .computed_from = {"normed"}});
-    declaration.forward.writes.emplace_back("shared_gates");
     declaration.backward_input.reads.emplace_back("shared_gates");
     declaration.backward_input.scratch.push_back({"grad_shared_gates", {s.tokens}, ElementType::kStatistics});
   }
@@ -47,7 +46,6 @@ void AddSharedExperts(const DecoderShapes& s, NodeDeclaration& declaration) {
         {.name = "shared_expert_gate", .shape = {1, s.hidden}, .gradient_is_statistics = true});
   }
   const TensorSpec activated{"shared_activated", {s.tokens, s.shared_inner}};  // backward: first its gradient
-  declaration.forward.writes.insert(declaration.forward.writes.end(), {"shared_gate_up", "shared"});
   declaration.forward.scratch.push_back(activated);
   declaration.backward_input.reads.emplace_back("shared_gate_up");
   declaration.backward_input.gradient_reads.emplace_back("shared");
@@ -102,7 +100,6 @@ NodeDeclaration DeclareRoute(const DecoderShapes& s) {
                                  .shape = {s.router.experts, s.hidden},
                                  .gradient_is_statistics = true}}}},
       .forward = {.reads = {"x"},
-                  .writes = {"normed", "logits", "chosen", "probabilities", "report"},
                   .parameters = true,
                   .scratch = std::move(forward_scratch),
                   .flops = flops,
@@ -125,7 +122,6 @@ NodeDeclaration DeclareRoute(const DecoderShapes& s) {
     declaration.outputs.push_back(
         {.tensor = {"ranked", {s.tokens, s.chosen}, ElementType::kInt64}, .computed_from = {"chosen"}});
     declaration.outputs[2].computed_from.emplace_back("ranked");
-    declaration.forward.writes.emplace_back("ranked");
     declaration.backward_input.reads.emplace_back("ranked");
   }
   if (s.weighs_losses) {
@@ -133,8 +129,8 @@ NodeDeclaration DeclareRoute(const DecoderShapes& s) {
     declaration.backward_input.reads.emplace_back("tokens");
   }
   if (s.balances_globally) {
-    // Known when the ranks have exchanged them (balance.cc), which the choice does not wait for.
-    declaration.outputs.push_back({.tensor = BalanceCounts(s)});
+    // Known when the ranks have exchanged them (kBalance), which the choice does not wait for.
+    declaration.outputs.push_back({.tensor = BalanceCounts(s), .written_behind = true});
     declaration.backward_input.reads.emplace_back("balance_counts");
   }
   if (s.biased) {
@@ -157,8 +153,37 @@ constexpr ParameterName kRouteNames[] = {
     {"shared_expert_gate", "mlp.shared_expert_gate.weight"},
 };
 
+// Where a router's load is to be even over the global batch: all ranks send each other how many of their
+// tokens have each expert among their largest scores, and add them to those of the step's microbatches so
+// far. balance_counts: what a microbatch would have of these by their mean, so that the mean of the
+// microbatches' losses is that of all tokens. losses: balance and z of ops/router_losses.h. The counts have
+// no gradient: that of the scores is the route node's. Where nothing is trained, the microbatches of one
+// round stand for themselves.
+NodeDeclaration DeclareBalance(const DecoderShapes& s) {
+  const int64_t experts = s.router.experts;
+  return {
+      .inputs = {{.tensor = {"logits", {s.tokens, experts}, ElementType::kStatistics}, .from = "logits"},
+                 {.tensor = BalanceCounts(s), .from = "balance_counts"}},
+      .outputs = {{.tensor = {"losses", {2}, ElementType::kFloat64}, .loss = true}},
+      .states = {{"seen", {experts}, ElementType::kFloat64}},
+      .stream = kBalanceStream,
+      .group = kDataGroup,
+      .purpose = kBalancePurpose,
+      .forward = {.reads = {"logits"},
+                  .writes = {"balance_counts"},
+                  .state_carries = {"seen"},
+                  .scratch = {{"by_rank", {s.data_ranks, experts}, ElementType::kFloat64},
+                              {"router_work",
+                               {ops::RouterLossesWorkBytes(s.device, s.tokens, 1, experts)},
+                               ElementType::kByte}},
+                  .link_bytes = static_cast<double>(8 * s.data_ranks * experts)},
+  };
+}
+
 }  // namespace
 
 constinit const NodeKind kRoute = {.name = "route", .declare = DeclareRoute, .names = kRouteNames};
+
+constinit const NodeKind kBalance = {.name = "balance", .declare = DeclareBalance};
 
 }  // namespace tandem::model

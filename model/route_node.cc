@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <stdexcept>
+
+#include "comm/communicator.h"
 #include "model/bound_arrays.h"
 #include "model/decoder_nodes.h"
 #include "model/node_kinds.h"
@@ -11,9 +14,7 @@ namespace {
 // Arrays have the names of route.cc.
 class RouteNode final : public DeclaredNode {
  public:
-  explicit RouteNode(const NodeContext& context) : DeclaredNode(context, kRoute.declare(context.shapes)) {
-    ops::CheckRouter(s_.router);
-  }
+  explicit RouteNode(const NodeContext& context) : DeclaredNode(context) { ops::CheckRouter(s_.router); }
 
  private:
   // A recompute leaves out what was kept, of the router and of the shared experts from the end.
@@ -102,8 +103,6 @@ class RouteNode final : public DeclaredNode {
     const ops::Array logits = in.Value("logits");
     const ops::Array norm = in.Parameter("norm");
     const ops::Array router = in.Parameter("router");
-    const ops::Array grad_router = in.ParameterGradient("router");
-    const bool add_router = in.AddsToParameterGradient("router");
     const ops::Array normed = in.Scratch("normed");
     const ops::Array grad_normed = in.Scratch("grad_normed");
     const ops::Array grad_logits = in.Scratch("grad_logits");
@@ -117,10 +116,8 @@ class RouteNode final : public DeclaredNode {
     calls.Add(ops_.sparse().RouterLossesBackward(s_.router, s_.router_losses, logits, balance_counts, targets,
                                                  grad_logits, in.Work("router_work")));
     calls.Add(ops_.RmsNorm(x, norm, norms_, normed));
-    if (grad_router.defined()) {
-      const ops::Array wide_normed = Widened(normed, wide.rows, calls);
-      calls.Add(ops_.LinearBackwardWeight(grad_logits, wide_normed, add_router, grad_router, products));
-    }
+    const bool trains = in.HasParameterGradient("router");
+    AddMatrixGradient("router", grad_logits, trains ? Widened(normed, wide.rows, calls) : normed, in, calls);
     // The router's share first, then what came through the experts, then through the shared ones.
     const ops::Array share = s_.widens ? wide.rows : grad_normed;
     const ops::Array wide_router = Widened(router, wide.router, calls);
@@ -142,8 +139,6 @@ class RouteNode final : public DeclaredNode {
       return;
     }
     const ops::Array grad_made = in.Gradient("shared");
-    const ops::Array grad_weight_gate_up = in.ParameterGradient("shared_gate_up");
-    const ops::Array grad_weight_down = in.ParameterGradient("shared_down");
     const ops::Array gates = s_.gates_shared ? in.Value("shared_gates") : ops::Array();
     const ops::Array grad_gates = s_.gates_shared ? in.Scratch("grad_shared_gates") : ops::Array();
     const bool add = in.AddsToParameterGradient("router");
@@ -161,13 +156,8 @@ class RouteNode final : public DeclaredNode {
                                        grad_normed, add, in.ParameterGradient("shared_expert_gate"),
                                        in.Work("norm_work")));
     }
-    if (grad_weight_down.defined()) {
-      calls.Add(ops_.LinearBackwardWeight(grad_made, activated, add, grad_weight_down, products,
-                                          s_.residual_multiplier));
-    }
-    if (grad_weight_gate_up.defined()) {
-      calls.Add(ops_.LinearBackwardWeight(grad_gate_up, normed, add, grad_weight_gate_up, products));
-    }
+    AddMatrixGradient("shared_down", grad_made, activated, in, calls, s_.residual_multiplier);
+    AddMatrixGradient("shared_gate_up", grad_gate_up, normed, in, calls);
     calls.Add(ops_.LinearBackwardInput(grad_gate_up, in.Parameter("shared_gate_up"), /*add=*/false,
                                        grad_share, products));
     calls.Add(ops_.Add(grad_share, grad_normed));
@@ -194,10 +184,41 @@ class RouteNode final : public DeclaredNode {
   }
 };
 
+class BalanceNode final : public DeclaredNode {
+ public:
+  using DeclaredNode::DeclaredNode;
+
+ private:
+  BoundPass BindForward(BoundArrays& in) const override {
+    comm::Communicator& communicator = in.Communicator();
+    const ops::Array logits = in.Value("logits");
+    const ops::Array counts = in.Value("balance_counts");
+    const ops::Array by_rank = in.Scratch("by_rank");
+    const ops::Array own = by_rank.Rows(communicator.rank(), 1);
+    ops::Calls calls;
+    calls.Add(ops_.sparse().CountLargest(s_.router, logits, own));
+    calls.Add(
+        [own = own.memory(), all = by_rank.memory(), &communicator] { communicator.AllGather(own, all); });
+    calls.Add(ops_.sparse().MeanCounts(by_rank, s_.tokens * s_.chosen, in.ContinuesState("seen"),
+                                       in.State("seen"), counts));
+    calls.Add(ops_.sparse().RouterLosses(s_.router, s_.router_losses, logits, counts, in.Value("losses"),
+                                         in.Work("router_work")));
+    return calls;
+  }
+
+  BoundPass BindBackward(BoundArrays&) const override {
+    throw std::logic_error("the tokens of the balance have no gradient");
+  }
+};
+
 }  // namespace
 
 std::unique_ptr<Node> MakeRouteNode(const NodeContext& context) {
   return std::make_unique<RouteNode>(context);
+}
+
+std::unique_ptr<Node> MakeBalanceNode(const NodeContext& context) {
+  return std::make_unique<BalanceNode>(context);
 }
 
 }  // namespace tandem::model

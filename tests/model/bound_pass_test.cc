@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "model/node_kinds.h"
 #include "tests/model/bound_decoder.h"
 #include "tests/model/shapes.h"
 
@@ -97,6 +98,20 @@ TEST_P(BoundPassTest, ABoundPassAllocatesNothing) {
   }
 }
 
+// The fewest outputs that one recompute may write to write that one.
+std::set<std::string> ComputedWith(const NodeDeclaration& declaration, const std::string& name) {
+  std::set<std::string> names = {name};
+  for (size_t before = 0; before < names.size();) {
+    before = names.size();
+    for (const OutputSpec& output : declaration.outputs) {
+      if (names.contains(output.tensor.name)) {
+        names.insert(output.computed_from.begin(), output.computed_from.end());
+      }
+    }
+  }
+  return names;
+}
+
 // A recompute may leave out what was kept, and gives the bits of the forward in the rest.
 TEST_P(BoundPassTest, RecomputeGivesTheBitsOfTheForward) {
   const Shape& shape = GetParam();
@@ -104,47 +119,17 @@ TEST_P(BoundPassTest, RecomputeGivesTheBitsOfTheForward) {
                                      ReducedPrecisions()[0], ReducedPrecisions()[2]}) {
     BoundDecoder run(shape.config, shape.batch, precision, kSeed);
     run.Forward(RandomTokens(shape, kSeed));
+    const std::vector<DecoderNode> nodes = DecoderNodeList(shape.config);
     for (int i = 0; i + 1 < static_cast<int>(run.outline().nodes.size()); ++i) {
       const schedules::Node& node = run.outline().nodes[i];
-      std::vector<std::vector<std::string>> sets;  // of outputs that one recompute may write
-      if (node.kind == "attention") {
-        sets = {{"qkv"}, {"qkv", "context", "lse"}, {"hidden", "qkv", "context", "lse"}};
-        for (std::vector<std::string>& set : sets) {
-          if (shape.config.latent.kv_rank > 0) {
-            set.emplace_back("down");
-          }
-          if (shape.config.latent.query_rank > 0) {
-            set.emplace_back("query_down");
-          }
+      const NodeTypes types(precision, nodes[i].unit);
+      const NodeDeclaration declaration =
+          DeclarationOf(nodes[i], ShapesOf(nodes[i], shape.config, shape.batch, types, DeviceKind::kCpu));
+      for (const OutputSpec& output : declaration.outputs) {
+        if (output.loss) {
+          continue;
         }
-      } else if (node.kind == "route") {
-        sets = {{"normed"}, {"normed", "logits"}, {"normed", "logits", "chosen", "probabilities"}};
-        if (shape.config.moe.capacity.factor > 0) {
-          sets.back().emplace_back("ranked");
-        }
-        if (shape.config.moe.shared_intermediate_size > 0) {
-          sets.push_back({"normed", "shared_gate_up"});
-          sets.push_back({"normed", "logits", "shared_gate_up", "shared"});
-          if (shape.config.moe.shared_gate) {
-            sets.back().emplace_back("shared_gates");
-          }
-        }
-      } else if (node.kind == "experts") {
-        sets = {{"gate_up"}, {"gate_up", "made"}};
-      } else if (node.kind == "mamba") {
-        sets = {{"projected"}, {"projected", "y", "states"}, {"hidden", "projected", "y", "states"}};
-      } else if (node.kind == "gated_delta") {
-        sets = {{"projected", "ba"},
-                {"projected", "ba", "y", "states"},
-                {"hidden", "projected", "ba", "y", "states"}};
-      } else if (node.kind == "mlp" && shape.config.activation == Activation::kSquaredRelu) {
-        sets = {{"raised"}, {"raised", "hidden"}};
-      } else if (node.kind == "mlp") {
-        sets = {{"gate_up"}, {"gate_up", "hidden"}};
-      } else {
-        sets = {{"hidden"}};
-      }
-      for (const std::vector<std::string>& set : sets) {
+        const std::set<std::string> set = ComputedWith(declaration, output.tensor.name);
         std::map<std::string, at::Tensor> expected;
         std::set<std::string> names;
         for (const std::string& output : set) {

@@ -146,6 +146,7 @@ TEST(DecoderUnitsTest, BiasesOfQueriesKeysAndValuesBeginAsZeros) {
 
 TEST(DecoderUnitsTest, NormsThatComeAfterHaveOlmo2sNames) {
   DecoderConfig config = SmallDecoder(false);
+  config.names = ParameterNames::kOlmo2;
   config.norms_after = true;
   config.qk_norm = QkNorm::kWhole;
   const std::vector<std::string> layer = Describe(DecoderUnits(config)[1]);

@@ -15,6 +15,17 @@
 namespace tandem::model::test {
 namespace {
 
+constexpr MambaMixer kMixers = {
+    .heads = 4, .head_dim = 5, .state = 6, .groups = 2, .conv_width = 4, .chunk = 8};
+constexpr GatedDeltaNet kSharedDelta = {
+    .key_heads = 2, .value_heads = 4, .key_dim = 8, .value_dim = 12, .conv_width = 4, .chunk = 8};
+constexpr GatedDeltaNet kOddDelta = {
+    .key_heads = 3, .value_heads = 3, .key_dim = 10, .value_dim = 17, .conv_width = 3, .chunk = 40};
+constexpr LatentAttention kWideLatent = {
+    .kv_rank = 7, .content_head_dim = 6, .rotary_head_dim = 4, .value_head_dim = 5};
+constexpr LatentAttention kNarrowLatent = {
+    .kv_rank = 3, .content_head_dim = 4, .rotary_head_dim = 2, .value_head_dim = 6};
+
 enum class Family : uint8_t { kMixtral, kQwen3Moe, kDeepseek };
 
 DecoderConfig Sparse(DecoderConfig config, Family family, int64_t experts, int64_t chosen, bool normalize,
@@ -72,6 +83,7 @@ DecoderConfig Biased(DecoderConfig config) {
 }
 
 DecoderConfig NormedAfter(DecoderConfig config) {
+  config.names = ParameterNames::kOlmo2;
   config.qk_norm = QkNorm::kWhole;
   config.norms_after = true;
   return config;
@@ -212,21 +224,18 @@ const std::vector<Shape>& Shapes() {
       {"deepseek_v3_without_a_narrow_query_groups_and_shared_experts",
        Deepseek(Config(16, 12, 2, 2, 2, 6, 13, true),
                 {.experts = 5, .top_k = 1, .score = ops::RouterScore::kSigmoid}, /*dense_layers=*/0,
-                /*shared=*/0,
-                {.kv_rank = 3, .content_head_dim = 4, .rotary_head_dim = 2, .value_head_dim = 6}),
+                /*shared=*/0, kNarrowLatent),
        {1, 37}},
       {"deepseek_v2",
        Deepseek(Config(24, 40, 2, 4, 4, 10, 17, false), {.experts = 5, .top_k = 3, .scale = 1.5},
-                /*dense_layers=*/1, /*shared=*/14,
-                {.kv_rank = 7, .content_head_dim = 6, .rotary_head_dim = 4, .value_head_dim = 5}),
+                /*dense_layers=*/1, /*shared=*/14, kWideLatent),
        {3, 33}},
       // Six experts of three groups of four, compared by their best.
       {"deepseek_v2_of_groups",
        Deepseek(
            Config(24, 40, 2, 4, 4, 10, 17, false),
            {.experts = 20, .top_k = 6, .groups = 5, .groups_per_token = 3, .best_of_group = 1, .scale = 1.5},
-           /*dense_layers=*/1, /*shared=*/14,
-           {.kv_rank = 7, .content_head_dim = 6, .rotary_head_dim = 4, .value_head_dim = 5}),
+           /*dense_layers=*/1, /*shared=*/14, kWideLatent),
        {3, 33}},
       {"qwen3", NormedHeads(Config(24, 40, 2, 4, 2, 6, 17, true)), {3, 20}},
       // Four dims of six.
@@ -253,8 +262,7 @@ const std::vector<Shape>& Shapes() {
       {"hybrid",
        WithSharedExpert(
            Patterned(Sparse(Config(24, 40, 4, 4, 2, 6, 17, false), Family::kQwen3Moe, 5, 3, false, 7, 1),
-                     "[*E][M-]M[M*E]",
-                     {.heads = 4, .head_dim = 5, .state = 6, .groups = 2, .conv_width = 4, .chunk = 8}),
+                     "[*E][M-]M[M*E]", kMixers),
            /*width=*/11),
        {2, 33}},
       {"mamba2",
@@ -275,39 +283,25 @@ const std::vector<Shape>& Shapes() {
       {"gated_delta_nets",
        WithDelta(
            Patterned(Sparse(Config(24, 40, 2, 4, 2, 6, 17, false), Family::kQwen3Moe, 5, 3, false, 7, 1),
-                     "[GE]M",
-                     {.heads = 4, .head_dim = 5, .state = 6, .groups = 2, .conv_width = 4, .chunk = 8}),
-           {.key_heads = 2, .value_heads = 4, .key_dim = 8, .value_dim = 12, .conv_width = 4, .chunk = 8}),
+                     "[GE]M", kMixers),
+           kSharedDelta),
        {2, 33}},
       {"documents_of_gated_delta_nets",
-       WithDelta(
-           Patterned(Config(15, 20, 2, 1, 1, 4, 13, true), "G[*G]", {}),
-           {.key_heads = 3, .value_heads = 3, .key_dim = 10, .value_dim = 17, .conv_width = 3, .chunk = 40}),
+       WithDelta(Patterned(Config(15, 20, 2, 1, 1, 4, 13, true), "G[*G]", {}), kOddDelta),
        {2, 37, /*packs_documents=*/true}},
       {"qwen3_next",
        Gated(WithDelta(
                  Patterned(Sparse(Config(24, 40, 3, 4, 2, 6, 17, false), Family::kQwen3Moe, 5, 3, true, 7, 1),
                            "[GE][*-][*E]", {}),
-                 {.key_heads = 2,
-                  .value_heads = 4,
-                  .key_dim = 8,
-                  .value_dim = 12,
-                  .conv_width = 4,
-                  .chunk = 8}),
+                 kSharedDelta),
              /*shared=*/9),
        {2, 33}},
       {"documents_of_qwen3_next",
-       Gated(WithDelta(Patterned(Config(15, 20, 2, 3, 1, 10, 13, true), "[G-][*-]", {}), {.key_heads = 3,
-                                                                                          .value_heads = 3,
-                                                                                          .key_dim = 10,
-                                                                                          .value_dim = 17,
-                                                                                          .conv_width = 3,
-                                                                                          .chunk = 40}),
+       Gated(WithDelta(Patterned(Config(15, 20, 2, 3, 1, 10, 13, true), "[G-][*-]", {}), kOddDelta),
              /*shared=*/0),
        {2, 37, /*packs_documents=*/true}},
       {"documents_of_a_hybrid",
-       Patterned(Config(24, 40, 3, 4, 2, 6, 17, false), "M[M*-]",
-                 {.heads = 4, .head_dim = 5, .state = 6, .groups = 2, .conv_width = 4, .chunk = 8}),
+       Patterned(Config(24, 40, 3, 4, 2, 6, 17, false), "M[M*-]", kMixers),
        {3, 37, /*packs_documents=*/true}},
       {"multipliers", Multiplied(Config(24, 40, 2, 4, 2, 6, 17, true)), {3, 20}},
       {"multipliers_of_logits_in_chunks",
@@ -333,8 +327,7 @@ const std::vector<Shape>& Shapes() {
       {"documents_of_deepseek_v3",
        Deepseek(Config(16, 12, 2, 2, 2, 6, 13, true),
                 {.experts = 5, .top_k = 1, .score = ops::RouterScore::kSigmoid}, /*dense_layers=*/0,
-                /*shared=*/0,
-                {.kv_rank = 3, .content_head_dim = 4, .rotary_head_dim = 2, .value_head_dim = 6}),
+                /*shared=*/0, kNarrowLatent),
        {1, 70, /*packs_documents=*/true}},
   };
   return shapes;
@@ -367,16 +360,6 @@ at::Tensor RandomTokens(const Shape& shape, uint64_t seed) {
     }
   }
   return tokens;
-}
-
-at::Tensor RandomNumbers(at::IntArrayRef sizes, uint64_t seed) {
-  at::Tensor numbers = at::empty(sizes, at::kDouble);
-  std::mt19937_64 engine(seed);
-  std::normal_distribution<double> normal;
-  for (int64_t i = 0; i < numbers.numel(); ++i) {
-    numbers.data_ptr<double>()[i] = normal(engine);
-  }
-  return numbers;
 }
 
 void ExpectClose(const at::Tensor& actual, const at::Tensor& expected, double tolerance,

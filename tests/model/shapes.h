@@ -2,7 +2,6 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
-#include <c10/util/ArrayRef.h>
 
 #include <cstdint>
 #include <iosfwd>
@@ -35,7 +34,6 @@ const std::vector<Precision>& ReducedPrecisions();
 
 // The batch: tokens, and documents of some five tokens where they are packed.
 at::Tensor RandomTokens(const Shape& shape, uint64_t seed);
-at::Tensor RandomNumbers(at::IntArrayRef sizes, uint64_t seed);
 
 // Expects actual = expected up to `tolerance` of its norm, or nothing where nothing is expected.
 void ExpectClose(const at::Tensor& actual, const at::Tensor& expected, double tolerance,

@@ -38,7 +38,7 @@ model::NodeDeclaration DeclareAffine(const model::DecoderShapes& s) {
                      .parameters = {{.name = "bias", .shape = {rows, s.hidden}}},
                      .main_type = true},
                     {.name = "scale", .parameters = {model::NormOver(s, "scale", s.hidden)}}},
-          .forward = {.reads = {"x"}, .writes = {"hidden"}, .parameters = true},
+          .forward = {.reads = {"x"}, .parameters = true},
           .backward_input = {.reads = {"x"},
                              .gradient_reads = {"hidden"},
                              .gradient_writes = {"x"},
@@ -54,8 +54,7 @@ constexpr model::NodeKind kOdd = {.name = "affine", .declare = DeclareAffine<5>,
 
 class AffineNode final : public model::DeclaredNode {
  public:
-  AffineNode(const model::NodeContext& context, model::NodeDeclaration declaration)
-      : DeclaredNode(context, std::move(declaration)) {}
+  using DeclaredNode::DeclaredNode;
 
  private:
   static void Put(const at::Tensor& sum, bool add, const at::Tensor& gradient) {
@@ -93,9 +92,8 @@ class AffineNode final : public model::DeclaredNode {
   }
 };
 
-template <int64_t rows>
 std::unique_ptr<model::Node> MakeNode(const model::NodeContext& context) {
-  return std::make_unique<AffineNode>(context, DeclareAffine<rows>(context.shapes));
+  return std::make_unique<AffineNode>(context);
 }
 
 plan::JobPlan JobOf(const model::NodeKind& kind, const JobOptions& options) {
@@ -113,7 +111,7 @@ JobRun RunMixed(const plan::JobPlan& plan) {
   return RunJob(plan,
                 {.fill_with_nan = !plan.train.canaries, .make_nodes = [&plan](const ops::Operations& ops) {
                    return model::DecoderNodes(plan.model, plan.batch, plan.precision, ops,
-                                              {{&kOne, MakeNode<1>}, {&kOdd, MakeNode<5>}});
+                                              {{&kOne, MakeNode}, {&kOdd, MakeNode}});
                  }});
 }
 

@@ -6,15 +6,15 @@
 namespace tandem::model {
 namespace {
 
-// Arrays have the names of depth_input.cc.
+// Arrays have the names of depths.cc.
 class DepthInputNode final : public SplitNode {
  public:
   explicit DepthInputNode(const NodeContext& context)
-      : SplitNode(context, kDepthInput.declare(context.shapes)),
-        ahead_(context.shapes.depth),
-        rows_(context.shapes.length - context.shapes.depth),
-        trains_x_(!context.config.depths.detached || context.shapes.depth > 1),
-        trains_embedded_(!context.config.depths.detached) {}
+      : SplitNode(context),
+        ahead_(s_.depth),
+        rows_(s_.length - s_.depth),
+        trains_x_(!s_.config.depths.detached || s_.depth > 1),
+        trains_embedded_(!s_.config.depths.detached) {}
 
  private:
   BoundPass BindForward(BoundArrays& in) const override {
@@ -62,12 +62,9 @@ class DepthInputNode final : public SplitNode {
   }
 
   BoundPass BindBackwardWeight(BoundArrays& in) const override {
-    const bool add = in.AddsToParameterGradient("projection");
     ops::Calls calls;
-    calls.Add(ops_.LinearBackwardWeight(in.Gradient("hidden"), in.Value("both"), add,
-                                        in.ParameterGradient("projection"), in.Work("products")));
-    calls.Add(CopyOrAdd(in.Value("grad_embedding_norm"), add, in.ParameterGradient("embedding_norm")));
-    calls.Add(CopyOrAdd(in.Value("grad_hidden_norm"), add, in.ParameterGradient("hidden_norm")));
+    AddMatrixGradient("projection", in.Gradient("hidden"), in.Value("both"), in, calls);
+    AddVectorGradients(in, calls);
     return calls;
   }
 
@@ -91,10 +88,31 @@ class DepthInputNode final : public SplitNode {
   const bool trains_embedded_;
 };
 
+class NormNode final : public DeclaredNode {
+ public:
+  using DeclaredNode::DeclaredNode;
+
+ private:
+  BoundPass BindForward(BoundArrays& in) const override {
+    return ops_.RmsNorm(in.Value("x"), in.Parameter("norm"), norms_, in.Value("hidden"));
+  }
+
+  BoundPass BindBackward(BoundArrays& in) const override {
+    return ops_.RmsNormBackward(in.Gradient("hidden"), in.Value("x"), in.Parameter("norm"), norms_,
+                                /*residual=*/{}, in.AddsToGradient("x"), in.Gradient("x"),
+                                in.AddsToParameterGradient("norm"), in.ParameterGradient("norm"),
+                                in.Work("norm_work"));
+  }
+};
+
 }  // namespace
 
 std::unique_ptr<Node> MakeDepthInputNode(const NodeContext& context) {
   return std::make_unique<DepthInputNode>(context);
+}
+
+std::unique_ptr<Node> MakeDepthNormNode(const NodeContext& context) {
+  return std::make_unique<NormNode>(context);
 }
 
 }  // namespace tandem::model
