@@ -26,6 +26,20 @@
 #include "absl/strings/str_replace.h"
 
 namespace tandem::model::test {
+namespace {
+
+// Row t of silu of a causal convolution of read, [S, channels], from row `start` on. conv: [channels, width].
+at::Tensor Convolved(const at::Tensor& read, const at::Tensor& conv, const at::Tensor& bias, int64_t start,
+                     int64_t t) {
+  at::Tensor sum = bias;
+  for (int64_t j = 0; j < conv.size(1); ++j) {
+    const int64_t from = t - conv.size(1) + 1 + j;
+    sum = from < start ? sum : sum + conv.select(1, j) * read[from];
+  }
+  return at::silu(sum);
+}
+
+}  // namespace
 
 AutogradDecoder::AutogradDecoder(const DecoderConfig& config,
                                  const std::map<std::string, at::Tensor>& parameters, bool packs_documents,
@@ -255,6 +269,12 @@ at::Tensor AutogradDecoder::LatentAttention(const std::string& prefix, const at:
   return Project(CausalAttention(q, k, v, tokens, length), prefix + "o_proj");
 }
 
+// The first token of the document of token t.
+int64_t AutogradDecoder::StartOf(const at::Tensor& tokens, int64_t sequence, int64_t t) const {
+  const int64_t column = (has_targets_ ? 2 : 1) * LengthOf(tokens) + 1 + t;
+  return packs_documents_ ? tokens[sequence][column].item<int64_t>() : 0;
+}
+
 // Token by token: a convolution and a recurrence as their formulas have them.
 at::Tensor AutogradDecoder::Mamba(int layer, const at::Tensor& x, const at::Tensor& tokens) const {
   const MambaMixer& m = config_.mamba;
@@ -273,20 +293,12 @@ at::Tensor AutogradDecoder::Mamba(int layer, const at::Tensor& x, const at::Tens
   std::vector<at::Tensor> rows;
   for (int64_t sequence = 0; sequence < sequences; ++sequence) {
     at::Tensor state;
-    int64_t start = 0;
     for (int64_t t = 0; t < length; ++t) {
-      if (packs_documents_) {
-        start = tokens[sequence][(has_targets_ ? 2 : 1) * length + 1 + t].item<int64_t>();
-      }
+      const int64_t start = StartOf(tokens, sequence, t);
       if (t == start) {
         state = at::zeros({m.heads, m.head_dim, m.state}, at::kDouble);
       }
-      at::Tensor sum = Of(prefix + "conv1d.bias");
-      for (int64_t j = 0; j < m.conv_width; ++j) {
-        const int64_t from = t - m.conv_width + 1 + j;
-        sum = from < start ? sum : sum + conv.select(1, j) * read[sequence][from];
-      }
-      const at::Tensor xbc = at::silu(sum);
+      const at::Tensor xbc = Convolved(read[sequence], conv, Of(prefix + "conv1d.bias"), start, t);
       const auto vectors = [&](int64_t first) {  // [heads, 1, state]
         return xbc.narrow(0, first, m.groups * m.state)
             .view({m.groups, 1, m.state})
@@ -342,20 +354,13 @@ at::Tensor AutogradDecoder::GatedDelta(int layer, const at::Tensor& x, const at:
   std::vector<at::Tensor> rows;
   for (int64_t sequence = 0; sequence < sequences; ++sequence) {
     at::Tensor state;
-    int64_t start = 0;
     for (int64_t t = 0; t < length; ++t) {
-      if (packs_documents_) {
-        start = tokens[sequence][(has_targets_ ? 2 : 1) * length + 1 + t].item<int64_t>();
-      }
+      const int64_t start = StartOf(tokens, sequence, t);
       if (t == start) {
         state = at::zeros({d.value_heads, d.key_dim, d.value_dim}, at::kDouble);
       }
-      at::Tensor sum = at::zeros({2 * keys + values}, at::kDouble);
-      for (int64_t j = 0; j < d.conv_width; ++j) {
-        const int64_t from = t - d.conv_width + 1 + j;
-        sum = from < start ? sum : sum + conv.select(1, j) * read[sequence][from];
-      }
-      const at::Tensor convolved = at::silu(sum);
+      const at::Tensor convolved =
+          Convolved(read[sequence], conv, at::zeros({2 * keys + values}, at::kDouble), start, t);
       const auto of_keys = [&](int64_t first) {  // [value heads, key_dim, 1]
         return of_length_one(convolved.narrow(0, first, keys).view({d.key_heads, d.key_dim}))
             .repeat_interleave(share, 0)
@@ -488,10 +493,6 @@ at::Tensor AutogradDecoder::Chosen(int layer, const at::Tensor& scores) const {
 at::Tensor AutogradDecoder::Gated(const at::Tensor& x, const std::string& gate, const std::string& up,
                                   const std::string& down) const {
   return Project(at::silu(Project(x, gate)) * Project(x, up), down);
-}
-
-at::Tensor AutogradDecoder::Head(const at::Tensor& x, const at::Tensor& tokens) const {
-  return Head(Norm(x, "model.norm"), tokens, /*depth=*/0);
 }
 
 at::Tensor AutogradDecoder::Head(const at::Tensor& hidden, const at::Tensor& tokens, int depth) const {

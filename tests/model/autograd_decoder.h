@@ -44,6 +44,9 @@ class AutogradDecoder {
   const std::vector<at::Tensor>& DepthLosses() const { return depth_losses_; }
   at::Tensor LossesOfDepths() const;
 
+  const std::map<std::string, at::Tensor>& parameters() const { return parameters_; }
+
+ private:
   // What each kind of node computes.
   at::Tensor Embedding(const at::Tensor& tokens) const;
   at::Tensor Attention(int layer, const at::Tensor& x, const at::Tensor& tokens) const;
@@ -51,11 +54,7 @@ class AutogradDecoder {
   at::Tensor GatedDelta(int layer, const at::Tensor& x, const at::Tensor& tokens) const;
   at::Tensor Mlp(int layer, const at::Tensor& x) const;
   at::Tensor Experts(int layer, const at::Tensor& x) const;  // a sparse layer's, with router and residual
-  at::Tensor Head(const at::Tensor& x, const at::Tensor& tokens) const;
 
-  const std::map<std::string, at::Tensor>& parameters() const { return parameters_; }
-
- private:
   at::Tensor Layer(int layer, const at::Tensor& x, const at::Tensor& tokens) const;
   at::Tensor Depth(int depth, const at::Tensor& hidden, const at::Tensor& embedded,
                    const at::Tensor& tokens) const;
@@ -70,6 +69,7 @@ class AutogradDecoder {
                    const std::string& down) const;
   at::Tensor Rotate(const at::Tensor& x) const;  // whole heads
   int64_t LengthOf(const at::Tensor& tokens) const;
+  int64_t StartOf(const at::Tensor& tokens, int64_t sequence, int64_t t) const;
   at::Tensor CausalAttention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                              const at::Tensor& tokens, int64_t window) const;
   at::Tensor LatentAttention(const std::string& prefix, const at::Tensor& normed,

@@ -32,6 +32,14 @@ schedules::Outline OutlineOf(const DecoderConfig& config, BatchShape batch,
   return DecoderOutline(config, batch, precision, DeviceKind::kCpu, test::LayOut(DecoderUnits(config), 32));
 }
 
+std::vector<std::string> NodesOf(const schedules::Outline& outline) {
+  std::vector<std::string> names;
+  for (const schedules::Node& node : outline.nodes) {
+    names.push_back(node.name);
+  }
+  return names;
+}
+
 std::vector<std::string> NamesOf(const schedules::Outline& outline, const std::vector<int>& values) {
   std::vector<std::string> names;
   for (const int value : values) {
@@ -82,12 +90,8 @@ TEST(DecoderOutlineTest, EveryValueHasOneProducerBeforeItsReaders) {
 
 TEST(DecoderOutlineTest, NamesNodesUnitsAndValues) {
   const schedules::Outline outline = OutlineOf(SmallDecoder(false), {.sequences = 1, .sequence_length = 4});
-  std::vector<std::string> names;
-  for (const schedules::Node& node : outline.nodes) {
-    names.push_back(node.name);
-  }
-  EXPECT_THAT(names, ElementsAre("embedding", "layers.0.attention", "layers.0.mlp", "layers.1.attention",
-                                 "layers.1.mlp", "head"));
+  EXPECT_THAT(NodesOf(outline), ElementsAre("embedding", "layers.0.attention", "layers.0.mlp",
+                                            "layers.1.attention", "layers.1.mlp", "head"));
   EXPECT_EQ(outline.nodes[3].layer, 1);
   EXPECT_EQ(outline.nodes[5].layer, -1);
   EXPECT_EQ(outline.values[outline.batch].name, "tokens");
@@ -166,10 +170,7 @@ TEST(DecoderOutlineTest, DepthsReadTheEmbeddingsRowsAndShareTheHead) {
   DecoderConfig config = SmallDecoder(false);
   config.depths.number = 2;
   const schedules::Outline outline = OutlineOf(config, {.sequences = 1, .sequence_length = 4});
-  std::vector<std::string> names;
-  for (const schedules::Node& node : outline.nodes) {
-    names.push_back(node.name);
-  }
+  const std::vector<std::string> names = NodesOf(outline);
   EXPECT_THAT(std::vector<std::string>(names.begin() + 5, names.end()),
               ElementsAre("mtp.0.main_norm", "mtp.0.depth_input", "mtp.0.attention", "mtp.0.mlp",
                           "mtp.0.depth_norm", "mtp.1.depth_input", "mtp.1.attention", "mtp.1.mlp",
@@ -280,14 +281,10 @@ TEST(DecoderOutlineTest, AFrozenLayerHasNoWeightHalf) {
 
 TEST(DecoderOutlineTest, ASparseLayerIsFourNodesAndItsExpertsAnExpertUnit) {
   const schedules::Outline outline = OutlineOf(SparseDecoder(), {.sequences = 1, .sequence_length = 4});
-  std::vector<std::string> names;
-  for (const schedules::Node& node : outline.nodes) {
-    if (node.layer == 1) {
-      names.push_back(node.name);
-    }
-  }
-  EXPECT_THAT(names,
-              ElementsAre("layers.1.attention", "layers.1.route", "layers.1.experts", "layers.1.finish"));
+  const std::vector<std::string> names = NodesOf(outline);
+  EXPECT_THAT(
+      std::vector<std::string>(names.begin() + 3, names.end()),
+      ElementsAre("layers.1.attention", "layers.1.route", "layers.1.experts", "layers.1.finish", "head"));
   const schedules::Unit& dense = outline.units[2];
   const schedules::Unit& experts = outline.units[3];
   EXPECT_EQ(dense.group, schedules::UnitGroup::kDense);
