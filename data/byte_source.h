@@ -12,12 +12,6 @@
 
 namespace tandem::data {
 
-// How byte-level text is divided into documents. Each file is a document or, if the token end_of_document
-// occurs in it, each part that ends with this token; the token is the last of its document.
-struct Documents {
-  std::optional<int64_t> end_of_document;
-};
-
 // One text of a corpus, with bytes as tokens.
 class ByteSource : public TokenSource {
  public:

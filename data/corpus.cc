@@ -132,6 +132,14 @@ void Corpus::Part::Add(std::shared_ptr<const Mapping> mapping, int64_t file_begi
   num_tokens += size;
 }
 
+Corpus::Part Corpus::WholeFiles(const Files& files) {
+  Part part;
+  for (const auto& file : files) {
+    part.Add(file, 0, file->size());
+  }
+  return part;
+}
+
 Corpus::Files Corpus::Open(const TextPath& text) {
   const std::string& field = text.field;
   const std::string& pattern = text.path;
@@ -191,11 +199,7 @@ void Corpus::CheckShared(const std::vector<Files>& train) {
   }
   if (const std::optional<SharedFile> shared = FindSharedFile(texts); shared.has_value()) {
     const Mapping& file = *train[shared->second][shared->file];
-    throw DataError(absl::StrCat(file.field(), ": ", file.path(), " is also a file of ",
-                                 train[shared->first].front()->field(),
-                                 ", and what is held out of the one would be trained on through the other; "
-                                 "name other files, name held-out text with data.validation, or set "
-                                 "data.validation_fraction to 0"));
+    throw DataError(SharedFileText(file.field(), file.path(), train[shared->first].front()->field()));
   }
 }
 
@@ -249,34 +253,28 @@ void Corpus::LeaveOutCopies() {
   }
 }
 
-Corpus::Corpus(const CorpusSource& source) {
+Corpus::Corpus(const TextOptions& options) {
   std::vector<Files> train;
-  for (const TextPath& text : source.train) {
+  for (const TextPath& text : options.train) {
     train.push_back(Open(text));
-    if (source.validation.empty()) {
-      HoldOut(train.back(), source.validation_fraction);
+    if (options.validation.empty()) {
+      HoldOut(train.back(), options.validation_fraction);
     } else {
-      Part& part = train_.emplace_back();
-      for (const auto& file : train.back()) {
-        part.Add(file, 0, file->size());
-      }
+      train_.push_back(WholeFiles(train.back()));
     }
   }
-  if (source.validation.empty() && source.validates && source.validation_fraction > 0) {
+  if (options.validation.empty() && options.validates && options.validation_fraction > 0) {
     CheckShared(train);
   }
-  for (const TextPath& text : source.validation) {
+  for (const TextPath& text : options.validation) {
     const Files validation = Open(text);
     for (const Files& trained : train) {
       CheckApart(trained, text, validation);
     }
-    Part& part = validation_.emplace_back();
-    for (const auto& file : validation) {
-      part.Add(file, 0, file->size());
-    }
+    validation_.push_back(WholeFiles(validation));
   }
   LeaveOutCopies();
-  ComputeDigests(!source.validation.empty());
+  ComputeDigests(!options.validation.empty());
 }
 
 Corpus::~Corpus() = default;
@@ -391,33 +389,29 @@ bool Corpus::Has(CorpusPart of, int64_t token) const {
          });
 }
 
-void Corpus::Read(CorpusPart of, int64_t begin, int64_t count, int64_t* tokens) const {
-  const Part& source = part(of);
-  TANDEM_CHECK(begin >= 0 && count >= 0 && begin <= source.num_tokens - count, "the tokens exist");
-  auto span = SpanAt(source, begin);
-  while (count > 0) {
-    const int64_t offset = begin - span->begin;
-    const int64_t length = std::min(count, span->size - offset);
-    span->mapping->CheckUnchanged();
-    const uint8_t* bytes = span->mapping->bytes() + span->file_begin + offset;
-    std::copy(bytes, bytes + length, tokens);
-    tokens += length;
-    begin += length;
-    count -= length;
-    ++span;
-  }
-}
-
-void Corpus::WillRead(CorpusPart of, int64_t begin, int64_t count) const {
+void Corpus::ForEachFile(CorpusPart of, int64_t begin, int64_t count,
+                         const std::function<void(const Mapping&, int64_t, int64_t)>& take) const {
   const Part& source = part(of);
   TANDEM_CHECK(begin >= 0 && count >= 0 && begin <= source.num_tokens - count, "the tokens exist");
   for (auto span = SpanAt(source, begin); count > 0; ++span) {
     const int64_t offset = begin - span->begin;
     const int64_t length = std::min(count, span->size - offset);
-    span->mapping->WillRead(span->file_begin + offset, length);
+    take(*span->mapping, span->file_begin + offset, length);
     begin += length;
     count -= length;
   }
+}
+
+void Corpus::Read(CorpusPart of, int64_t begin, int64_t count, int64_t* tokens) const {
+  ForEachFile(of, begin, count, [&](const Mapping& mapping, int64_t first, int64_t length) {
+    mapping.CheckUnchanged();
+    tokens = std::copy_n(mapping.bytes() + first, length, tokens);
+  });
+}
+
+void Corpus::WillRead(CorpusPart of, int64_t begin, int64_t count) const {
+  ForEachFile(of, begin, count,
+              [](const Mapping& mapping, int64_t first, int64_t length) { mapping.WillRead(first, length); });
 }
 
 }  // namespace tandem::data

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -11,15 +12,7 @@
 
 namespace tandem::data {
 
-// The texts of a corpus. Each path is a file, a folder (all regular files below it), or a glob.
-struct CorpusSource {
-  std::vector<TextPath> train;       // one or more
-  std::vector<TextPath> validation;  // if empty, a part of the files of each training text is held out
-  double validation_fraction = 0;    // the part of their bytes that is held out if `validation` is empty
-  bool validates = true;             // whether the job validates on what is held out
-};
-
-// One text of a split. Texts have the order of CorpusSource; each training text has one held-out end.
+// One text of a split. Texts have the order of TextOptions; each training text has one held-out end.
 struct CorpusPart {
   CorpusPart(Split split, size_t text = 0) : split(split), text(text) {}  // NOLINT: a split is its first text
   Split split;
@@ -48,8 +41,8 @@ struct CorpusPart {
 // rename; the corpus continues to read the old content.
 class Corpus {
  public:
-  // Throws DataError.
-  explicit Corpus(const CorpusSource& source);
+  // Uses only which texts there are, and what is held out. Throws DataError.
+  explicit Corpus(const TextOptions& options);
   ~Corpus();
   Corpus(const Corpus&) = delete;
   Corpus& operator=(const Corpus&) = delete;
@@ -110,6 +103,7 @@ class Corpus {
     void Add(std::shared_ptr<const Mapping> mapping, int64_t file_begin, int64_t size);
   };
 
+  static Part WholeFiles(const Files& files);
   // Opens the files of a text that are not empty, in order, each once.
   Files Open(const TextPath& text);
   // Throws DataError if a file is in both.
@@ -123,6 +117,10 @@ class Corpus {
 
   // The file that contains the token, which must exist.
   static std::vector<Span>::const_iterator SpanAt(const Part& part, int64_t token);
+
+  // Calls take(mapping, first byte, bytes) for each file of tokens [begin, begin + count), which must exist.
+  void ForEachFile(CorpusPart of, int64_t begin, int64_t count,
+                   const std::function<void(const Mapping&, int64_t, int64_t)>& take) const;
 
   const Part& part(CorpusPart of) const {
     return (of.split == Split::kTrain ? train_ : validation_).at(of.text);

@@ -1,11 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/dataset.h"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-#include <cerrno>
 #include <filesystem>
 #include <initializer_list>
 #include <set>
@@ -13,8 +8,8 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "data/file_kind.h"
 #include "nlohmann/json.hpp"
-#include "platform/regular_file.h"
 #include "platform/shown_text.h"
 #include "platform/status_macros.h"
 
@@ -186,25 +181,13 @@ absl::StatusOr<Dataset> ParseDataset(std::string_view text) {
 
 absl::StatusOr<Dataset> ReadDataset(const std::string& folder) {
   const std::string path = absl::StrCat(folder, folder.ends_with('/') ? "" : "/", kDatasetFile);
-  TANDEM_ASSIGN_OR_RETURN(const platform::Descriptor file, platform::OpenRegularFile(path, O_RDONLY));
-  std::string text;
-  while (static_cast<int64_t>(text.size()) <= kMostTextBytes) {
-    char block[1 << 16];
-    const ssize_t got = read(file.get(), block, sizeof(block));
-    if (got < 0 && errno != EINTR) {
-      return platform::FileError(errno, "read", path);
-    }
-    if (got == 0) {
-      break;
-    }
-    text.append(block, got > 0 ? static_cast<size_t>(got) : 0);
-  }
-  if (static_cast<int64_t>(text.size()) > kMostTextBytes) {
+  TANDEM_ASSIGN_OR_RETURN(const Beginning text, ReadBeginning(path, kMostTextBytes + 1));
+  if (static_cast<int64_t>(text.bytes.size()) > kMostTextBytes) {
     return absl::InvalidArgumentError(absl::StrCat(platform::Shown(path, 400),
                                                    " is too large to describe a dataset: more than ",
                                                    kMostTextBytes, " bytes"));
   }
-  absl::StatusOr<Dataset> dataset = ParseDataset(text);
+  absl::StatusOr<Dataset> dataset = ParseDataset(text.bytes);
   if (!dataset.ok()) {
     return absl::InvalidArgumentError(
         absl::StrCat(platform::Shown(path, 400), ": ", dataset.status().message()));

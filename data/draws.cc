@@ -3,13 +3,23 @@
 
 #include <xxhash.h>
 
+#include <algorithm>
+#include <bit>
 #include <utility>
 
-#include "data/permutation.h"
 #include "platform/check.h"
 
 namespace tandem::data {
 namespace {
+
+constexpr int kRounds = 6;
+
+uint64_t Mix(uint64_t value) {
+  value += 0x9E3779B97F4A7C15;
+  value = (value ^ (value >> 30)) * 0xBF58476D1CE4E5B9;
+  value = (value ^ (value >> 27)) * 0x94D049BB133111EB;
+  return value ^ (value >> 31);
+}
 
 std::vector<uint64_t> KeysOf(const std::vector<Draws::Source>& sources, uint64_t seed) {
   std::vector<uint64_t> keys;
@@ -29,6 +39,36 @@ Blend BlendOf(const std::vector<Draws::Source>& sources) {
 }
 
 }  // namespace
+
+uint64_t MixKeys(uint64_t a, uint64_t b) { return Mix(Mix(a) ^ b); }
+
+Permutation::Permutation(int64_t size, uint64_t key) : size_(static_cast<uint64_t>(size)), key_(key) {
+  TANDEM_CHECK(size > 0 && size <= (int64_t{1} << 62), "a permutation has 1 to 2^62 places");
+  half_bits_ = std::max(1, (static_cast<int>(std::bit_width(size_ - 1)) + 1) / 2);
+}
+
+// A Feistel network on 2 × half_bits_ bits.
+uint64_t Permutation::Shuffle(uint64_t value) const {
+  const uint64_t mask = (uint64_t{1} << half_bits_) - 1;
+  uint64_t left = value >> half_bits_;
+  uint64_t right = value & mask;
+  for (uint64_t round = 0; round < kRounds; ++round) {
+    const uint64_t mixed = left ^ (MixKeys(key_ + round, right) & mask);
+    left = right;
+    right = mixed;
+  }
+  return (left << half_bits_) | right;
+}
+
+int64_t Permutation::operator()(int64_t index) const {
+  // Walks the cycle until it is back in range: fewer than four steps on average.
+  uint64_t value = static_cast<uint64_t>(index);
+  TANDEM_CHECK(value < size_, "the index is in range");
+  do {
+    value = Shuffle(value);
+  } while (value >= size_);
+  return static_cast<int64_t>(value);
+}
 
 Draws::Draws(std::vector<Source> sources, uint64_t seed, bool shuffles)
     : sources_(std::move(sources)),
@@ -60,12 +100,6 @@ std::vector<Draw> Draws::At(int64_t begin, int64_t count) const {
     }
   }
   std::vector<Draw> draws;
-  if (sources_.size() == 1) {
-    for (int64_t n = begin; n < begin + count; ++n) {
-      draws.push_back({.source = 0, .window = WindowOf(0, first_[0] + n)});
-    }
-    return draws;
-  }
   drawn_.Seek(begin);
   while (drawn_.samples() < begin + count) {
     const size_t source = drawn_.Next();

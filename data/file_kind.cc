@@ -1,8 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/file_kind.h"
 
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
 #include <cstdint>
 #include <cstring>
+
+#include "platform/regular_file.h"
+#include "platform/status_macros.h"
 
 namespace tandem::data {
 namespace {
@@ -26,6 +35,28 @@ constexpr std::string_view kSafetensors = ".safetensors";
 constexpr uint64_t kMostHeaderBytes = 100'000'000;  // as safetensors has it
 
 }  // namespace
+
+absl::StatusOr<Beginning> ReadBeginning(const std::string& path, int64_t most) {
+  TANDEM_ASSIGN_OR_RETURN(const platform::Descriptor file, platform::OpenRegularFile(path, O_RDONLY));
+  struct stat info {};
+  if (fstat(file.get(), &info) != 0) {
+    return platform::FileError(errno, "look at", path);
+  }
+  Beginning beginning{.file_bytes = info.st_size};
+  while (static_cast<int64_t>(beginning.bytes.size()) < most) {
+    char block[4096];
+    const ssize_t got =
+        read(file.get(), block, std::min<size_t>(sizeof(block), most - beginning.bytes.size()));
+    if (got < 0 && errno != EINTR) {
+      return platform::FileError(errno, "read", path);
+    }
+    if (got == 0) {
+      break;
+    }
+    beginning.bytes.append(block, got > 0 ? static_cast<size_t>(got) : 0);
+  }
+  return beginning;
+}
 
 std::string KindOfNoText(std::string_view name, std::string_view beginning) {
   for (const Kind& kind : kKinds) {

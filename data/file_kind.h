@@ -1,10 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 
+#include "absl/status/statusor.h"
+
 namespace tandem::data {
+
+struct Beginning {
+  std::string bytes;
+  int64_t file_bytes = 0;
+};
+
+// Reads the first `most` bytes of a regular file, or all of it if it is shorter. Errors are those of
+// platform::FileError.
+absl::StatusOr<Beginning> ReadBeginning(const std::string& path, int64_t most);
 
 // Names the kind of a file whose bytes are not text to train on ("a gzip file", "an index of tokens (.idx)",
 // ...) by its name and, if it is known, its beginning (16 bytes are enough). Empty if it may be text.
@@ -13,7 +25,6 @@ std::string KindOfNoText(std::string_view name, std::string_view beginning);
 // Advice to the user about such a file.
 inline constexpr char kPrepareIt[] =
     "its bytes are not the text: make tokens of it with tandem data prepare and train on the folder that "
-    "this "
-    "makes, or name only the files that are text with a glob";
+    "this makes, or name only the files that are text with a glob";
 
 }  // namespace tandem::data

@@ -14,7 +14,6 @@
 #include "data/content_sample.h"
 #include "data/token_source.h"
 #include "platform/check.h"
-#include "platform/regular_file.h"
 
 namespace tandem::data {
 namespace {
@@ -26,14 +25,10 @@ bool SameFile(const struct stat& one, const struct stat& two) {
 
 }  // namespace
 
-struct FileReader::Opened {
-  platform::Descriptor descriptor;
-};
-
 struct FileReader::File {
   std::string path;
   struct stat info = {};  // when it was added
-  std::shared_ptr<const Opened> opened;
+  std::shared_ptr<const platform::Descriptor> opened;
   std::list<int>::iterator used;  // its place in used_, while it is open
   absl::Time checked;
 };
@@ -48,11 +43,8 @@ FileReader::~FileReader() = default;
 int FileReader::Add(const std::string& path) {
   auto file = std::make_unique<File>();
   file->path = path;
-  absl::StatusOr<platform::Descriptor> opened = platform::OpenRegularFile(path, O_RDONLY);
-  if (!opened.ok()) {
-    throw DataError(absl::StrCat(field_, ": cannot ", opened.status().message()));
-  }
-  if (fstat(opened->get(), &file->info) != 0) {
+  const platform::Descriptor opened = OpenFile(path);
+  if (fstat(opened.get(), &file->info) != 0) {
     throw DataError(absl::StrCat(field_, ": cannot look at ", path, ": ", strerror(errno)));
   }
   const absl::MutexLock lock(&mu_);
@@ -70,15 +62,15 @@ std::string FileReader::path(int file) const {
   return files_.at(file)->path;
 }
 
-std::shared_ptr<const FileReader::Opened> FileReader::OpenAgain(const File& file) const {
-  absl::StatusOr<platform::Descriptor> descriptor = platform::OpenRegularFile(file.path, O_RDONLY);
+platform::Descriptor FileReader::OpenFile(const std::string& path) const {
+  absl::StatusOr<platform::Descriptor> descriptor = platform::OpenRegularFile(path, O_RDONLY);
   if (!descriptor.ok()) {
     throw DataError(absl::StrCat(field_, ": cannot ", descriptor.status().message()));
   }
-  return std::make_shared<const Opened>(Opened{.descriptor = *std::move(descriptor)});
+  return *std::move(descriptor);
 }
 
-std::shared_ptr<const FileReader::Opened> FileReader::Open(int number) const {
+std::shared_ptr<const platform::Descriptor> FileReader::Open(int number) const {
   const absl::Time now = clock_.Now();
   const absl::MutexLock lock(&mu_);
   File& file = *files_.at(number);
@@ -90,14 +82,14 @@ std::shared_ptr<const FileReader::Opened> FileReader::Open(int number) const {
       files_[used_.back()]->opened = nullptr;
       used_.pop_back();
     }
-    file.opened = OpenAgain(file);
+    file.opened = std::make_shared<const platform::Descriptor>(OpenFile(file.path));
     used_.push_front(number);
     file.used = used_.begin();
     check = true;
   }
   if (check) {
     struct stat info;
-    if (fstat(file.opened->descriptor.get(), &info) != 0) {
+    if (fstat(file.opened->get(), &info) != 0) {
       throw DataError(absl::StrCat(field_, ": cannot look at ", file.path, ": ", strerror(errno)));
     }
     if (!SameFile(info, file.info)) {
@@ -111,8 +103,8 @@ std::shared_ptr<const FileReader::Opened> FileReader::Open(int number) const {
 }
 
 std::string FileReader::ContentSample(int file) const {
-  const std::shared_ptr<const Opened> opened = Open(file);
-  const absl::StatusOr<std::string> sample = data::ContentSample(opened->descriptor.get(), size(file));
+  const std::shared_ptr<const platform::Descriptor> opened = Open(file);
+  const absl::StatusOr<std::string> sample = data::ContentSample(opened->get(), size(file));
   if (!sample.ok()) {
     throw DataError(absl::StrCat(field_, ": cannot read ", path(file), ": ", sample.status().message()));
   }
@@ -120,10 +112,9 @@ std::string FileReader::ContentSample(int file) const {
 }
 
 void FileReader::Read(int file, int64_t begin, int64_t count, char* bytes) const {
-  const std::shared_ptr<const Opened> opened = Open(file);
+  const std::shared_ptr<const platform::Descriptor> opened = Open(file);
   for (int64_t done = 0; done < count;) {
-    const ssize_t got =
-        pread(opened->descriptor.get(), bytes + done, static_cast<size_t>(count - done), begin + done);
+    const ssize_t got = pread(opened->get(), bytes + done, static_cast<size_t>(count - done), begin + done);
     if (got < 0 && errno == EINTR) {
       continue;
     }
@@ -133,7 +124,7 @@ void FileReader::Read(int file, int64_t begin, int64_t count, char* bytes) const
     }
     if (got == 0) {
       struct stat now = {};
-      fstat(opened->descriptor.get(), &now);
+      fstat(opened->get(), &now);
       throw DataError(absl::StrCat(field_, ": ", path(file),
                                    " became shorter while the job reads it: there is nothing at byte ",
                                    begin + done, "; it had ", size(file), " bytes and now has ", now.st_size,
@@ -145,8 +136,8 @@ void FileReader::Read(int file, int64_t begin, int64_t count, char* bytes) const
 
 void FileReader::WillRead(int file, int64_t begin, int64_t count) const {
   try {
-    const std::shared_ptr<const Opened> opened = Open(file);
-    static_cast<void>(posix_fadvise(opened->descriptor.get(), begin, count, POSIX_FADV_WILLNEED));  // a wish
+    const std::shared_ptr<const platform::Descriptor> opened = Open(file);
+    static_cast<void>(posix_fadvise(opened->get(), begin, count, POSIX_FADV_WILLNEED));  // a wish
   } catch (const DataError&) {
     // Read says so, if the job goes on that far.
   }

@@ -12,6 +12,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "platform/clock.h"
+#include "platform/regular_file.h"
 
 namespace tandem::data {
 
@@ -48,11 +49,10 @@ class FileReader {
 
  private:
   struct File;
-  struct Opened;  // a descriptor and its file
 
   // Never null. The descriptor is closed when its last user releases it.
-  std::shared_ptr<const Opened> Open(int file) const ABSL_LOCKS_EXCLUDED(mu_);
-  std::shared_ptr<const Opened> OpenAgain(const File& file) const;
+  std::shared_ptr<const platform::Descriptor> Open(int file) const ABSL_LOCKS_EXCLUDED(mu_);
+  platform::Descriptor OpenFile(const std::string& path) const;
 
   const std::string field_;
   const platform::Clock& clock_;

@@ -10,6 +10,7 @@
 #include <set>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "platform/check.h"
 
 namespace tandem::data {
@@ -89,6 +90,12 @@ std::optional<SharedFile> FindSharedFile(const std::vector<std::vector<FileOfTex
     }
   }
   return std::nullopt;
+}
+
+std::string SharedFileText(const std::string& field, const std::string& path, const std::string& first) {
+  return absl::StrCat(field, ": ", path, " is also a file of ", first,
+                      ", and what is held out of the one would be trained on through the other; name other "
+                      "files, name held-out text with data.validation, or set data.validation_fraction to 0");
 }
 
 }  // namespace tandem::data

@@ -56,4 +56,7 @@ struct SharedFile {
 // might then be trained on through the other.
 std::optional<SharedFile> FindSharedFile(const std::vector<std::vector<FileOfText>>& texts);
 
+// The error about a file of the text that `field` names, and that of `first`.
+std::string SharedFileText(const std::string& field, const std::string& path, const std::string& first);
+
 }  // namespace tandem::data

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <cstring>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
@@ -17,13 +16,6 @@ constexpr std::string_view kMagic("MMIDIDX\0\0", 9);
 constexpr int64_t kMostSequences = int64_t{1}
                                    << 56;  // 12 times as many bytes and a document index fit 64 bits
 
-template <typename Number>
-Number At(std::string_view bytes, size_t begin) {
-  Number number;
-  std::memcpy(&number, bytes.data() + begin, sizeof(number));
-  return number;
-}
-
 int64_t TokenBytes(int code) {
   constexpr int64_t kBytes[] = {0, 1, 1, 2, 4, 8, 0, 0, 2};
   return code >= 0 && code < 9 ? kBytes[code] : 0;
@@ -36,20 +28,20 @@ absl::StatusOr<IndexHeader> ParseIndexHeader(std::string_view beginning, int64_t
       !beginning.starts_with(kMagic)) {
     return absl::InvalidArgumentError("is not an index: it does not begin with MMIDIDX and a header");
   }
-  const auto version = At<uint64_t>(beginning, 9);
+  const auto version = NumberAt<uint64_t>(beginning.data() + 9);
   if (version != 1) {
     return absl::InvalidArgumentError(
         absl::StrCat("has version ", version, " of the index format; only 1 is read"));
   }
   IndexHeader header;
-  header.type_code = At<uint8_t>(beginning, 17);
+  header.type_code = NumberAt<uint8_t>(beginning.data() + 17);
   header.token_bytes = TokenBytes(header.type_code);
   if (header.token_bytes == 0) {
     return absl::InvalidArgumentError(
         absl::StrCat("has tokens of type ", header.type_code, "; allowed: 1 to 5 and 8, which are integers"));
   }
-  const auto sequences = At<uint64_t>(beginning, 18);
-  const auto entries = At<uint64_t>(beginning, 26);
+  const auto sequences = NumberAt<uint64_t>(beginning.data() + 18);
+  const auto entries = NumberAt<uint64_t>(beginning.data() + 26);
   if (sequences > kMostSequences || entries > kMostSequences) {
     return absl::InvalidArgumentError(absl::StrCat("says that it has ", sequences, " sequences and ", entries,
                                                    " entries of documents, in ", file_bytes, " bytes"));
@@ -104,8 +96,5 @@ int64_t SequenceFrom(int64_t sequences, int64_t position, int64_t tokens,
   }
   return low;
 }
-
-int64_t IndexPointer(const char* bytes) { return At<int64_t>({bytes, 8}, 0); }
-int32_t IndexLength(const char* bytes) { return At<int32_t>({bytes, 4}, 0); }
 
 }  // namespace tandem::data

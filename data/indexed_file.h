@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <cstring>
 #include <functional>
 #include <string_view>
 
@@ -54,8 +55,12 @@ int64_t SequenceNear(int64_t sequences, int64_t position, int64_t tokens);
 int64_t SequenceFrom(int64_t sequences, int64_t position, int64_t tokens,
                      const std::function<int64_t(int64_t)>& start_of);
 
-// Reads an i64 of the file, which need not be aligned.
-int64_t IndexPointer(const char* bytes);
-int32_t IndexLength(const char* bytes);
+// Reads a number of a file, which need not be aligned.
+template <typename Number>
+Number NumberAt(const char* bytes) {
+  Number number;
+  std::memcpy(&number, bytes, sizeof(number));
+  return number;
+}
 
 }  // namespace tandem::data

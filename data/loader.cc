@@ -69,11 +69,6 @@ Loader::Loader(std::vector<LoaderText> texts, Split split, uint64_t seed, int64_
   draws_ = DrawsFrom(texts_, split, seed, window_tokens_, split == Split::kTrain && options.shuffles);
 }
 
-Loader::Loader(std::shared_ptr<const TokenSource> source, Split split, uint64_t seed, int64_t sequence_length,
-               RowOptions options)
-    : Loader(std::vector<LoaderText>{{.source = std::move(source), .field = FieldOf(split)}}, split, seed,
-             sequence_length, options) {}
-
 void Loader::GoOn(int64_t step, std::vector<int64_t> taken) {
   begin_step_ = step;
   draws_->Begin(std::move(taken));
@@ -121,8 +116,6 @@ std::string Loader::content_digest() const {
   }
   return platform::Xxh3Of(absl::StrCat(digest(), " contents", contents));
 }
-
-int64_t Loader::Window(int64_t sample) const { return draws_->At(sample, 1)[0].window; }
 
 std::vector<Draw> Loader::DrawsOf(int64_t step, int64_t microbatch, int64_t num_microbatches,
                                   int64_t sequences) const {

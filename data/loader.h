@@ -27,8 +27,9 @@ struct RowOptions {
 // One text of a split.
 struct LoaderText {
   std::shared_ptr<const TokenSource> source;
-  std::string field;  // the job's field that names it, for messages
-  std::string name;   // its name if the job names several texts, else empty
+  std::string
+      field;         // the job's field that names it, for messages; empty for a held-out end of training text
+  std::string name;  // its name if the job names several texts, else empty
   // Its share of the samples relative to the other texts; if all are 0, each has its number of windows as
   // weight.
   double weight = 0;
@@ -49,10 +50,6 @@ class Loader {
   // `texts` are those of the split; validation has one. Throws DataError if a text is shorter than a window,
   // or if it has masks but rows have no targets. Requires sequence_length >= 1.
   Loader(std::vector<LoaderText> texts, Split split, uint64_t seed, int64_t sequence_length,
-         RowOptions options = {});
-
-  // For one text without a name, data.train or data.validation.
-  Loader(std::shared_ptr<const TokenSource> source, Split split, uint64_t seed, int64_t sequence_length,
          RowOptions options = {});
 
   // Continues training after step `step`, by the end of which `taken` windows of each text were taken. If it
@@ -107,9 +104,6 @@ class Loader {
   // Covers the same and the files' contents as far as content_sample.h reads them. Ranks compare it before
   // they start, and a job that resumes compares it with the digest in the checkpoint.
   std::string content_digest() const;
-
-  // The window of sample n of the first text; samples are counted from the first of step 1.
-  int64_t Window(int64_t sample) const;
 
  private:
   // The draws of a microbatch's sequences.

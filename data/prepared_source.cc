@@ -69,9 +69,7 @@ PreparedFolder::PreparedFolder(const TextPath& text, const platform::Clock& cloc
     shard.idx = described.index.empty() ? -1 : files_->Add(described.index);
     shard.mask = described.mask.empty() ? -1 : files_->Add(described.mask);
     shard.begin = begin;
-    shard.tokens = described.tokens;
-    shard.first_byte = described.begin;
-    shard.type = described.type;
+    shard.file = described;
     begin += described.tokens;
     std::string name = std::filesystem::path(described.path).filename().string();
     if (text_.dataset.has_value()) {
@@ -82,16 +80,16 @@ PreparedFolder::PreparedFolder(const TextPath& text, const platform::Clock& cloc
   std::vector<std::string> samples(shards_.size());
   identities_.resize(shards_.size());
   platform::ForEachIndex(shards_.size(), kMostConcurrentFiles, [&](size_t i) {
-    Open(text_.files[i], shards_[i]);
+    Open(shards_[i]);
     samples[i] = files_->ContentSample(shards_[i].bin);
     struct stat info {};
     if (stat(text_.files[i].path.c_str(), &info) != 0) {
       throw DataError(absl::StrCat(field_, ": cannot look at ", text_.files[i].path, ": ", strerror(errno)));
     }
-    identities_[i] = {
-        .device = info.st_dev,
-        .inode = info.st_ino,
-        .content = absl::StrCat(shards_[i].tokens, " ", static_cast<int>(shards_[i].type), " ", samples[i])};
+    identities_[i] = {.device = info.st_dev,
+                      .inode = info.st_ino,
+                      .content = absl::StrCat(shards_[i].file.tokens, " ",
+                                              static_cast<int>(shards_[i].file.type), " ", samples[i])};
     if (shards_[i].idx >= 0) {
       absl::StrAppend(&samples[i], " ", files_->ContentSample(shards_[i].idx));
     }
@@ -120,21 +118,21 @@ std::string PreparedFolder::Remedy() const {
                                    : "copy the file again, or make it again, while no job reads it";
 }
 
-void PreparedFolder::Open(const TokenFile& described, Shard& shard) const {
+void PreparedFolder::Open(Shard& shard) const {
   if (shard.idx >= 0) {
-    OpenIndex(described, shard);
+    OpenIndex(shard);
   }
-  const int64_t expected = shard.first_byte + shard.tokens * BytesOf(shard.type);
+  const int64_t expected = shard.file.begin + shard.file.tokens * BytesOf(shard.file.type);
   if (files_->size(shard.bin) != expected) {
     throw DataError(absl::StrCat(field_, ": ", files_->path(shard.bin), " has ", files_->size(shard.bin),
                                  " bytes where ",
                                  text_.dataset.has_value() ? "dataset.json says " : "it had ", expected,
                                  ": it was cut off, or is another file; ", Remedy()));
   }
-  if (shard.mask >= 0 && files_->size(shard.mask) != (shard.tokens + 7) / 8) {
+  if (shard.mask >= 0 && files_->size(shard.mask) != (shard.file.tokens + 7) / 8) {
     throw DataError(absl::StrCat(field_, ": ", files_->path(shard.mask), " has ", files_->size(shard.mask),
-                                 " bytes where ", shard.tokens, " tokens have ", (shard.tokens + 7) / 8,
-                                 ": it was cut off, or is another file"));
+                                 " bytes where ", shard.file.tokens, " tokens have ",
+                                 (shard.file.tokens + 7) / 8, ": it was cut off, or is another file"));
   }
   if (shard.idx < 0) {
     return;
@@ -142,13 +140,13 @@ void PreparedFolder::Open(const TokenFile& described, Shard& shard) const {
   char length[4];
   const int64_t last = shard.header.sequences - 1;
   files_->Read(shard.idx, shard.header.LengthAt(last), sizeof(length), length);
-  if (StartOf(shard, 0) != 0 || StartOf(shard, last) + IndexLength(length) != shard.tokens) {
-    RefuseIndex(shard, absl::StrCat("has sequences that do not fill the ", shard.tokens, " tokens of ",
+  if (StartOf(shard, 0) != 0 || StartOf(shard, last) + NumberAt<int32_t>(length) != shard.file.tokens) {
+    RefuseIndex(shard, absl::StrCat("has sequences that do not fill the ", shard.file.tokens, " tokens of ",
                                     files_->path(shard.bin)));
   }
 }
 
-void PreparedFolder::OpenIndex(const TokenFile& described, Shard& shard) const {
+void PreparedFolder::OpenIndex(Shard& shard) const {
   const int64_t bytes = files_->size(shard.idx);
   std::string beginning(std::min(bytes, kIndexHeaderBytes), '\0');
   files_->Read(shard.idx, 0, static_cast<int64_t>(beginning.size()), beginning.data());
@@ -157,7 +155,7 @@ void PreparedFolder::OpenIndex(const TokenFile& described, Shard& shard) const {
     RefuseIndex(shard, std::string(header.status().message()));
   }
   shard.header = *header;
-  const int code = CodeOf(shard.type);
+  const int code = CodeOf(shard.file.type);
   const char* const expected = text_.dataset.has_value() ? " where dataset.json says " : " where it had ";
   if (header->type_code != code) {
     const std::string type = code == kU16Code   ? "u16"
@@ -165,8 +163,8 @@ void PreparedFolder::OpenIndex(const TokenFile& described, Shard& shard) const {
                                                 : absl::StrCat("type ", code);
     RefuseIndex(shard, absl::StrCat("has tokens of type ", header->type_code, expected, type));
   }
-  if (header->sequences != described.documents) {
-    RefuseIndex(shard, absl::StrCat("has ", header->sequences, " sequences", expected, described.documents));
+  if (header->sequences != shard.file.documents) {
+    RefuseIndex(shard, absl::StrCat("has ", header->sequences, " sequences", expected, shard.file.documents));
   }
 }
 
@@ -186,45 +184,54 @@ void PreparedFolder::CheckStartsFrom(int64_t position) const {
   }
   platform::ForEachIndex(shards_.size(), kMostConcurrentFiles, [&](size_t i) {
     const Shard& shard = shards_[i];
-    if (shard.idx < 0 || shard.begin + shard.tokens <= position) {
+    if (shard.idx < 0 || shard.begin + shard.file.tokens <= position) {
       return;
     }
-    std::vector<char> pointers(8 * kSequencesAtOnce);
     int64_t previous = 0;
-    for (int64_t begin = SequenceFrom(shard, position - shard.begin); begin < shard.header.sequences;
-         begin += kSequencesAtOnce) {
-      const int64_t count = std::min(kSequencesAtOnce, shard.header.sequences - begin);
-      files_->Read(shard.idx, shard.header.PointerAt(begin), 8 * count, pointers.data());
-      for (int64_t j = 0; j < count; ++j) {
-        const int64_t pointer = IndexPointer(pointers.data() + 8 * j);
-        if (pointer < previous) {
-          RefuseIndex(shard, absl::StrCat("says that sequence ", begin + j, " begins at byte ", pointer,
-                                          ", before the one before it, and an end of the text is held out "
-                                          "(data.validation_fraction: 0 holds out none)"));
-        }
-        previous = pointer;
-      }
-    }
+    ForEachPointer(shard, SequenceFrom(shard, position - shard.begin), kSequencesAtOnce,
+                   [&](int64_t sequence, int64_t pointer) {
+                     if (pointer < previous) {
+                       RefuseIndex(shard,
+                                   absl::StrCat("says that sequence ", sequence, " begins at byte ", pointer,
+                                                ", before the one before it, and an end of the text is held "
+                                                "out (data.validation_fraction: 0 holds out none)"));
+                     }
+                     previous = pointer;
+                     return true;
+                   });
   });
 }
 
 void PreparedFolder::CheckIndex(const Shard& shard) const {
   std::vector<char> lengths(4 * kSequencesAtOnce);
-  std::vector<char> pointers(8 * kSequencesAtOnce);
   int64_t end = 0;
-  for (int64_t begin = 0; begin < shard.header.sequences; begin += kSequencesAtOnce) {
-    const int64_t count = std::min(kSequencesAtOnce, shard.header.sequences - begin);
-    files_->Read(shard.idx, shard.header.LengthAt(begin), 4 * count, lengths.data());
+  ForEachPointer(shard, 0, kSequencesAtOnce, [&](int64_t sequence, int64_t pointer) {
+    const int64_t at = sequence % kSequencesAtOnce;
+    if (at == 0) {
+      const int64_t count = std::min(kSequencesAtOnce, shard.header.sequences - sequence);
+      files_->Read(shard.idx, shard.header.LengthAt(sequence), 4 * count, lengths.data());
+    }
+    const int64_t length = NumberAt<int32_t>(lengths.data() + 4 * at);
+    if (pointer != end || length < 0) {
+      RefuseIndex(
+          shard, absl::StrCat("says that sequence ", sequence, " has ", length, " tokens and begins at byte ",
+                              pointer, ", and the one before it ends at ", end));
+    }
+    end += length * shard.header.token_bytes;
+    return true;
+  });
+}
+
+void PreparedFolder::ForEachPointer(const Shard& shard, int64_t first, int64_t at_once,
+                                    const std::function<bool(int64_t, int64_t)>& take) const {
+  std::vector<char> pointers(8 * at_once);
+  for (int64_t begin = first; begin < shard.header.sequences; begin += at_once) {
+    const int64_t count = std::min(at_once, shard.header.sequences - begin);
     files_->Read(shard.idx, shard.header.PointerAt(begin), 8 * count, pointers.data());
     for (int64_t i = 0; i < count; ++i) {
-      const int64_t pointer = IndexPointer(pointers.data() + 8 * i);
-      const int64_t length = IndexLength(lengths.data() + 4 * i);
-      if (pointer != end || length < 0) {
-        RefuseIndex(shard, absl::StrCat("says that sequence ", begin + i, " has ", length,
-                                        " tokens and begins at byte ", pointer,
-                                        ", and the one before it ends at ", end));
+      if (!take(begin + i, NumberAt<int64_t>(pointers.data() + 8 * i))) {
+        return;
       }
-      end += length * shard.header.token_bytes;
     }
   }
 }
@@ -236,17 +243,24 @@ const PreparedFolder::Shard& PreparedFolder::ShardAt(int64_t position) const {
            1);
 }
 
-void PreparedFolder::Read(int64_t begin, int64_t count, int64_t* tokens) const {
+std::vector<PreparedFolder::Run> PreparedFolder::RunsOf(int64_t begin, int64_t count) const {
   TANDEM_CHECK(begin >= 0 && count >= 0 && begin <= text_.tokens - count, "the tokens exist");
-  while (count > 0) {
+  std::vector<Run> runs;
+  for (const int64_t end = begin + count; begin < end; begin += runs.back().count) {
     const Shard& shard = ShardAt(begin);
     const int64_t offset = begin - shard.begin;
-    const int64_t length = std::min(count, shard.tokens - offset);
-    const int64_t size = BytesOf(shard.type);
+    runs.push_back({&shard, offset, std::min(end - begin, shard.file.tokens - offset)});
+  }
+  return runs;
+}
+
+void PreparedFolder::Read(int64_t begin, int64_t count, int64_t* tokens) const {
+  for (const auto& [shard, offset, length] : RunsOf(begin, count)) {
+    const int64_t size = BytesOf(shard->file.type);
     char* const packed =
         reinterpret_cast<char*>(tokens) + length * (static_cast<int64_t>(sizeof(int64_t)) - size);
-    files_->Read(shard.bin, shard.first_byte + offset * size, length * size, packed);
-    switch (shard.type) {
+    files_->Read(shard->bin, shard->file.begin + offset * size, length * size, packed);
+    switch (shard->file.type) {
       case TokenType::kU8:
         Widen<uint8_t>(length, tokens);
         break;
@@ -263,88 +277,71 @@ void PreparedFolder::Read(int64_t begin, int64_t count, int64_t* tokens) const {
         break;
     }
     tokens += length;
-    begin += length;
-    count -= length;
   }
 }
 
 void PreparedFolder::WillRead(int64_t begin, int64_t count) const {
-  TANDEM_CHECK(begin >= 0 && count >= 0 && begin <= text_.tokens - count, "the tokens exist");
   constexpr int64_t kAround = 512;  // sequences; how far from where they are expected they often are
-  while (count > 0) {
-    const Shard& shard = ShardAt(begin);
-    const int64_t offset = begin - shard.begin;
-    const int64_t length = std::min(count, shard.tokens - offset);
-    const int64_t size = BytesOf(shard.type);
-    files_->WillRead(shard.bin, shard.first_byte + offset * size, length * size);
-    if (shard.mask >= 0) {
-      files_->WillRead(shard.mask, offset / 8, (offset + length + 7) / 8 - offset / 8);
+  for (const auto& [shard, offset, length] : RunsOf(begin, count)) {
+    const int64_t size = BytesOf(shard->file.type);
+    files_->WillRead(shard->bin, shard->file.begin + offset * size, length * size);
+    if (shard->mask >= 0) {
+      files_->WillRead(shard->mask, offset / 8, (offset + length + 7) / 8 - offset / 8);
     }
-    if (shard.idx >= 0) {
-      const int64_t near = SequenceNear(shard.header.sequences, offset, shard.tokens);
+    if (shard->idx >= 0) {
+      const int64_t near = SequenceNear(shard->header.sequences, offset, shard->file.tokens);
       const int64_t first = std::max<int64_t>(near - kAround, 0);
-      const int64_t last = std::min(near + kAround, shard.header.sequences);
-      files_->WillRead(shard.idx, shard.header.PointerAt(first), 8 * (last - first));
+      const int64_t last = std::min(near + kAround, shard->header.sequences);
+      files_->WillRead(shard->idx, shard->header.PointerAt(first), 8 * (last - first));
     }
-    begin += length;
-    count -= length;
   }
 }
 
 int64_t PreparedFolder::StartOf(const Shard& shard, int64_t sequence) const {
   if (sequence == shard.header.sequences) {
-    return shard.tokens;
+    return shard.file.tokens;
   }
   char bytes[8];
   files_->Read(shard.idx, shard.header.PointerAt(sequence), sizeof(bytes), bytes);
-  const int64_t pointer = IndexPointer(bytes);
+  const int64_t pointer = NumberAt<int64_t>(bytes);
   if (pointer < 0 || pointer % shard.header.token_bytes != 0 ||
-      pointer / shard.header.token_bytes > shard.tokens) {
+      pointer / shard.header.token_bytes > shard.file.tokens) {
     RefuseIndex(shard, absl::StrCat("says that sequence ", sequence, " begins at byte ", pointer, " of ",
-                                    shard.tokens * shard.header.token_bytes));
+                                    shard.file.tokens * shard.header.token_bytes));
   }
   return pointer / shard.header.token_bytes;
 }
 
 int64_t PreparedFolder::SequenceFrom(const Shard& shard, int64_t position) const {
-  return data::SequenceFrom(shard.header.sequences, position, shard.tokens,
+  return data::SequenceFrom(shard.header.sequences, position, shard.file.tokens,
                             [&](int64_t sequence) { return StartOf(shard, sequence); });
 }
 
 std::vector<int64_t> PreparedFolder::DocumentStarts(int64_t begin, int64_t count) const {
-  TANDEM_CHECK(begin >= 0 && count >= 0 && begin <= text_.tokens - count, "the tokens exist");
   std::vector<int64_t> starts;
-  const int64_t end = begin + count;
-  while (begin < end) {
-    const Shard& shard = ShardAt(begin);
-    const int64_t last = std::min(end, shard.begin + shard.tokens);
+  for (const auto& [in, offset, length] : RunsOf(begin, count)) {
+    const Shard& shard = *in;
+    const int64_t first = shard.begin + offset;
+    const int64_t end = first + length;
     if (shard.idx < 0) {
-      AddDocumentStarts(shard, begin, last, starts);
-      begin = last;
+      AddDocumentStarts(shard, first, end, starts);
       continue;
     }
-    std::vector<char> bytes(8 * kPointersAtOnce);
-    int64_t sequence = SequenceFrom(shard, begin - shard.begin);
-    int64_t previous = begin - 1;
-    for (bool more = true; more && sequence < shard.header.sequences;) {
-      const int64_t at_once = std::min(kPointersAtOnce, shard.header.sequences - sequence);
-      files_->Read(shard.idx, shard.header.PointerAt(sequence), 8 * at_once, bytes.data());
-      for (int64_t i = 0; more && i < at_once; ++i, ++sequence) {
-        const int64_t pointer = IndexPointer(bytes.data() + 8 * i);
-        const int64_t start = shard.begin + pointer / shard.header.token_bytes;
-        if (pointer < 0 || pointer % shard.header.token_bytes != 0 || start < previous ||
-            start - shard.begin > shard.tokens) {
-          RefuseIndex(shard, absl::StrCat("says that sequence ", sequence, " begins at byte ", pointer,
-                                          ", before the one before it or behind the last token"));
-        }
-        more = start < last;
-        if (more && start > previous) {  // a sequence without tokens begins where the next one does
-          starts.push_back(start);
-          previous = start;
-        }
-      }
-    }
-    begin = last;
+    int64_t previous = first - 1;
+    ForEachPointer(
+        shard, SequenceFrom(shard, offset), kPointersAtOnce, [&](int64_t sequence, int64_t pointer) {
+          const int64_t start = shard.begin + pointer / shard.header.token_bytes;
+          if (pointer < 0 || pointer % shard.header.token_bytes != 0 || start < previous ||
+              start - shard.begin > shard.file.tokens) {
+            RefuseIndex(shard, absl::StrCat("says that sequence ", sequence, " begins at byte ", pointer,
+                                            ", before the one before it or behind the last token"));
+          }
+          if (start < end && start > previous) {  // a sequence without tokens begins where the next one does
+            starts.push_back(start);
+            previous = start;
+          }
+          return start < end;
+        });
   }
   return starts;
 }
@@ -397,16 +394,13 @@ std::vector<bool> PreparedFolder::Counted(int64_t begin, int64_t count) const {
   if (!has_masks()) {
     return counted;
   }
-  TANDEM_CHECK(begin >= 0 && begin <= text_.tokens - count, "the tokens exist");
   std::vector<char> bits;
-  for (int64_t done = 0; done < count;) {
-    const Shard& shard = ShardAt(begin + done);
-    const int64_t offset = begin + done - shard.begin;
-    const int64_t length = std::min(count - done, shard.tokens - offset);
-    if (shard.mask >= 0) {
+  int64_t done = 0;
+  for (const auto& [shard, offset, length] : RunsOf(begin, count)) {
+    if (shard->mask >= 0) {
       const int64_t first = offset / 8;
       bits.resize((offset + length + 7) / 8 - first);
-      files_->Read(shard.mask, first, static_cast<int64_t>(bits.size()), bits.data());
+      files_->Read(shard->mask, first, static_cast<int64_t>(bits.size()), bits.data());
       for (int64_t i = 0; i < length; ++i) {
         const int64_t at = offset + i - 8 * first;
         counted[done + i] = (static_cast<uint8_t>(bits[at / 8]) >> (at % 8) & 1) != 0;
@@ -427,7 +421,7 @@ std::vector<bool> PreparedFolder::Counted(int64_t begin, int64_t count) const {
 Place PreparedFolder::Where(int64_t position) const {
   const Shard& shard = ShardAt(position);
   return {.file = files_->path(shard.bin),
-          .byte = shard.first_byte + (position - shard.begin) * BytesOf(shard.type)};
+          .byte = shard.file.begin + (position - shard.begin) * BytesOf(shard.file.type)};
 }
 
 PreparedSource::PreparedSource(std::shared_ptr<const PreparedFolder> folder, int64_t begin, int64_t end)
@@ -435,19 +429,13 @@ PreparedSource::PreparedSource(std::shared_ptr<const PreparedFolder> folder, int
   TANDEM_CHECK(begin >= 0 && begin <= end && end <= folder_->text().tokens, "the tokens exist");
 }
 
-void PreparedSource::Read(int64_t begin, int64_t count, int64_t* tokens) const {
+int64_t PreparedSource::InFolder(int64_t begin, int64_t count) const {
   TANDEM_CHECK(begin >= 0 && begin <= num_tokens() - count, "the tokens are of this split");
-  folder_->Read(begin_ + begin, count, tokens);
-}
-
-void PreparedSource::WillRead(int64_t begin, int64_t count) const {
-  TANDEM_CHECK(begin >= 0 && begin <= num_tokens() - count, "the tokens are of this split");
-  folder_->WillRead(begin_ + begin, count);
+  return begin_ + begin;
 }
 
 std::vector<int64_t> PreparedSource::DocumentStarts(int64_t begin, int64_t count) const {
-  TANDEM_CHECK(begin >= 0 && begin <= num_tokens() - count, "the tokens are of this split");
-  std::vector<int64_t> starts = folder_->DocumentStarts(begin_ + begin, count);
+  std::vector<int64_t> starts = folder_->DocumentStarts(InFolder(begin, count), count);
   for (int64_t& start : starts) {
     start -= begin_;
   }

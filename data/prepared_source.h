@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -34,6 +35,9 @@ class PreparedFolder {
 
   const TokenText& text() const { return text_; }
   const std::string& folder() const { return folder_; }
+
+  // The job's field that names the text.
+  const std::string& field() const { return field_; }
 
   // In the order of text().files.
   const std::vector<FileIdentity>& files() const { return identities_; }
@@ -69,16 +73,28 @@ class PreparedFolder {
     int idx = 0;   // file number; -1: none
     int mask = 0;  // file number; -1: none
     IndexHeader header;
-    int64_t first_byte = 0;  // of its first token
-    TokenType type = TokenType::kU16;
     int64_t begin = 0;  // position of its first token in the folder
-    int64_t tokens = 0;
+    TokenFile file;
   };
 
-  void Open(const TokenFile& described, Shard& shard) const;
-  void OpenIndex(const TokenFile& described, Shard& shard) const;
+  void Open(Shard& shard) const;
+  void OpenIndex(Shard& shard) const;
+
+  // Consecutive tokens of one shard.
+  struct Run {
+    const Shard* shard = nullptr;
+    int64_t offset = 0;  // of the first, in the shard
+    int64_t count = 0;
+  };
+
   void CheckIndex(const Shard& shard) const;
   const Shard& ShardAt(int64_t position) const;
+  // Tokens [begin, begin + count), which must exist, by shard.
+  std::vector<Run> RunsOf(int64_t begin, int64_t count) const;
+  // Calls take(sequence, pointer) for the sequences of a shard from `first` on, until it returns false. Reads
+  // the pointers of `at_once` sequences together.
+  void ForEachPointer(const Shard& shard, int64_t first, int64_t at_once,
+                      const std::function<bool(int64_t, int64_t)>& take) const;
   // The position in the shard at which a sequence begins; for the number after the last sequence, the number
   // of tokens.
   int64_t StartOf(const Shard& shard, int64_t sequence) const;
@@ -107,13 +123,17 @@ class PreparedSource : public TokenSource {
   PreparedSource(std::shared_ptr<const PreparedFolder> folder, int64_t begin, int64_t end);
 
   int64_t num_tokens() const override { return end_ - begin_; }
-  void Read(int64_t begin, int64_t count, int64_t* tokens) const override;
-  void WillRead(int64_t begin, int64_t count) const override;
+  void Read(int64_t begin, int64_t count, int64_t* tokens) const override {
+    folder_->Read(InFolder(begin, count), count, tokens);
+  }
+  void WillRead(int64_t begin, int64_t count) const override {
+    folder_->WillRead(InFolder(begin, count), count);
+  }
   std::vector<int64_t> DocumentStarts(int64_t begin, int64_t count) const override;
   Place Where(int64_t position) const override { return folder_->Where(begin_ + position); }
   bool has_masks() const override { return folder_->has_masks(); }
   std::vector<bool> Counted(int64_t begin, int64_t count) const override {
-    return folder_->Counted(begin_ + begin, count);
+    return folder_->Counted(InFolder(begin, count), count);
   }
   std::string Description() const override { return folder_->folder(); }
   std::string digest() const override;
@@ -121,6 +141,9 @@ class PreparedSource : public TokenSource {
   std::string content_digest() const override { return folder_->content_digest(); }
 
  private:
+  // The position in the folder of `count` tokens of the source, which must exist.
+  int64_t InFolder(int64_t begin, int64_t count) const;
+
   const std::shared_ptr<const PreparedFolder> folder_;
   const int64_t begin_;
   const int64_t end_;

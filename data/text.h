@@ -1,27 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstdint>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
-#include "data/byte_source.h"
 #include "data/token_source.h"
 #include "platform/clock.h"
 
 namespace tandem::data {
-
-// The texts that a job's spec names.
-struct TextOptions {
-  std::vector<TextPath> train;         // one or more
-  std::vector<TextPath> validation;    // if empty, a part of each training text is held out
-  double validation_fraction = 0;      // the part that is held out if `validation` is empty
-  bool validates = true;               // whether the job validates on what is held out
-  std::optional<Documents> documents;  // set if the job packs documents
-  int64_t sequence_length = 0;
-};
 
 struct SplitText {
   std::vector<std::shared_ptr<const TokenSource>> train;  // as the options name them

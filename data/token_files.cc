@@ -2,12 +2,9 @@
 #include "data/token_files.h"
 
 #include <fcntl.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 #include <filesystem>
 #include <initializer_list>
 #include <set>
@@ -21,6 +18,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "data/file_kind.h"
+#include "data/held_out.h"
 #include "data/indexed_file.h"
 #include "platform/file_list.h"
 #include "platform/regular_file.h"
@@ -41,40 +39,6 @@ constexpr int32_t kLlmcMagics[] = {20240520, 20240801, 20240522};
 constexpr int64_t kMostTokensOfText = int64_t{1} << 48;
 constexpr int64_t kBeginningBytes = kMostNumpyHeader + 12;
 
-struct Beginning {
-  std::string bytes;
-  int64_t file_bytes = 0;
-};
-
-absl::StatusOr<Beginning> ReadBeginning(const std::string& path, int64_t most) {
-  TANDEM_ASSIGN_OR_RETURN(const platform::Descriptor file, platform::OpenRegularFile(path, O_RDONLY));
-  struct stat info {};
-  if (fstat(file.get(), &info) != 0) {
-    return platform::FileError(errno, "look at", path);
-  }
-  Beginning beginning{.file_bytes = info.st_size};
-  while (static_cast<int64_t>(beginning.bytes.size()) < most) {
-    char block[4096];
-    const ssize_t got =
-        read(file.get(), block, std::min<size_t>(sizeof(block), most - beginning.bytes.size()));
-    if (got < 0 && errno != EINTR) {
-      return platform::FileError(errno, "read", path);
-    }
-    if (got == 0) {
-      break;
-    }
-    beginning.bytes.append(block, got > 0 ? static_cast<size_t>(got) : 0);
-  }
-  return beginning;
-}
-
-template <typename Number>
-Number NumberAt(std::string_view bytes, size_t begin) {
-  Number number{};
-  std::memcpy(&number, bytes.data() + begin, sizeof(number));
-  return number;
-}
-
 absl::Status Wrong(const std::string& why) { return absl::InvalidArgumentError(why); }
 
 absl::Status Named(const std::string& path, const absl::Status& status) {
@@ -88,17 +52,22 @@ bool IsFile(const std::string& path) {
 
 std::string WithoutSuffix(const std::string& path) { return path.substr(0, path.size() - kSuffixBytes); }
 
-std::optional<std::string> PairPrefix(const std::string& path) {
+// The prefixes of pairs that `path` may name.
+std::vector<std::string> PairPrefixes(const std::string& path) {
   std::vector<std::string> prefixes = {path};
   if (path.ends_with(kTokens) || path.ends_with(kIndex)) {
     prefixes.push_back(WithoutSuffix(path));
   }
-  for (const std::string& prefix : prefixes) {
-    if (!prefix.empty() && !prefix.ends_with('/') && IsFile(prefix + kTokens) && IsFile(prefix + kIndex)) {
-      return prefix;
-    }
-  }
-  return std::nullopt;
+  std::erase_if(prefixes, [](const std::string& prefix) {
+    return prefix.empty() || prefix.ends_with('/') || !IsFile(prefix + kTokens) || !IsFile(prefix + kIndex);
+  });
+  return prefixes;
+}
+
+bool IsLlmc(std::string_view beginning) {
+  return static_cast<int64_t>(beginning.size()) >= kLlmcHeaderBytes &&
+         std::find(std::begin(kLlmcMagics), std::end(kLlmcMagics), NumberAt<int32_t>(beginning.data())) !=
+             std::end(kLlmcMagics);
 }
 
 // Tokens behind byte `begin` up to the end of the file.
@@ -165,9 +134,7 @@ std::string KindOfNoNumbers(const std::string& path, std::string_view beginning)
       return absl::StrCat("a file named *", std::string(suffix));
     }
   }
-  if (static_cast<int64_t>(beginning.size()) >= kLlmcHeaderBytes &&
-      std::find(std::begin(kLlmcMagics), std::end(kLlmcMagics), NumberAt<int32_t>(beginning, 0)) !=
-          std::end(kLlmcMagics)) {
+  if (IsLlmc(beginning)) {
     return "a file of llm.c";
   }
   std::string kind = KindOfNoText("", beginning);
@@ -217,6 +184,25 @@ absl::StatusOr<std::vector<std::string>> TokenPaths(const std::string& path, Tex
   return files;
 }
 
+// The token of the file at which its first document from token `position` on begins.
+int64_t DocumentInFile(const TokenFile& file, int64_t position) {
+  const absl::StatusOr<platform::Descriptor> index = platform::OpenRegularFile(file.index, O_RDONLY);
+  if (!index.ok()) {
+    return position;
+  }
+  const IndexHeader header{.sequences = file.documents};
+  bool is_read = true;
+  const auto start_of = [&](int64_t sequence) {
+    char bytes[8] = {};
+    is_read =
+        is_read && pread(index->get(), bytes, sizeof(bytes), header.PointerAt(sequence)) == sizeof(bytes);
+    return NumberAt<int64_t>(bytes) / BytesOf(file.type);
+  };
+  const int64_t sequence = SequenceFrom(header.sequences, position, file.tokens, start_of);
+  const int64_t start = sequence == header.sequences ? file.tokens : start_of(sequence);
+  return is_read && start >= position && start <= file.tokens ? start : position;
+}
+
 }  // namespace
 
 absl::StatusOr<TokenFile> ParseNumpyHeader(std::string_view beginning, int64_t bytes) {
@@ -228,7 +214,8 @@ absl::StatusOr<TokenFile> ParseNumpyHeader(std::string_view beginning, int64_t b
   const int version = beginning[6];
   const bool is_short = version == 1;
   const size_t at = is_short ? 10 : 12;
-  const int64_t length = is_short ? NumberAt<uint16_t>(beginning, 8) : NumberAt<uint32_t>(beginning, 8);
+  const int64_t length =
+      is_short ? NumberAt<uint16_t>(beginning.data() + 8) : NumberAt<uint32_t>(beginning.data() + 8);
   if (version < 1 || version > 3 || length > kMostNumpyHeader ||
       static_cast<int64_t>(beginning.size()) < static_cast<int64_t>(at) + length) {
     return Wrong(
@@ -290,9 +277,9 @@ absl::StatusOr<TokenFile> ParseLlmcHeader(std::string_view beginning, int64_t by
   if (static_cast<int64_t>(beginning.size()) < kLlmcHeaderBytes) {
     return Wrong("is shorter than the header of llm.c");
   }
-  const auto magic = NumberAt<int32_t>(beginning, 0);
-  const auto version = NumberAt<int32_t>(beginning, 4);
-  const auto tokens = NumberAt<int32_t>(beginning, 8);
+  const auto magic = NumberAt<int32_t>(beginning.data());
+  const auto version = NumberAt<int32_t>(beginning.data() + 4);
+  const auto tokens = NumberAt<int32_t>(beginning.data() + 8);
   if (magic == kLlmcMagics[2]) {
     return Wrong("is llm.c's file of questions with answers, and no text to train on");
   }
@@ -317,7 +304,7 @@ TextFormat FormatOf(const std::string& path, TextFormat format) {
   if (IsDataset(path)) {
     return TextFormat::kPrepared;
   }
-  if (PairPrefix(path).has_value()) {
+  if (!PairPrefixes(path).empty()) {
     return TextFormat::kMegatron;
   }
   const absl::StatusOr<std::vector<std::string>> files = platform::ListFiles(path);
@@ -325,7 +312,7 @@ TextFormat FormatOf(const std::string& path, TextFormat format) {
     return TextFormat::kBytes;  // what reads it says what is wrong
   }
   const std::string& first = files->front();
-  if ((first.ends_with(kTokens) || first.ends_with(kIndex)) && PairPrefix(first).has_value()) {
+  if ((first.ends_with(kTokens) || first.ends_with(kIndex)) && !PairPrefixes(first).empty()) {
     return TextFormat::kMegatron;
   }
   const absl::StatusOr<Beginning> beginning = ReadBeginning(first, kLlmcHeaderBytes);
@@ -335,11 +322,7 @@ TextFormat FormatOf(const std::string& path, TextFormat format) {
   if (beginning->bytes.starts_with(kNumpyMagic)) {
     return TextFormat::kNpy;
   }
-  const bool has_header = static_cast<int64_t>(beginning->bytes.size()) == kLlmcHeaderBytes;
-  return has_header && std::find(std::begin(kLlmcMagics), std::end(kLlmcMagics),
-                                 NumberAt<int32_t>(beginning->bytes, 0)) != std::end(kLlmcMagics)
-             ? TextFormat::kLlmc
-             : TextFormat::kBytes;
+  return IsLlmc(beginning->bytes) ? TextFormat::kLlmc : TextFormat::kBytes;
 }
 
 absl::StatusOr<TokenText> ReadTokenText(const std::string& path, TextFormat format,
@@ -365,10 +348,10 @@ absl::StatusOr<TokenText> ReadTokenText(const std::string& path, TextFormat form
     text.tokens = text.dataset->tokens;
     return text;
   }
-  if (const std::optional<std::string> prefix =
-          format == TextFormat::kMegatron ? PairPrefix(path) : std::nullopt;
-      prefix.has_value()) {
-    TANDEM_ASSIGN_OR_RETURN(text.files.emplace_back(), ReadPair(*prefix));
+  const std::vector<std::string> prefixes =
+      format == TextFormat::kMegatron ? PairPrefixes(path) : std::vector<std::string>();
+  if (!prefixes.empty()) {
+    TANDEM_ASSIGN_OR_RETURN(text.files.emplace_back(), ReadPair(prefixes.front()));
   } else {
     TANDEM_ASSIGN_OR_RETURN(const std::vector<std::string> paths, TokenPaths(path, format));
     for (const std::string& file : paths) {
@@ -397,15 +380,9 @@ bool HaveSameTokenizer(const TokenText& a, const TokenText& b) {
 
 std::vector<std::string> PathsReadFor(const std::string& path) {
   std::set<std::string> paths;
-  const auto add_pair = [&](const std::string& prefix) {
-    if (IsFile(prefix + kTokens) && IsFile(prefix + kIndex)) {
-      paths.insert({prefix + kTokens, prefix + kIndex});
-    }
-  };
   const auto add_pairs_of = [&](const std::string& name) {
-    add_pair(name);
-    if (name.ends_with(kTokens) || name.ends_with(kIndex)) {
-      add_pair(WithoutSuffix(name));
+    for (const std::string& prefix : PairPrefixes(name)) {
+      paths.insert({prefix + kTokens, prefix + kIndex});
     }
   };
   add_pairs_of(path);
@@ -429,6 +406,18 @@ std::vector<std::string> PathsReadFor(const std::string& path) {
     }
   }
   return {paths.begin(), paths.end()};
+}
+
+int64_t EarliestHeldOut(const TokenText& text, double fraction, int64_t sequence_length) {
+  const int64_t position = text.tokens - HeldOutTokens(text.tokens, fraction, sequence_length);
+  int64_t begin = 0;
+  for (const TokenFile& file : text.files) {
+    if (position < begin + file.tokens) {
+      return file.index.empty() ? position : begin + DocumentInFile(file, position - begin);
+    }
+    begin += file.tokens;
+  }
+  return position;
 }
 
 }  // namespace tandem::data

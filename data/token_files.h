@@ -57,6 +57,11 @@ bool HaveSameTokenizer(const TokenText& a, const TokenText& b);
 // those that belong to pairs and to dataset.json. Empty if nothing is there.
 std::vector<std::string> PathsReadFor(const std::string& path);
 
+// Says at which token the held-out end of a text begins, from its indices and without reading a token: at the
+// first document that begins once HeldOutTokens are left. If no index says documents, or it cannot be read,
+// it is that position, and the end begins there or later.
+int64_t EarliestHeldOut(const TokenText& text, double fraction, int64_t sequence_length);
+
 // Parses the beginning of a file of `bytes` bytes. Errors are worded to follow the file's name.
 absl::StatusOr<TokenFile> ParseNumpyHeader(std::string_view beginning, int64_t bytes);
 absl::StatusOr<TokenFile> ParseLlmcHeader(std::string_view beginning, int64_t bytes);

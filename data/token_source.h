@@ -26,6 +26,22 @@ struct TextPath {
   std::optional<TokenType> token_type;  // of kFlat
 };
 
+// How byte-level text is divided into documents. Each file is a document or, if the token end_of_document
+// occurs in it, each part that ends with this token; the token is the last of its document.
+struct Documents {
+  std::optional<int64_t> end_of_document;
+};
+
+// The texts that a job's spec names. Each path is a file, a folder (all regular files below it), or a glob.
+struct TextOptions {
+  std::vector<TextPath> train;         // one or more
+  std::vector<TextPath> validation;    // if empty, a part of each training text is held out
+  double validation_fraction = 0;      // the part that is held out if `validation` is empty
+  bool validates = true;               // whether the job validates on what is held out
+  std::optional<Documents> documents;  // set if the job packs documents
+  int64_t sequence_length = 0;
+};
+
 enum class Split : uint8_t { kTrain, kValidation };
 
 // A byte of a file.

@@ -11,7 +11,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "data/content_sample.h"
-#include "data/held_out_tokens.h"
 #include "data/token_files.h"
 #include "jobspec/check_text_files.h"
 #include "jobspec/model_types.h"

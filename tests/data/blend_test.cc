@@ -29,19 +29,6 @@ TEST(ScaledWeightsTest, TheyAreMillionthsOfTheirSum) {
   EXPECT_THAT(ScaledCounts({int64_t{1} << 50, 1}), ElementsAre(1000000, 1));
 }
 
-// What makes the largest deficit alone fall behind by more than a sample.
-TEST(BlendTest, AHardMixtureStaysWithinASample) {
-  const std::vector<int64_t> weights = {10, 100, 3, 100, 100, 1, 1, 100, 1, 1, 1, 5};
-  const int64_t sum = SumOf(weights);
-  Blend blend(weights);
-  for (int64_t t = 1; t <= 3 * sum; ++t) {
-    blend.Next();
-    for (size_t i = 0; i < weights.size(); ++i) {
-      ASSERT_LT(std::abs(blend.counts()[i] * sum - t * weights[i]), sum) << t << " " << i;
-    }
-  }
-}
-
 // In 4,000 mixtures, against the rule as its text has it, in products that fit 64 bits here.
 TEST(BlendTest, RandomMixturesStayWithinASample) {
   const auto seed = std::random_device()();

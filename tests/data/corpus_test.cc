@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/data/data_error.h"
 #include "tests/platform/irregular_files.h"
 #include "tests/platform/temporary_folder.h"
 
@@ -27,13 +28,8 @@ std::string Text(const Corpus& corpus, Split split) {
   return std::string(tokens.begin(), tokens.end());
 }
 
-std::string Error(const CorpusSource& source) {
-  try {
-    Corpus corpus(source);
-  } catch (const DataError& error) {
-    return error.what();
-  }
-  return "no error";
+std::string Error(const TextOptions& source) {
+  return ErrorOf([&] { const Corpus corpus(source); });
 }
 
 TEST(CorpusTest, IrregularFileIsNamedOrLeftOut) {
@@ -72,9 +68,9 @@ TEST(CorpusTest, SeveralHeldOutTextsStayApart) {
   folder.Write("en/e", "eeee");
   folder.Write("de/d", "dddd");
   const auto source = [&](const std::string& second) {
-    return CorpusSource{.train = {{"data.train", folder.path() + "/train"}},
-                        .validation = {{"data.validation_sets[0].path", folder.path() + "/en"},
-                                       {"data.validation_sets[1].path", folder.path() + second}}};
+    return TextOptions{.train = {{"data.train", folder.path() + "/train"}},
+                       .validation = {{"data.validation_sets[0].path", folder.path() + "/en"},
+                                      {"data.validation_sets[1].path", folder.path() + second}}};
   };
   const Corpus corpus(source("/de"));
   EXPECT_EQ(Text(corpus, Split::kTrain), "aaaa");
@@ -239,19 +235,14 @@ TEST(CorpusTest, FileWrittenDuringReadingIsNamed) {
   folder.Write("b", std::string(100'000, 'b'));
   const Corpus corpus({.train = {{"data.train", folder.path()}}});
   const auto error = [&] {
-    try {
-      int64_t tokens[8];
-      corpus.Read(Split::kTrain, 0, 8, tokens);
-      return std::string();
-    } catch (const DataError& e) {
-      return std::string(e.what());
-    }
+    int64_t tokens[8];
+    return ErrorOf([&] { corpus.Read(Split::kTrain, 0, 8, tokens); });
   };
-  EXPECT_EQ(error(), "");
+  EXPECT_EQ(error(), "no error");
   // Another file under the name: what is mapped stays.
   folder.Write("new", "xxxx");
   std::filesystem::rename(folder.path() + "/new", folder.path() + "/a");
-  EXPECT_EQ(error(), "");
+  EXPECT_EQ(error(), "no error");
   const std::string message = "data.train: " + folder.path() +
                               "/b was written to while the job reads it; train on a copy that stays as it is";
   std::filesystem::resize_file(folder.path() + "/b", 10);
@@ -283,15 +274,9 @@ TEST(CorpusTest, FileOfTwoTextsIsRefused) {
   platform::TemporaryFolder folder;
   const std::string file = folder.Write("d/x.txt", std::string(100, 'x'));
   folder.Write("d/y.txt", std::string(100, 'y'));
-  const auto error = [&](const std::string& second, double fraction) -> std::string {
-    try {
-      const Corpus corpus(
-          {.train = {{"data.sources[0].path", folder.path() + "/d"}, {"data.sources[1].path", second}},
-           .validation_fraction = fraction});
-    } catch (const DataError& refused) {
-      return refused.what();
-    }
-    return "no error";
+  const auto error = [&](const std::string& second, double fraction) {
+    return Error({.train = {{"data.sources[0].path", folder.path() + "/d"}, {"data.sources[1].path", second}},
+                  .validation_fraction = fraction});
   };
   EXPECT_EQ(
       error(file, 0.1),

@@ -12,15 +12,16 @@
 #include <utility>
 
 #include "data/byte_source.h"
+#include "tests/data/data_error.h"
 #include "tests/data/page_cache.h"
 #include "tests/platform/temporary_folder.h"
 
 namespace tandem::data {
 namespace {
 
-std::shared_ptr<const ByteSource> Of(const std::shared_ptr<const Corpus>& corpus, Split split,
-                                     Documents documents = {}) {
-  return std::make_shared<const ByteSource>(corpus, split, documents);
+std::vector<LoaderText> Of(const std::shared_ptr<const Corpus>& corpus, Split split,
+                           Documents documents = {}) {
+  return {{.source = std::make_shared<const ByteSource>(corpus, split, documents)}};
 }
 
 // 40 files; every window is unlike every other, since each token encodes its position in two bytes of text.
@@ -37,7 +38,7 @@ class LoaderTest : public ::testing::Test {
       folder_.Write("f" + std::to_string(file), text);
     }
     corpus_ = std::make_shared<const Corpus>(
-        CorpusSource{.train = {{"data.train", folder_.path()}}, .validation_fraction = 0.1});
+        TextOptions{.train = {{"data.train", folder_.path()}}, .validation_fraction = 0.1});
   }
 
   static std::vector<int64_t> Batch(const Loader& loader, int64_t step, int64_t microbatch, int64_t count,
@@ -54,61 +55,6 @@ class LoaderTest : public ::testing::Test {
   platform::TemporaryFolder folder_;
   std::shared_ptr<const Corpus> corpus_;
 };
-
-TEST_F(LoaderTest, AnEpochSeesEveryWindowOnce) {
-  const Loader loader(Of(corpus_, Split::kTrain), Split::kTrain, /*seed=*/1, kLength);
-  const int64_t windows = NumWindows(Split::kTrain);
-  for (int64_t epoch = 0; epoch < 3; ++epoch) {
-    std::set<int64_t> seen;
-    for (int64_t n = 0; n < windows; ++n) {
-      seen.insert(loader.Window(epoch * windows + n));
-    }
-    EXPECT_EQ(seen.size(), windows);
-    EXPECT_EQ(*seen.begin(), 0);
-    EXPECT_EQ(*seen.rbegin(), windows - 1);
-  }
-}
-
-TEST_F(LoaderTest, EveryEpochAndSeedHasItsOrder) {
-  const Loader one(Of(corpus_, Split::kTrain), Split::kTrain, 1, kLength);
-  const Loader two(Of(corpus_, Split::kTrain), Split::kTrain, 2, kLength);
-  const int64_t num_windows = NumWindows(Split::kTrain);
-  const auto windows = [&](const Loader& loader, int64_t epoch) {
-    std::vector<int64_t> result;
-    for (int64_t n = 0; n < num_windows; ++n) {
-      result.push_back(loader.Window(epoch * num_windows + n));
-    }
-    return result;
-  };
-  EXPECT_NE(windows(one, 0), windows(one, 1));
-  EXPECT_NE(windows(one, 0), windows(two, 0));
-  EXPECT_EQ(windows(one, 1), windows(Loader(Of(corpus_, Split::kTrain), Split::kTrain, 1, kLength), 1));
-}
-
-TEST_F(LoaderTest, StepsDataDoNotDependOnRanks) {
-  const Loader loader(Of(corpus_, Split::kTrain), Split::kTrain, 1, kLength);
-  for (const int64_t step : {1, 2, 500}) {
-    std::vector<int64_t> whole(12 * (kLength + 1));
-    loader.Fill(step, 0, 1, 12, whole.data());
-    for (const int64_t microbatches : {2, 3, 4, 6, 12}) {
-      std::vector<int64_t> parts;
-      for (int64_t microbatch = 0; microbatch < microbatches; ++microbatch) {
-        const std::vector<int64_t> part = Batch(loader, step, microbatch, microbatches, 12 / microbatches);
-        parts.insert(parts.end(), part.begin(), part.end());
-      }
-      EXPECT_EQ(parts, whole) << step << " " << microbatches;
-    }
-  }
-}
-
-TEST_F(LoaderTest, FreshLoaderContinuesAnywhere) {
-  const Loader first(Of(corpus_, Split::kTrain), Split::kTrain, 9, kLength);
-  for (int64_t step = 1; step < 50; ++step) {
-    Batch(first, step, 0, 2, 3);
-  }
-  EXPECT_EQ(Batch(first, 50, 1, 2, 3),
-            Batch(Loader(Of(corpus_, Split::kTrain), Split::kTrain, 9, kLength), 50, 1, 2, 3));
-}
 
 // What wants more windows than there are gets rows that count for nothing.
 TEST_F(LoaderTest, AValidationTakesEachWindowOnce) {
@@ -138,7 +84,7 @@ TEST_F(LoaderTest, AValidationTakesEachWindowOnce) {
 TEST_F(LoaderTest, FirstTokensOfDocumentsNeedNotCount) {
   platform::TemporaryFolder folder;
   folder.Write("text", "ab.c..defgh.");
-  const auto corpus = std::make_shared<const Corpus>(CorpusSource{.train = {{"data.train", folder.path()}}});
+  const auto corpus = std::make_shared<const Corpus>(TextOptions{.train = {{"data.train", folder.path()}}});
   const Loader loader(Of(corpus, Split::kTrain, {.end_of_document = '.'}), Split::kTrain, 1,
                       /*sequence_length=*/11,
                       {.packs_documents = true, .has_targets = true, .counts_first_tokens = false});
@@ -207,8 +153,8 @@ class DocumentsTest : public testing::Test {
       folder.Write("held/" + std::to_string(i), files[i]);
     }
     const auto corpus = std::make_shared<const Corpus>(
-        CorpusSource{.train = {{"data.train", folder.path() + "/train"}},
-                     .validation = {{"data.validation", folder.path() + "/held"}}});
+        TextOptions{.train = {{"data.train", folder.path() + "/train"}},
+                    .validation = {{"data.validation", folder.path() + "/held"}}});
     const Loader loader(Of(corpus, Split::kValidation, documents), Split::kValidation, 1, length,
                         {.packs_documents = true});
     EXPECT_EQ(loader.row_elements(), 2 * length + 1);
@@ -286,18 +232,16 @@ TEST_F(LoaderTest, TheDigestsSayWhatDocumentsAre) {
 }
 
 // What a loader of training text is refused for.
-std::string Refusal(const CorpusSource& source, Split split, int64_t length,
+std::string Refusal(const TextOptions& source, Split split, int64_t length,
                     std::optional<Documents> documents = std::nullopt) {
-  try {
-    const auto text = Of(std::make_shared<const Corpus>(source), split, documents.value_or(Documents{}));
+  return ErrorOf([&] {
+    const auto text = std::make_shared<const ByteSource>(std::make_shared<const Corpus>(source), split,
+                                                         documents.value_or(Documents{}));
     if (documents.has_value()) {
       text->CheckDocuments();
     }
-    const Loader loader(text, split, 1, length, {.packs_documents = documents.has_value()});
-  } catch (const DataError& error) {
-    return error.what();
-  }
-  return "no error";
+    const Loader loader({{.source = text}}, split, 1, length, {.packs_documents = documents.has_value()});
+  });
 }
 
 TEST(LoaderRefusalTest, DocumentsNeedSomethingThatEndsThem) {
@@ -316,7 +260,7 @@ TEST(LoaderRefusalTest, DocumentsNeedSomethingThatEndsThem) {
 TEST(LoaderRefusalTest, EndOfDocumentMustOccur) {
   platform::TemporaryFolder folder;
   folder.Write("a", std::string(100, 'x') + "\n");
-  const CorpusSource one{.train = {{"data.train", folder.path()}}};
+  const TextOptions one{.train = {{"data.train", folder.path()}}};
   EXPECT_EQ(Refusal(one, Split::kTrain, 9, Documents{.end_of_document = '\n'}), "no error");
   EXPECT_EQ(Refusal(one, Split::kTrain, 9, Documents{.end_of_document = 0}),
             "data.end_of_document: 0 does not occur in the training text (a); give the number of the byte "
@@ -340,7 +284,7 @@ TEST_F(LoaderTest, WillFillReadsAhead) {
   if (!DropFromCache(path)) {
     GTEST_SKIP() << "this file system keeps its files in memory";
   }
-  const auto corpus = std::make_shared<const Corpus>(CorpusSource{.train = {{"data.train", path}}});
+  const auto corpus = std::make_shared<const Corpus>(TextOptions{.train = {{"data.train", path}}});
   const Loader loader(Of(corpus, Split::kTrain), Split::kTrain, /*seed=*/1, /*sequence_length=*/9999);
   loader.WillFill(/*step=*/5, /*microbatch=*/1, /*num_microbatches=*/2, /*sequences=*/3);
   for (int64_t sequence = 0; sequence < 3; ++sequence) {
@@ -351,7 +295,7 @@ TEST_F(LoaderTest, WillFillReadsAhead) {
 TEST(LoaderRefusalTest, TooLittleTextIsAnErrorWithNumbers) {
   platform::TemporaryFolder folder;
   folder.Write("text", std::string(100, 'x'));
-  const CorpusSource source{.train = {{"data.train", folder.path()}}, .validation_fraction = 0.1};
+  const TextOptions source{.train = {{"data.train", folder.path()}}, .validation_fraction = 0.1};
   EXPECT_EQ(Refusal(source, Split::kTrain, 90),
             "data.train: the training part has 90 tokens in text, fewer than one window of 91 "
             "(sequence_length + 1); use more text or shorter sequences");

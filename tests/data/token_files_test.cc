@@ -15,6 +15,7 @@
 #include "data/indexed_file.h"
 #include "data/text.h"
 #include "platform/clock.h"
+#include "tests/data/data_error.h"
 #include "tests/data/prepared_folder.h"
 #include "tests/platform/temporary_folder.h"
 
@@ -67,6 +68,12 @@ class TokenFilesTest : public testing::Test {
     return tokens;
   }
 
+  // What OpenText refuses.
+  static std::string Refusal(TextOptions options) {
+    options.sequence_length = 3;
+    return ErrorOf([&] { OpenText(options, platform::SteadyClock()); });
+  }
+
   std::string Error(const std::string& path, TextFormat format = TextFormat::kAuto) const {
     const absl::StatusOr<TokenText> read = ReadTokenText(path, FormatOf(path, format), TokenType::kU16);
     return read.ok() ? "" : std::string(read.status().message());
@@ -100,14 +107,9 @@ TEST_F(TokenFilesTest, GapsBetweenSequencesAreRefused) {
   folder_.Write("text.bin", BinOf(documents, true));
   const std::string good = IdxOf(documents, true);
   const IndexHeader header = ParseIndexHeader(good.substr(0, kIndexHeaderBytes), good.size()).value();
-  const auto error = [&](const std::string& index, std::optional<Documents> of) -> std::string {
+  const auto error = [&](const std::string& index, std::optional<Documents> of) {
     folder_.Write("text.idx", index);
-    try {
-      Open(pair, 0, of);
-    } catch (const DataError& refused) {
-      return refused.what();
-    }
-    return "no error";
+    return ErrorOf([&] { Open(pair, 0, of); });
   };
   EXPECT_EQ(error(good, Documents{}), "no error");
   std::string pointer = good;
@@ -126,16 +128,9 @@ TEST_F(TokenFilesTest, FileOfTwoTextsIsRefused) {
   const std::string npy = Npy("<u2", absl::StrCat("(", n, ",)"), Numbers<uint16_t>(kTokens));
   const std::string file = folder_.Write("both/a.npy", npy);
   folder_.Write("both/b.npy", npy);
-  const auto error = [&](const std::string& second, double fraction) -> std::string {
-    try {
-      OpenText({.train = {{"data.sources[0].path", path_ + "/both"}, {"data.sources[1].path", second}},
-                .validation_fraction = fraction,
-                .sequence_length = 3},
-               platform::SteadyClock());
-    } catch (const DataError& refused) {
-      return refused.what();
-    }
-    return "no error";
+  const auto error = [&](const std::string& second, double fraction) {
+    return Refusal({.train = {{"data.sources[0].path", path_ + "/both"}, {"data.sources[1].path", second}},
+                    .validation_fraction = fraction});
   };
   EXPECT_THAT(error(file, 0.3), HasSubstr("data.sources[1].path: " + file +
                                           " is also a file of data.sources[0].path, and what is held out"));
@@ -220,21 +215,14 @@ TEST_F(TokenFilesTest, AFileOnBothSidesIsRefused) {
   folder_.Write("set/b.npy", Npy("<u2", "(4,)", Numbers<uint16_t>({5, 6, 7, 8})));
   folder_.Write("other/c.npy", Npy("<u2", "(4,)", Numbers<uint16_t>({9, 10, 11, 12})));
   std::filesystem::create_hard_link(path_ + "/set/b.npy", path_ + "/link.npy");
-  const auto error = [&](const std::string& held_out) -> std::string {
-    try {
-      OpenText({.train = {{"data.train", path_ + "/set"}},
-                .validation = {{"data.validation_sets[0].path", path_ + held_out}},
-                .sequence_length = 3},
-               platform::SteadyClock());
-    } catch (const DataError& refused) {
-      return refused.what();
-    }
-    return "";
+  const auto error = [&](const std::string& held_out) {
+    return Refusal({.train = {{"data.train", path_ + "/set"}},
+                    .validation = {{"data.validation_sets[0].path", path_ + held_out}}});
   };
   EXPECT_THAT(error("/set/b.npy"), HasSubstr("data.validation_sets[0].path: " + path_ +
                                              "/set/b.npy is also a file of data.train, "));
   EXPECT_THAT(error("/link.npy"), HasSubstr("/link.npy is also a file of data.train"));
-  EXPECT_EQ(error("/other"), "");
+  EXPECT_EQ(error("/other"), "no error");
 }
 
 TEST_F(TokenFilesTest, WhatIsNotWholeIsNamed) {
@@ -290,23 +278,16 @@ TEST_F(TokenFilesTest, ACopyOnBothSidesIsRefused) {
   folder_.Write("d/b.npy", Npy("<u2", "(4,)", Numbers<uint16_t>({4, 3, 2, 1})));
   const std::string copy = folder_.Write("copy.npy", Npy("<u2", shape, Numbers<uint16_t>(kTokens)));
   const std::string other = folder_.Write("other.npy", Npy("<u2", "(4,)", Numbers<uint16_t>({4, 3, 2, 2})));
-  const auto error = [&](const std::string& validation) -> std::string {
-    try {
-      OpenText({.train = {{"data.sources[0].path", other}, {"data.sources[1].path", path_ + "/d/*.npy"}},
-                .validation = {{"data.validation", validation}},
-                .sequence_length = 3},
-               platform::SteadyClock());
-    } catch (const DataError& refused) {
-      return refused.what();
-    }
-    return "";
+  const auto error = [&](const std::string& validation) {
+    return Refusal({.train = {{"data.sources[0].path", other}, {"data.sources[1].path", path_ + "/d/*.npy"}},
+                    .validation = {{"data.validation", validation}}});
   };
   const std::string remedy =
       "data.sources[1].path, " + a +
       "; name other files, or hold out a part of data.sources[1].path with data.validation_fraction";
   EXPECT_EQ(error(a), "data.validation: " + a + " is also a file of " + remedy);
   EXPECT_EQ(error(copy), "data.validation: " + copy + " has the same tokens as " + remedy);
-  EXPECT_EQ(error(folder_.Write("new.npy", Npy("<u2", "(4,)", Numbers<uint16_t>({4, 3, 2, 5})))), "");
+  EXPECT_EQ(error(folder_.Write("new.npy", Npy("<u2", "(4,)", Numbers<uint16_t>({4, 3, 2, 5})))), "no error");
 }
 
 TEST_F(TokenFilesTest, AnIndexEndsDocumentsWhereverItIs) {
@@ -314,20 +295,11 @@ TEST_F(TokenFilesTest, AnIndexEndsDocumentsWhereverItIs) {
   folder_.Write("pair.bin", BinOf(documents, true));
   folder_.Write("pair.idx", IdxOf(documents, true));
   const std::string npy = folder_.Write("a.npy", Npy("<u2", "(4,)", Numbers<uint16_t>({4, 3, 2, 5})));
-  const auto error = [&](const TextOptions& options) -> std::string {
-    try {
-      OpenText(options, platform::SteadyClock());
-    } catch (const DataError& refused) {
-      return refused.what();
-    }
-    return "";
-  };
   const Documents documents_end{.end_of_document = 10};
-  EXPECT_EQ(error({.train = {{"data.train", npy}}, .documents = documents_end, .sequence_length = 3}), "");
-  EXPECT_THAT(error({.train = {{"data.train", npy}},
-                     .validation = {{"data.validation", path_ + "/pair"}},
-                     .documents = documents_end,
-                     .sequence_length = 3}),
+  EXPECT_EQ(Refusal({.train = {{"data.train", npy}}, .documents = documents_end}), "no error");
+  EXPECT_THAT(Refusal({.train = {{"data.train", npy}},
+                       .validation = {{"data.validation", path_ + "/pair"}},
+                       .documents = documents_end}),
               HasSubstr("data.end_of_document: data.validation, "));
 }
 
@@ -336,14 +308,12 @@ TEST_F(TokenFilesTest, ForeignFilesHaveARemedyOfTheirOwn) {
   const std::vector<Document> documents = {{1, 2, 3, 4}, {5, 6, 7}};
   folder_.Write("pair.bin", BinOf({{1, 2, 3, 4}, {5, 6}}, true));
   folder_.Write("pair.idx", IdxOf(documents, true));
-  try {
-    Open({"data.train", path_ + "/pair"});
-    FAIL() << "it was read";
-  } catch (const DataError& refused) {
-    EXPECT_THAT(refused.what(), HasSubstr("do not fill the 6 tokens of "));
-    EXPECT_THAT(refused.what(), HasSubstr("; copy the file again, or make it again"));
-    EXPECT_THAT(refused.what(), testing::Not(HasSubstr("prepare")));
-  }
+  EXPECT_THAT(ErrorOf([&] {
+                Open({"data.train", path_ + "/pair"});
+              }),
+              testing::AllOf(HasSubstr("do not fill the 6 tokens of "),
+                             HasSubstr("; copy the file again, or make it again"),
+                             testing::Not(HasSubstr("prepare"))));
 }
 
 TEST_F(TokenFilesTest, AnUnknownTokenizerIsLikeAny) {

@@ -90,8 +90,8 @@ void CompareWithAutograd(JobOptions options) {
   if (plan.batch.packs_documents || !plan.train.data.counts_first_tokens) {
     text.documents = data::Documents{plan.train.data.end_of_document};
   }
-  const data::Loader loader(data::OpenText(text, platform::SteadyClock()).train[0], data::Split::kTrain,
-                            plan.train.seed, plan.batch.sequence_length,
+  const data::Loader loader({{.source = data::OpenText(text, platform::SteadyClock()).train[0]}},
+                            data::Split::kTrain, plan.train.seed, plan.batch.sequence_length,
                             {.packs_documents = plan.batch.packs_documents,
                              .has_targets = plan.batch.has_targets,
                              .counts_first_tokens = plan.train.data.counts_first_tokens});
