@@ -34,6 +34,15 @@ SEED = 20261128
 WORDS = ["alpha", "beta", "gamma", "delta", "naïve", "日本", "🙂", "<|endoftext|>", "x\r\ny", "  ", "0123"]
 
 
+def library_of(tokenizer):
+    """The library's tokenizer, which treats text alone."""
+    library = Tokenizer.from_file(str(tokenizer / "tokenizer.json"))
+    library.no_truncation()
+    library.no_padding()
+    library.encode_special_tokens = True
+    return library
+
+
 def sentence(generator, most=60):
     return " ".join(generator.choice(WORDS) for _ in range(generator.randrange(1, most)))
 
@@ -110,10 +119,7 @@ def test_tokens_are_those_of_the_library_alone(tmp_path, tokenizer):
                      "c.jsonl.zst": zstandard.ZstdCompressor().compress(lines(texts[200:250])) +
                      zstandard.ZstdCompressor().compress(lines(texts[250:299])), "d.txt": texts[299].encode()})
     documents, description = documents_of(run(tmp_path, tokenizer))
-    library = Tokenizer.from_file(str(tokenizer / "tokenizer.json"))
-    library.no_truncation()
-    library.no_padding()
-    library.encode_special_tokens = True
+    library = library_of(tokenizer)
     assert documents == [library.encode(text, add_special_tokens=False).ids + [0] for text in texts]
     assert all(document.count(0) == 1 for document in documents), "text that looks like the end of a document is text"
     assert [file["documents"] for file in description["inputs"]] == [100, 100, 99, 1]
@@ -232,14 +238,19 @@ def test_a_run_that_was_stopped_goes_on_to_the_same_bytes(tmp_path, blow):
     assert not list(tmp_path.glob("out.tmp.*"))
 
 
-def test_rows_of_parquet_go_on_behind_finished_shards(tmp_path):
+@pytest.mark.parametrize("words", [(), ("--prompt-field", "q")], ids=["rows of Parquet", "prompts"])
+def test_a_stopped_run_goes_on_behind_finished_shards(tmp_path, words):
     texts = [chr(97 + i % 26) * 2000 for i in range(2000)]
-    write(tmp_path, {"b.txt": b"text"})
-    pyarrow.parquet.write_table(pyarrow.table({"text": texts}), tmp_path / "in" / "a.parquet")
-    whole = digests(run(tmp_path, "bytes", out="whole", shard=1 << 20))
-    stopped(tmp_path, signal.SIGKILL, 2)
+    if words:
+        write(tmp_path, {"a.jsonl": "".join(json.dumps({"q": "q" * (i % 50), "text": text}) + "\n" for i, text in enumerate(texts)).encode()})
+    else:
+        write(tmp_path, {"b.txt": b"text"})
+        pyarrow.parquet.write_table(pyarrow.table({"text": texts}), tmp_path / "in" / "a.parquet")
+    options = {"shard": 1 << 20, **({"prompt_field": "q"} if words else {})}
+    whole = digests(run(tmp_path, "bytes", out="whole", **options))
+    stopped(tmp_path, signal.SIGKILL, 2, *words)
     said = []
-    assert digests(run(tmp_path, "bytes", said, shard=1 << 20)) == whole
+    assert digests(run(tmp_path, "bytes", said, **options)) == whole
     assert any("goes on behind" in line for line in said)
 
 
@@ -351,10 +362,7 @@ def test_rows_of_parquet_are_documents_as_lines_of_json_are(tmp_path, tokenizer)
                            "raw": pyarrow.array([b"\xff"] * len(texts))})
     write(tmp_path, {"b.txt": b"one document"})
     pyarrow.parquet.write_table(table, tmp_path / "in" / "a.parquet", row_group_size=300, compression="zstd")
-    library = Tokenizer.from_file(str(tokenizer / "tokenizer.json"))
-    library.no_truncation()
-    library.no_padding()
-    library.encode_special_tokens = True
+    library = library_of(tokenizer)
 
     def ids(text):
         return library.encode(text, add_special_tokens=False).ids
@@ -450,10 +458,7 @@ def test_tokens_of_prompts_do_not_count(tmp_path, tokenizer):
     options = {"prompt_field": "q", "text_field": "a", "bos": "<s>"}
     folder = run(tmp_path, tokenizer, said, **options)
     documents, description = documents_of(folder)
-    library = Tokenizer.from_file(str(tokenizer / "tokenizer.json"))
-    library.no_truncation()
-    library.no_padding()
-    library.encode_special_tokens = True
+    library = library_of(tokenizer)
     ids = {text: library.encode(text, add_special_tokens=False).ids for pair in pairs for text in pair}
     assert documents == [[1, *ids[q], *ids[a], 0] for q, a in pairs]
     bits = []
@@ -468,17 +473,6 @@ def test_tokens_of_prompts_do_not_count(tmp_path, tokenizer):
     assert digests(run(tmp_path, tokenizer, out="again", processes=1, **options)) == digests(folder)
     (folder / f"{description['shards'][0]['name']}.mask").write_bytes(b"\1" * ((description["shards"][0]["tokens"] + 7) // 8))
     assert not check(str(folder))
-
-
-def test_prompts_go_on_behind_finished_shards(tmp_path):
-    texts = "".join(json.dumps({"q": "q" * (i % 50), "text": "a" * 2000}) + "\n" for i in range(2000)).encode()
-    write(tmp_path, {"a.jsonl": texts})
-    options = {"prompt_field": "q", "shard": 1 << 20}
-    whole = digests(run(tmp_path, "bytes", out="whole", **options))
-    stopped(tmp_path, signal.SIGKILL, 2, "--prompt-field", "q")
-    said = []
-    assert digests(run(tmp_path, "bytes", said, **options)) == whole
-    assert any("goes on behind" in line for line in said)
 
 
 @pytest.mark.parametrize("name, options, message", [
