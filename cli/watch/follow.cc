@@ -23,7 +23,7 @@ constexpr absl::Duration kLongestPause = absl::Seconds(1);
 constexpr absl::Duration kQuietAfterEnd = absl::Milliseconds(300);
 constexpr absl::Duration kLongestDrain = absl::Seconds(2);
 constexpr int64_t kHistorySteps = 2000;
-constexpr int kLogLines = 20;
+constexpr int kLastLogLines = 20;
 
 // Whether trying again can help.
 bool IsAway(const absl::Status& status) {
@@ -217,7 +217,7 @@ class Follower {
     v1::LogRequest log;
     log.set_job(state_.job.id());
     log.set_rank(rank);
-    log.set_tail_lines(kLogLines);
+    log.set_tail_lines(kLastLogLines);
     std::string text;
     const absl::Status status = client_.ReadLog(log, [&](const v1::LogChunk& chunk) {
       text += chunk.error().empty() ? chunk.data() : "(" + chunk.error() + ")\n";
@@ -227,8 +227,8 @@ class Follower {
       text = "(cannot be read: " + std::string(status.message()) + ")";
     }
     std::vector<std::string> lines = absl::StrSplit(text, '\n', absl::SkipEmpty());
-    if (lines.size() > kLogLines) {
-      lines.erase(lines.begin(), lines.end() - kLogLines);
+    if (lines.size() > kLastLogLines) {
+      lines.erase(lines.begin(), lines.end() - kLastLogLines);
     }
     if (!lines.empty()) {
       view_.ShowLog(rank, lines);
