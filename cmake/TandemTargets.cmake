@@ -36,6 +36,12 @@ function(tandem_binary name)
   tandem_visible_locks(${name})
 endfunction()
 
+# What is tested is optimised; the test around it is little or not (TANDEM_TEST_OPTIMIZATION), and so compiles in larger batches.
+function(tandem_compile_as_test name)
+  target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:${TANDEM_TEST_OPTIMIZATION}>)
+  set_target_properties(${name} PROPERTIES UNITY_BUILD_BATCH_SIZE 24)
+endfunction()
+
 function(tandem_test name)
   cmake_parse_arguments(ARG "" "TIMEOUT;COST" "SOURCES;DEPS;LABELS" ${ARGN})
   if(NOT ARG_TIMEOUT)
@@ -45,8 +51,7 @@ function(tandem_test name)
   target_include_directories(${name} PRIVATE ${CMAKE_SOURCE_DIR})
   target_link_libraries(${name} PRIVATE ${ARG_DEPS} tandem_build_info_of_tests GTest::gmock GTest::gtest_main)
   tandem_visible_locks(${name})
-  # What is tested is optimised; the test around it need not be, and compiles a third faster.
-  target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O1>)
+  tandem_compile_as_test(${name})
   add_test(NAME ${name} COMMAND ${name} --gtest_brief=1)
   set_tests_properties(${name} PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS "${ARG_LABELS}")
   if(ARG_COST)
