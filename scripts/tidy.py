@@ -5,7 +5,7 @@
     scripts/tidy.py CLANG-TIDY [--full]      (scripts/lint.sh calls it)
 
 The torch-free half is checked in the batches of the release build: clang spends its time on headers. Of the rest, where
-LibTorch's headers take long, the files with locks are checked, and for their locks alone.
+LibTorch's headers take long, the files with locks are checked, those of a batch at once, and for their locks alone.
 
 What passes is noted in ~/.cache/tandem/tidy, as ccache notes what is compiled: under the version, the arguments and
 .clang-tidy, with a digest of every file that clang read. So a run checks what has changed since it passed anywhere on
@@ -56,8 +56,8 @@ def flags_of(words):
 def find_checks(full):
     """Checks as (arguments of clang-tidy, of the compiler, file)."""
     tidy = [f"--header-filter=^{re.escape(str(ROOT))}/({'|'.join(TORCH_FREE)})/"]
-    # clang-tidy wants a check of its own too, which costs nothing.
-    locks = ["--checks=-*,clang-diagnostic-thread-safety*,bugprone-bad-signal-to-kill-thread"]
+    # clang-tidy wants a check of its own too, which costs nothing. The files of a batch are read as headers of its last.
+    locks = ["--checks=-*,clang-diagnostic-thread-safety*,bugprone-bad-signal-to-kill-thread", f"--header-filter=^{re.escape(str(ROOT))}/"]
     alone = ["--checks=-*,clang-diagnostic-*,-clang-diagnostic-deprecated-declarations,bugprone-bad-signal-to-kill-thread"]
     flags = {folder: {} for folder in TORCH_FREE}
     for entry in json.loads((ROOT / "build/release/compile_commands.json").read_text()):
@@ -66,9 +66,10 @@ def find_checks(full):
         if folder in TORCH_FREE and "/gen/" not in entry["file"]:
             flags[folder].update(dict.fromkeys(flags_of(words)))
             yield tidy, [*flags_of(words), "-Wthread-safety"], entry["file"]
-        elif folder not in (*TORCH_FREE, "tests"):
-            for source in filter(has_lock, sources_of(entry)):
-                yield locks, [*flags_of(words), "-Wno-everything", "-Wthread-safety"], str(source)
+        elif folder not in (*TORCH_FREE, "tests") and (locked := [str(source) for source in sources_of(entry) if has_lock(source)]):
+            *others, last = locked
+            includes = [f"-include{other}" for other in others]
+            yield locks, [*flags_of(words), "-Wno-everything", "-Wthread-safety", *includes], last
     if full:
         for folder in TORCH_FREE:
             for source in subprocess.run(["git", "ls-files", f"{folder}/*.cc"], check=True, text=True, capture_output=True).stdout.split():
