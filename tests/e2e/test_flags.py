@@ -107,7 +107,7 @@ def check(bin_dir, folder, program, flags, code, says):
             return text.replace("{}", str(folder)).replace("{taken}", address)
 
         words = [word for flag, value in flags.items() for word in (flag, filled(value))]
-        done = subprocess.run([bin_dir / program, *words], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=20,
+        done = subprocess.run([bin_dir / program, *words], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60,
                               check=False)
     line = done.stderr
     assert filled(says) in line

@@ -65,7 +65,7 @@ class HostileCluster(Cluster):
     def wait_workers(self):
         wait_for("every worker is connected", lambda: set(self.workers) <= set(self.connected()))
 
-    def check_serves(self, seconds=10.0):
+    def check_serves(self, seconds=30.0):
         """The controller runs and answers in time."""
         assert self.controller.poll() is None, f"the controller ended with {self.controller.returncode}"
         begin = time.monotonic()
