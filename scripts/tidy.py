@@ -68,7 +68,7 @@ def find_checks(full):
             yield tidy, [*flags_of(words), "-Wthread-safety"], entry["file"]
         elif folder not in (*TORCH_FREE, "tests") and (locked := [str(source) for source in sources_of(entry) if has_lock(source)]):
             *others, last = locked
-            includes = [f"-include{other}" for other in others]
+            includes = [f"-include{ROOT / other}" for other in others]
             yield locks, [*flags_of(words), "-Wno-everything", "-Wthread-safety", *includes], last
     if full:
         for folder in TORCH_FREE:
