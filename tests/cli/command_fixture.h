@@ -3,19 +3,20 @@
 
 #include <gtest/gtest.h>
 
-#include <filesystem>
-#include <fstream>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_split.h"
 #include "cli/commands/command_line.h"
 #include "cli/commands/commands.h"
 #include "cli/terminal/error.h"
+#include "nlohmann/json.hpp"
 #include "platform/clock.h"
 #include "tests/cli/fake_jobs_server.h"
 #include "tests/cli/recorded_console.h"
 #include "tests/cli/sample_job.h"
+#include "tests/platform/temporary_folder.h"
 
 namespace tandem::cli {
 
@@ -33,15 +34,9 @@ class CommandTest : public testing::Test {
   };
 
   CommandTest() {
-    std::string pattern = "/tmp/tandem-cli-test-XXXXXX";
-    folder_ = ::mkdtemp(pattern.data());
     server_ = std::make_unique<FakeJobsServer>(folder_);
     environment_.home = folder_;
     environment_.tandem_addr = server_->address();
-  }
-  ~CommandTest() override {
-    server_.reset();
-    std::filesystem::remove_all(folder_);
   }
 
   // `tandem` with these words. Output is in console_, and is of this call only.
@@ -69,12 +64,26 @@ class CommandTest : public testing::Test {
     return invocation.command(context);
   }
 
-  // A file in the folder; returns its path.
-  std::string File(const std::string& name, const std::string& text) {
-    const std::string path = folder_ + "/" + name;
-    std::ofstream(path) << text;
-    return path;
+  // What the command prints with -o json.
+  nlohmann::json Json(std::vector<std::string> words) {
+    words.insert(words.end(), {"-o", "json"});
+    EXPECT_EQ(Tandem(words), kOk) << console_.err;
+    return nlohmann::json::parse(console_.out);
   }
+
+  std::vector<std::string> Lines() const { return absl::StrSplit(console_.out, '\n', absl::SkipEmpty()); }
+
+  // Of output of which each line is JSON.
+  std::vector<nlohmann::json> JsonLines() const {
+    std::vector<nlohmann::json> parsed;
+    for (const std::string& line : Lines()) {
+      parsed.push_back(nlohmann::json::parse(line));
+    }
+    return parsed;
+  }
+
+  // A file in the folder; returns its path.
+  std::string File(const std::string& name, const std::string& text) { return temporary_.Write(name, text); }
 
   // The path of a job file that every check accepts.
   std::string GoodJobFile() {
@@ -89,7 +98,8 @@ class CommandTest : public testing::Test {
                     "parallelism: {ranks: 2}\n");
   }
 
-  std::string folder_;
+  const platform::TemporaryFolder temporary_;
+  const std::string folder_ = temporary_.path();
   std::unique_ptr<FakeJobsServer> server_;
   Environment environment_;
   RecordedConsole console_;

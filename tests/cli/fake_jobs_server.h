@@ -72,7 +72,7 @@ class FakeJobsServer : public v1::Jobs::Service {
   std::vector<v1::SubmitRequest> submitted;
   std::vector<v1::CancelRequest> cancelled;
   std::atomic<bool> brief_asked = false;
-  std::vector<std::string> cursors;
+  std::vector<v1::WatchRequest> watched;
   std::vector<v1::LogRequest> log_requests;
   std::vector<v1::ProfileRequest> profile_requests;
 
@@ -170,7 +170,7 @@ class FakeJobsServer : public v1::Jobs::Service {
       if (watches.empty()) {
         return grpc::Status(grpc::StatusCode::UNAVAILABLE, "no script");
       }
-      cursors.push_back(request->cursor());
+      watched.push_back(*request);
       script = watches.front();
       watches.pop_front();
     }

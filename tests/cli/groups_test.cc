@@ -2,15 +2,17 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <sstream>
-
+#include "absl/strings/str_split.h"
 #include "nlohmann/json.hpp"
 #include "tests/cli/command_fixture.h"
 
 namespace tandem::cli {
 namespace {
 
+using ::testing::Each;
 using ::testing::HasSubstr;
+using ::testing::Lt;
+using ::testing::SizeIs;
 
 class GroupsTest : public CommandTest {
  protected:
@@ -20,10 +22,9 @@ class GroupsTest : public CommandTest {
     return Tandem(words);
   }
 
-  nlohmann::ordered_json Json(std::vector<std::string> words) {
-    words.insert(words.end(), {"-o", "json"});
-    EXPECT_EQ(Groups(words), kOk) << console_.err;
-    return nlohmann::ordered_json::parse(console_.out);
+  nlohmann::json Json(std::vector<std::string> words) {
+    words.insert(words.begin(), "groups");
+    return CommandTest::Json(words);
   }
 };
 
@@ -40,31 +41,13 @@ TEST_F(GroupsTest, OfAGridAreListsByName) {
 }
 
 TEST_F(GroupsTest, EveryOptionReachesTheGrid) {
-  const nlohmann::ordered_json all = Json({"--world-size",
-                                           "32",
-                                           "--tensor",
-                                           "2",
-                                           "--pipeline",
-                                           "2",
-                                           "--context",
-                                           "4",
-                                           "--expert",
-                                           "2",
-                                           "--expert-tensor",
-                                           "1",
-                                           "--replicas",
-                                           "2",
-                                           "--virtual-pipeline",
-                                           "2",
-                                           "--context-levels",
-                                           "2,2",
-                                           "--order",
-                                           "cp-tp-ep-dp-pp",
-                                           "--rank-offset",
-                                           "3",
-                                           "--separate-all-gather"});
+  const nlohmann::json all = Json(absl::StrSplit(
+      "--world-size 32 --tensor 2 --pipeline 2 --context 4 --expert 2 --expert-tensor 1 --replicas 2 "
+      "--virtual-pipeline 2 --context-levels 2,2 --order cp-tp-ep-dp-pp --rank-offset 3 "
+      "--separate-all-gather",
+      ' '));
   EXPECT_EQ(all["world_size"], 32);
-  const nlohmann::ordered_json& groups = all["groups"];
+  const nlohmann::json& groups = all["groups"];
   EXPECT_EQ(groups["cp"][0], (std::vector<int>{3, 4, 5, 6}));
   EXPECT_EQ(groups["tp"][0], (std::vector<int>{3, 7}));
   EXPECT_EQ(groups["pp"][0], (std::vector<int>{3, 19}));
@@ -78,7 +61,7 @@ TEST_F(GroupsTest, EveryOptionReachesTheGrid) {
 }
 
 TEST_F(GroupsTest, JobsGroupsHaveClones) {
-  const nlohmann::ordered_json job = Json({"-f", GoodJobFile()});
+  const nlohmann::json job = Json({"-f", GoodJobFile()});
   EXPECT_EQ(job["groups"]["dp_cp_ag"], job["groups"]["dp_cp"]);
   EXPECT_FALSE(Json({"--world-size", "2"})["groups"].contains("dp_cp_ag"));
 }
@@ -86,7 +69,7 @@ TEST_F(GroupsTest, JobsGroupsHaveClones) {
 TEST_F(GroupsTest, GroupsOfAnUnrunnableJobAreShown) {
   const std::string file =
       File("job.yaml", "parallelism: {ranks: 8, tensor: 2, expert: 2, expert_tensor: 1}\n");
-  const nlohmann::ordered_json groups = Json({"-f", file})["groups"];
+  const nlohmann::json groups = Json({"-f", file})["groups"];
   EXPECT_EQ(groups["tp"][1], (std::vector<int>{2, 3}));
   EXPECT_EQ(groups["ep"][1], (std::vector<int>{2, 3}));
 }
@@ -135,12 +118,8 @@ TEST_F(GroupsTest, TheTableOf512RanksIsReadable) {
                                       "dense    tensor 4 × context 2 × data 16 × pipeline 4\n"
                                       "experts  tensor 1 × expert 8 × data 16 × pipeline 4\n"));
   EXPECT_THAT(console_.out, HasSubstr("{0-124:4} {1-125:4} … {387-511:4}"));
-  std::istringstream lines(console_.out);
-  int count = 0;
-  for (std::string line; std::getline(lines, line); ++count) {
-    EXPECT_LT(line.size(), 130) << line;
-  }
-  EXPECT_LT(count, 35);
+  EXPECT_THAT(Lines(), Each(SizeIs(Lt(130))));
+  EXPECT_LT(Lines().size(), 35);
   EXPECT_THAT(console_.out, HasSubstr("\nlink               768     2  {0 128} {1 129} … {511 383}"));
 
   console_.terminal = true;

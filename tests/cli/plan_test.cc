@@ -126,9 +126,8 @@ TEST_F(PlanTest, SaysWhichPrefetchDistanceItChoseAndWhy) {
               ContainsRegex("Units gathered ahead of use \\(prefetch: auto\\)\n  [012], chosen of 0: "
                             "[0-9.]+ [mu]?s a step, [0-9.]+ [MG]iB; 1: "));
   std::vector<std::string> compared = chosen;
-  compared.insert(compared.end(), {"--compare", "prefetch=0,1,2,auto", "-o", "json"});
-  EXPECT_EQ(Tandem(compared), kOk) << console_.err;
-  const nlohmann::json json = nlohmann::json::parse(console_.out);
+  compared.insert(compared.end(), {"--compare", "prefetch=0,1,2,auto"});
+  const nlohmann::json json = Json(compared);
   const nlohmann::json& rows = json["comparison"]["rows"];
   ASSERT_EQ(rows.size(), 4u);
   EXPECT_EQ(rows[3]["current"], true);
@@ -164,11 +163,8 @@ TEST_F(PlanTest, ABadProfileIsOneLine) {
 }
 
 TEST_F(PlanTest, ComparesTheValuesOfAField) {
-  EXPECT_EQ(
-      Tandem({"plan", "-f", GoodJobFile(), "--profile", "h100", "--compare", "prefetch=0,1,2", "-o", "json"}),
-      kOk)
-      << console_.err;
-  const nlohmann::json json = nlohmann::json::parse(console_.out);
+  const nlohmann::json json =
+      Json({"plan", "-f", GoodJobFile(), "--profile", "h100", "--compare", "prefetch=0,1,2"});
   const nlohmann::json& rows = json["comparison"]["rows"];
   EXPECT_EQ(json["comparison"]["path"], "parallelism.fsdp.prefetch");
   ASSERT_EQ(rows.size(), 3u);
@@ -182,13 +178,12 @@ TEST_F(PlanTest, ComparesTheValuesOfAField) {
   EXPECT_THAT(console_.out,
               ContainsRegex("\ntraining.global_batch_size +STEP +CHANGE +TOKENS/S +EXPOSED +MEMORY"
                             "\n4 +[0-9.]+ m?s +[0-9.,]+ .* as it is\n8 +[0-9.]+ m?s +[-+][0-9.]+ % "));
-  EXPECT_EQ(Tandem({"plan", "-f", GoodJobFile(), "--compare", "accumulation=1,3", "-o", "json"}), kOk);
-  const nlohmann::json accumulation = nlohmann::json::parse(console_.out)["comparison"]["rows"];
+  const nlohmann::json accumulation =
+      Json({"plan", "-f", GoodJobFile(), "--compare", "accumulation=1,3"})["comparison"]["rows"];
   EXPECT_EQ(accumulation[0]["current"], true);
   EXPECT_EQ(accumulation[1]["tokens"], 3 * accumulation[0]["tokens"].get<int64_t>());
-  EXPECT_EQ(Tandem({"plan", "-f", GoodJobFile(), "--compare", "weight_decay=0.1,1e-1,0.2", "-o", "json"}),
-            kOk);
-  const nlohmann::json written = nlohmann::json::parse(console_.out)["comparison"]["rows"];
+  const nlohmann::json written =
+      Json({"plan", "-f", GoodJobFile(), "--compare", "weight_decay=0.1,1e-1,0.2"})["comparison"]["rows"];
   EXPECT_EQ(written[1]["current"], written[0]["current"]) << "the same number, written differently";
   EXPECT_NE(written[1]["current"], written[2]["current"]);
 }
@@ -209,8 +204,8 @@ TEST_F(PlanTest, ShowsWhatGraphsReplay) {
               ContainsRegex("\n  the host issues them in [0-9.]+ us a step instead of [0-9.]+ [um]s; graphs "
                             "take 2.00 MiB of the device beside the arena\n"));
   EXPECT_THAT(console_.out, HasSubstr("beside the arena: context, communicators, modules, graphs\n"));
-  EXPECT_EQ(Tandem({"plan", "-f", GoodJobFile(), "--set", "graphs.scope=mlp", "-o", "json"}), kOk);
-  EXPECT_GT(nlohmann::json::parse(console_.out)["graphs"]["passes_in_graphs"], 0);
+  EXPECT_GT(Json({"plan", "-f", GoodJobFile(), "--set", "graphs.scope=mlp"})["graphs"]["passes_in_graphs"],
+            0);
   EXPECT_EQ(Tandem({"plan", "-f", GoodJobFile()}), kOk);
   EXPECT_THAT(console_.out, Not(HasSubstr("Graphs of")));
 }
@@ -218,11 +213,8 @@ TEST_F(PlanTest, ShowsWhatGraphsReplay) {
 // Every strategy of one job in one table: sharded state takes less than whole state, and sharded weights less
 // than that.
 TEST_F(PlanTest, ComparesStrategies) {
-  EXPECT_EQ(Tandem({"plan", "-f", GoodJobFile(), "--profile", "h100", "--compare",
-                    "strategy=replicate,zero1,zero2,zero3,hsdp,hfsdp", "-o", "json"}),
-            kOk)
-      << console_.err;
-  const nlohmann::json json = nlohmann::json::parse(console_.out);
+  const nlohmann::json json = Json({"plan", "-f", GoodJobFile(), "--profile", "h100", "--compare",
+                                    "strategy=replicate,zero1,zero2,zero3,hsdp,hfsdp"});
   std::map<std::string, int64_t> arena;
   for (const nlohmann::json& row : json["comparison"]["rows"]) {
     arena[row["value"]] = row["arena_bytes"];
@@ -234,11 +226,8 @@ TEST_F(PlanTest, ComparesStrategies) {
 }
 
 TEST_F(PlanTest, ComparesSchedules) {
-  EXPECT_EQ(
-      Tandem({"plan", "-f", GoodJobFile(), "--compare", "sequential,overlap,overlap+delay", "-o", "json"}),
-      kOk)
-      << console_.err;
-  const nlohmann::json comparison = nlohmann::json::parse(console_.out)["comparison"];
+  const nlohmann::json comparison =
+      Json({"plan", "-f", GoodJobFile(), "--compare", "sequential,overlap,overlap+delay"})["comparison"];
   EXPECT_EQ(comparison["path"], "parallelism.schedule");
   const nlohmann::json& rows = comparison["rows"];
   ASSERT_EQ(rows.size(), 3u);
@@ -279,9 +268,8 @@ TEST_F(PlanTest, AComparisonThatMeansNothingIsRefused) {
 
 TEST_F(PlanTest, WritesATraceAndSaysWhere) {
   const std::string path = folder_ + "/trace.json";
-  EXPECT_EQ(Tandem({"plan", "-f", GoodJobFile(), "--trace", path, "-o", "json"}), kOk) << console_.err;
+  const nlohmann::json plan = Json({"plan", "-f", GoodJobFile(), "--trace", path});
   EXPECT_EQ(console_.err, "tandem: the trace is in " + path + "; open it at ui.perfetto.dev\n");
-  const nlohmann::json plan = nlohmann::json::parse(console_.out);
   const nlohmann::json trace = nlohmann::json::parse(*platform::SystemFiles().Read(path));
   size_t events = 0;
   for (const nlohmann::json& event : trace["traceEvents"]) {

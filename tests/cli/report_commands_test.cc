@@ -2,7 +2,6 @@
 // What `metrics` and `norms` print of a job's reports.
 #include <gmock/gmock.h>
 
-#include "nlohmann/json.hpp"
 #include "tests/cli/command_fixture.h"
 
 namespace tandem::cli {
@@ -18,11 +17,7 @@ TEST_F(CommandTest, MetricsAreAnObjectALine) {
   EXPECT_EQ(
       console_.out.substr(0, console_.out.find('\n')),
       R"({"step":1,"loss":5.5,"grad_norm":0.8423,"learning_rate":0.000761,"tokens":4096,"seconds":0.5})");
-  std::vector<nlohmann::json> lines;
-  std::istringstream stream(console_.out);
-  for (std::string line; std::getline(stream, line);) {
-    lines.push_back(nlohmann::json::parse(line));
-  }
+  const std::vector<nlohmann::json> lines = JsonLines();
   ASSERT_EQ(lines.size(), 5u);
   EXPECT_TRUE(lines[3]["loss"].is_null());
   EXPECT_EQ(lines[4]["validation_loss"], 2.5);
@@ -55,7 +50,6 @@ TEST_F(CommandTest, MetricsMarkNonfiniteSteps) {
   EXPECT_EQ(Tandem({"metrics", "headers"}), kOk);
   EXPECT_THAT(console_.out, testing::ContainsRegex("\n +2 [^\n]* nan [^\n]* 842496 gradient elements not "
                                                    "finite, weights left alone\n +3 [^\n]*[0-9] *\n"));
-  console_.out.clear();
   EXPECT_EQ(Tandem({"metrics", "headers", "-o", "json"}), kOk);
   EXPECT_THAT(console_.out, testing::HasSubstr("\"grad_norm\":null"));
 }

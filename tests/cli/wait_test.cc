@@ -14,15 +14,11 @@ class WaitCommandTest : public WatchedJobTest {};
 TEST_F(WaitCommandTest, MirrorsTheJobInSilence) {
   for (const auto& [state, code] :
        {std::pair(v1::JOB_STATE_SUCCEEDED, 0), {v1::JOB_STATE_FAILED, 1}, {v1::JOB_STATE_CANCELLED, 130}}) {
-    server_->watches.push_back([&, state = state](const v1::WatchRequest& request, Writer& writer) {
-      EXPECT_FALSE(request.reports());
-      Send(writer, Snapshot(Running(2)));
-      v1::Job job = Ended(state, 2);
-      job.set_reason("Because");
-      Send(writer, Changed(job));
-      return grpc::Status::OK;
-    });
+    v1::Job job = Ended(state, 2);
+    job.set_reason("Because");
+    Answer({Snapshot(Running(2)), Changed(job)});
     EXPECT_EQ(Tandem({"wait", "headers"}), code);
+    EXPECT_FALSE(server_->watched.back().reports());
     EXPECT_EQ(console_.out, "");
     EXPECT_EQ(console_.err.empty(), code == 0) << console_.err;
   }
@@ -30,12 +26,9 @@ TEST_F(WaitCommandTest, MirrorsTheJobInSilence) {
 }
 
 TEST_F(WaitCommandTest, DistinguishesAPreemptedJobFromAFailedOne) {
-  server_->watches.push_back([&](const v1::WatchRequest&, Writer& writer) {
-    v1::Job job = Ended(v1::JOB_STATE_FAILED, 2);
-    job.mutable_cause()->set_class_(v1::FAILURE_CLASS_PREEMPTED);
-    Send(writer, Snapshot(job));
-    return grpc::Status::OK;
-  });
+  v1::Job job = Ended(v1::JOB_STATE_FAILED, 2);
+  job.mutable_cause()->set_class_(v1::FAILURE_CLASS_PREEMPTED);
+  Answer({Snapshot(job)});
   EXPECT_EQ(Tandem({"wait", "headers"}), kPreempted);
   EXPECT_EQ(kPreempted, 75);
 }
@@ -45,7 +38,7 @@ TEST_F(WaitCommandTest, TimeoutPrintsTheJobsState) {
   server_->watches.push_back([ended](const v1::WatchRequest&, Writer& writer) {
     v1::Job job = SampleJob(v1::JOB_STATE_QUEUED, 1);
     job.set_reason("NotEnoughSlots");
-    Send(writer, Snapshot(job));
+    writer.Write(Snapshot(job));
     ended->WaitForNotification();
     return grpc::Status::OK;
   });
@@ -70,10 +63,7 @@ TEST_F(WaitCommandTest, WithoutTimeLooksOnce) {
 
 TEST_F(WaitCommandTest, TimesOutWhileTheControllerIsAway) {
   clock_.step = absl::Milliseconds(100);
-  server_->watches.push_back([&](const v1::WatchRequest&, Writer& writer) {
-    Send(writer, Snapshot(Running(2)));
-    return grpc::Status(grpc::StatusCode::UNAVAILABLE, "stream: Connection reset by peer");
-  });
+  Answer({Snapshot(Running(2))}, away_);
   EXPECT_EQ(Tandem({"wait", "headers", "--timeout", "5s"}), kTimeout);
   EXPECT_EQ(console_.err,
             "tandem: wait headers: after 5s the controller at " + server_->address() +

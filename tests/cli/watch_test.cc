@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Following a job: what comes out, that nothing is lost or said twice, and what the exit code says.
+#include <gmock/gmock.h>
 #include <unistd.h>
 
 #include <csignal>
@@ -10,37 +11,42 @@
 #include "absl/synchronization/notification.h"
 #include "cli/cluster/state_folder.h"
 #include "cli/watch/follow.h"
-#include "nlohmann/json.hpp"
 #include "tests/cli/watched_job_fixture.h"
 
 namespace tandem::cli {
 namespace {
 
-class WatchCommandTest : public WatchedJobTest {};
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+class WatchCommandTest : public WatchedJobTest {
+ protected:
+  std::vector<int> ReportedSteps() const {
+    std::vector<int> steps;
+    for (const nlohmann::json& line : JsonLines()) {
+      if (line["kind"] == "report") {
+        steps.push_back(line["step"]);
+      }
+    }
+    return steps;
+  }
+};
 
 TEST_F(WatchCommandTest, APipeGetsPlainLinesAndASummary) {
-  server_->watches.push_back([&](const v1::WatchRequest& request, Writer& writer) {
-    EXPECT_TRUE(request.reports());
-    EXPECT_FALSE(request.norms());
-    v1::Job queued = SampleJob(v1::JOB_STATE_QUEUED, 1);
-    queued.set_reason("NotEnoughSlots");
-    queued.set_message("2 slots are needed, 1 is free");
-    queued.mutable_resolved()->mutable_training()->set_steps(4);
-    Send(writer, Snapshot(queued));
-    Send(writer, Changed(Running(4)));
-    for (int step = 1; step <= 4; ++step) {
-      v1::StepReport report = SampleReport(step);
-      if (step == 3) {
-        (*report.mutable_scalars())["validation_loss"] = 3.25;
-        (*report.mutable_scalars())["validation_loss/en"] = 3;
-        (*report.mutable_scalars())["validation_loss/de"] = 3.5;
-      }
-      Send(writer, Reported(report));
-    }
-    Send(writer, Changed(Ended(v1::JOB_STATE_SUCCEEDED, 4)));
-    return grpc::Status::OK;
-  });
+  v1::Job queued = SampleJob(v1::JOB_STATE_QUEUED, 1);
+  queued.set_reason("NotEnoughSlots");
+  queued.set_message("2 slots are needed, 1 is free");
+  queued.mutable_resolved()->mutable_training()->set_steps(4);
+  v1::StepReport validated = SampleReport(3);
+  (*validated.mutable_scalars())["validation_loss"] = 3.25;
+  (*validated.mutable_scalars())["validation_loss/en"] = 3;
+  (*validated.mutable_scalars())["validation_loss/de"] = 3.5;
+  Answer(
+      {Snapshot(queued), Changed(Running(4)), Step(1), Step(2), Reported(validated), Step(4), Succeeded(4)});
   EXPECT_EQ(Tandem({"watch", "headers"}), kOk);
+  EXPECT_TRUE(server_->watched[0].reports());
+  EXPECT_FALSE(server_->watched[0].norms());
   // Step 2 comes within a second of step 1.
   EXPECT_EQ(console_.out,
             "headers  QUEUED  2 ranks  3f2a91c07be4  NotEnoughSlots: 2 slots are needed, 1 is free\n"
@@ -59,123 +65,77 @@ TEST_F(WatchCommandTest, APipeGetsPlainLinesAndASummary) {
 }
 
 TEST_F(WatchCommandTest, CheckpointWarningsAreInTheSummary) {
-  const auto serve = [&](const v1::WatchRequest&, Writer& writer) {
-    v1::Job running = Running(2);
-    running.mutable_checkpoints()->add_resume()->set_message("step-5 does not verify");
-    Send(writer, Snapshot(running));
-    v1::WatchResponse failed;
-    v1::Event& event = *failed.mutable_event();
-    event.set_reason("CheckpointFailed");
-    event.set_step(2);
-    event.set_message("no space");
-    event.mutable_checkpoint_warning()->set_problem(v1::CHECKPOINT_PROBLEM_SAVE_FAILED);
-    Send(writer, failed);
-    v1::WatchResponse nonfinite;
-    nonfinite.mutable_event()->set_reason("NonfiniteGradients");
-    nonfinite.mutable_event()->set_step(2);
-    nonfinite.mutable_event()->set_message("model.norm.weight (held by rank 1)");
-    nonfinite.mutable_event()->mutable_training_warning()->set_step(2);
-    Send(writer, nonfinite);
-    Send(writer, Reported(SampleReport(2)));
-    v1::Job ended = Ended(v1::JOB_STATE_SUCCEEDED, 2);
-    *ended.mutable_checkpoints() = running.checkpoints();
-    ended.mutable_checkpoints()->set_failed(1);
-    ended.mutable_checkpoints()->set_saved(2);
-    ended.mutable_checkpoints()->mutable_last_failure()->set_step(2);
-    ended.mutable_checkpoints()->mutable_last_failure()->set_message("no space");
-    Send(writer, Changed(ended));
-    return grpc::Status::OK;
-  };
-  server_->watches = {serve, serve};
+  v1::Job running = Running(2);
+  running.mutable_checkpoints()->add_resume()->set_message("step-5 does not verify");
+  v1::WatchResponse failed;
+  v1::Event& event = *failed.mutable_event();
+  event.set_reason("CheckpointFailed");
+  event.set_step(2);
+  event.set_message("no space");
+  event.mutable_checkpoint_warning()->set_problem(v1::CHECKPOINT_PROBLEM_SAVE_FAILED);
+  v1::WatchResponse nonfinite;
+  nonfinite.mutable_event()->set_reason("NonfiniteGradients");
+  nonfinite.mutable_event()->set_step(2);
+  nonfinite.mutable_event()->set_message("model.norm.weight (held by rank 1)");
+  nonfinite.mutable_event()->mutable_training_warning()->set_step(2);
+  v1::Job ended = Ended(v1::JOB_STATE_SUCCEEDED, 2);
+  *ended.mutable_checkpoints() = running.checkpoints();
+  ended.mutable_checkpoints()->set_failed(1);
+  ended.mutable_checkpoints()->set_saved(2);
+  ended.mutable_checkpoints()->mutable_last_failure()->set_step(2);
+  ended.mutable_checkpoints()->mutable_last_failure()->set_message("no space");
+  for (int watch = 0; watch < 2; ++watch) {
+    Answer({Snapshot(running), failed, nonfinite, Step(2), Changed(ended)});
+  }
   EXPECT_EQ(Tandem({"watch", "headers"}), kOk);
   for (const char* line :
        {"checkpoints: step-5 does not verify\n", "checkpoints: CheckpointFailed at step 2: no space\n",
         "training: NonfiniteGradients at step 2: model.norm.weight (held by rank 1)\n",
         "  saves       1 of 3 failed, the newest was saved; step 2: no space\n",
         "  resumed     step-5 does not verify\n"}) {
-    EXPECT_NE(console_.out.find(line), std::string::npos) << line << "\nin\n" << console_.out;
+    EXPECT_THAT(console_.out, HasSubstr(line));
   }
-  console_.out.clear();
   EXPECT_EQ(Tandem({"watch", "headers", "-o", "json"}), kOk);
-  EXPECT_NE(console_.out.find(
-                R"({"kind":"warning","reason":"CheckpointFailed","step":2,"path":"","message":"no space"})"
-                "\n"),
-            std::string::npos)
-      << console_.out;
+  EXPECT_THAT(
+      console_.out,
+      HasSubstr(R"({"kind":"warning","reason":"CheckpointFailed","step":2,"path":"","message":"no space"})"
+                "\n"));
 }
 
 TEST_F(WatchCommandTest, ATerminalIsRedrawnInPlace) {
   console_.terminal = true;
-  server_->watches.push_back([&](const v1::WatchRequest& request, Writer& writer) {
-    EXPECT_TRUE(request.norms());
-    Send(writer, Snapshot(Running(2)));
-    Send(writer, Reported(SampleReport(1)));
-    Send(writer, Reported(SampleReport(2)));
-    Send(writer, Changed(Ended(v1::JOB_STATE_SUCCEEDED, 2)));
-    return grpc::Status::OK;
-  });
+  Answer({Snapshot(Running(2)), Step(1), Step(2), Succeeded(2)});
   EXPECT_EQ(Tandem({"watch", "headers"}), kOk);
+  EXPECT_TRUE(server_->watched[0].norms());
   // The first frame, then it is taken away and the summary stands.
   EXPECT_EQ(console_.out.substr(0, 5), "\r\x1b[Kh");
-  EXPECT_NE(console_.out.find("A\x1b[Jheaders SUCCEEDED after 2 steps"), std::string::npos) << console_.out;
+  EXPECT_THAT(console_.out, HasSubstr("A\x1b[Jheaders SUCCEEDED after 2 steps"));
 }
 
 TEST_F(WatchCommandTest, JsonIsAnObjectALine) {
-  server_->watches.push_back([&](const v1::WatchRequest&, Writer& writer) {
-    Send(writer, Snapshot(Running(1)));
-    Send(writer, Reported(SampleReport(1)));
-    Send(writer, Changed(Ended(v1::JOB_STATE_SUCCEEDED, 1)));
-    return grpc::Status::OK;
-  });
+  Answer({Snapshot(Running(1)), Step(1), Succeeded(1)});
   EXPECT_EQ(Tandem({"watch", "headers", "-o", "json"}), kOk);
   std::vector<std::string> kinds;
-  std::istringstream stream(console_.out);
-  for (std::string line; std::getline(stream, line);) {
-    kinds.push_back(nlohmann::json::parse(line)["kind"]);
+  for (const nlohmann::json& line : JsonLines()) {
+    kinds.push_back(line["kind"]);
   }
   EXPECT_EQ(kinds, (std::vector<std::string>{"job", "report", "job", "end"}));
 }
 
 TEST_F(WatchCommandTest, WatchResumesAtTheCursor) {
-  server_->watches.push_back([&](const v1::WatchRequest&, Writer& writer) {
-    Send(writer, Snapshot(Running(4)));
-    Send(writer, Reported(SampleReport(1)));
-    Send(writer, Reported(SampleReport(2)));
-    return grpc::Status(grpc::StatusCode::INTERNAL, "stream: Connection reset by peer");
-  });
-  server_->watches.push_back([&](const v1::WatchRequest&, Writer& writer) {
-    Send(writer, Reported(SampleReport(2)));  // said again
-    Send(writer, Reported(SampleReport(3)));
-    Send(writer, Reported(SampleReport(4)));
-    Send(writer, Changed(Ended(v1::JOB_STATE_SUCCEEDED, 4)));
-    return grpc::Status::OK;
-  });
+  Answer({Snapshot(Running(4)), Step(1), Step(2)}, reset_);
+  Answer({/*said again=*/Step(2), Step(3), Step(4), Succeeded(4)});
   EXPECT_EQ(Tandem({"watch", "headers", "-o", "json"}), kOk);
-  EXPECT_EQ(server_->cursors, (std::vector<std::string>{"", "step-2"}));
-  std::vector<int> steps;
-  std::istringstream stream(console_.out);
-  for (std::string line; std::getline(stream, line);) {
-    const nlohmann::json object = nlohmann::json::parse(line);
-    if (object["kind"] == "report") {
-      steps.push_back(object["step"]);
-    }
-  }
-  EXPECT_EQ(steps, (std::vector<int>{1, 2, 3, 4}));
+  ASSERT_EQ(server_->watched.size(), 2u);
+  EXPECT_EQ(server_->watched[0].cursor(), "");
+  EXPECT_EQ(server_->watched[1].cursor(), "step-2");
+  EXPECT_THAT(ReportedSteps(), ElementsAre(1, 2, 3, 4));
 }
 
 TEST_F(WatchCommandTest, AbsenceAndReturnAreReportedOnce) {
-  server_->watches.push_back([&](const v1::WatchRequest&, Writer& writer) {
-    Send(writer, Snapshot(Running(1)));
-    return grpc::Status(grpc::StatusCode::INTERNAL, "stream: Connection reset by peer");
-  });
-  server_->watches.push_back([&](const v1::WatchRequest&, Writer&) {
-    return grpc::Status(grpc::StatusCode::INTERNAL, "still starting");
-  });
-  server_->watches.push_back([&](const v1::WatchRequest&, Writer& writer) {
-    Send(writer, Reported(SampleReport(1)));
-    Send(writer, Changed(Ended(v1::JOB_STATE_SUCCEEDED, 1)));
-    return grpc::Status::OK;
-  });
+  Answer({Snapshot(Running(1))}, reset_);
+  Answer({}, grpc::Status(grpc::StatusCode::INTERNAL, "still starting"));
+  Answer({Step(1), Succeeded(1)});
   EXPECT_EQ(Tandem({"watch", "headers"}), kOk);
   EXPECT_EQ(console_.err,
             "tandem: the controller is away (Connection reset by peer); training goes on; reconnecting\n"
@@ -188,43 +148,26 @@ TEST_F(WatchCommandTest, WhoJoinsLateIsShownTheLastValidation) {
   for (const int64_t validated : {0, 7000}) {
     server_->reports = {SampleReport(validated), SampleReport(kSteps - 1)};
     (*server_->reports[0].mutable_scalars())["validation_loss"] = 3.25;
-    server_->watches.push_back([&](const v1::WatchRequest&, Writer& writer) {
-      v1::Job running = Running(kSteps);
-      running.set_last_step(kSteps - 1);
-      running.mutable_resolved()->mutable_training()->set_validate_every_steps(validated == 0 ? 20'000
-                                                                                              : validated);
-      Send(writer, Snapshot(running));
-      Send(writer, Reported(SampleReport(kSteps)));
-      Send(writer, Changed(Ended(v1::JOB_STATE_SUCCEEDED, kSteps)));
-      return grpc::Status::OK;
-    });
+    v1::Job running = Running(kSteps);
+    running.set_last_step(kSteps - 1);
+    running.mutable_resolved()->mutable_training()->set_validate_every_steps(validated == 0 ? 20'000
+                                                                                            : validated);
+    Answer({Snapshot(running), Step(kSteps), Succeeded(kSteps)});
     EXPECT_EQ(Tandem({"watch", "headers"}), kOk);
-    EXPECT_NE(console_.out.find(absl::StrCat("step ", validated, "/10001  validation loss 3.2500\n")),
-              std::string::npos)
-        << console_.out;
-    EXPECT_NE(console_.out.find(absl::StrCat("  validation  3.2500 at step ", validated, "\n")),
-              std::string::npos)
-        << console_.out;
-    EXPECT_NE(console_.out.find("headers SUCCEEDED after 10001 steps"), std::string::npos) << console_.out;
+    EXPECT_THAT(console_.out,
+                AllOf(HasSubstr(absl::StrCat("step ", validated, "/10001  validation loss 3.2500\n")),
+                      HasSubstr(absl::StrCat("  validation  3.2500 at step ", validated, "\n")),
+                      HasSubstr("headers SUCCEEDED after 10001 steps")));
   }
 }
 
 TEST_F(WatchCommandTest, OldCursorStartsFromTheSnapshot) {
-  server_->watches.push_back([&](const v1::WatchRequest&, Writer& writer) {
-    Send(writer, Snapshot(Running(2)));
-    Send(writer, Reported(SampleReport(1)));
-    return grpc::Status(grpc::StatusCode::OUT_OF_RANGE, "another store");
-  });
-  server_->watches.push_back([&](const v1::WatchRequest&, Writer& writer) {
-    Send(writer, Snapshot(Running(2)));
-    Send(writer, Reported(SampleReport(1)));
-    Send(writer, Reported(SampleReport(2)));
-    Send(writer, Changed(Ended(v1::JOB_STATE_SUCCEEDED, 2)));
-    return grpc::Status::OK;
-  });
+  Answer({Snapshot(Running(2)), Step(1)}, grpc::Status(grpc::StatusCode::OUT_OF_RANGE, "another store"));
+  Answer({Snapshot(Running(2)), Step(1), Step(2), Succeeded(2)});
   EXPECT_EQ(Tandem({"watch", "headers"}), kOk);
-  EXPECT_EQ(server_->cursors, (std::vector<std::string>{"", ""}));
-  EXPECT_NE(console_.out.find("step 1/2"), std::string::npos);
+  ASSERT_EQ(server_->watched.size(), 2u);
+  EXPECT_EQ(server_->watched[1].cursor(), "");
+  EXPECT_THAT(console_.out, HasSubstr("step 1/2"));
   EXPECT_EQ(console_.out.find("step 1/2"), console_.out.rfind("step 1/2"));
   EXPECT_EQ(console_.err, "");
 }
@@ -233,24 +176,11 @@ TEST_F(WatchCommandTest, MissingStepsComeFromTheHistory) {
   for (int step = 1; step <= 6; ++step) {
     server_->reports.push_back(SampleReport(step));
   }
-  server_->watches.push_back([&](const v1::WatchRequest&, Writer& writer) {
-    v1::Job job = Running(6);
-    job.set_last_step(2);  // of before the watch
-    Send(writer, Snapshot(job));
-    Send(writer, Reported(SampleReport(5)));
-    Send(writer, Changed(Ended(v1::JOB_STATE_SUCCEEDED, 6)));  // before the last report
-    return grpc::Status::OK;
-  });
+  v1::Job job = Running(6);
+  job.set_last_step(2);                            // of before the watch
+  Answer({Snapshot(job), Step(5), Succeeded(6)});  // before the last report
   EXPECT_EQ(Tandem({"watch", "headers", "-o", "json"}), kOk);
-  std::vector<int> steps;
-  std::istringstream stream(console_.out);
-  for (std::string line; std::getline(stream, line);) {
-    const nlohmann::json object = nlohmann::json::parse(line);
-    if (object["kind"] == "report") {
-      steps.push_back(object["step"]);
-    }
-  }
-  EXPECT_EQ(steps, (std::vector<int>{1, 2, 3, 4, 5, 6}));
+  EXPECT_THAT(ReportedSteps(), ElementsAre(1, 2, 3, 4, 5, 6));
 }
 
 TEST_F(WatchCommandTest, FailedJobShowsCauseAndLog) {
@@ -260,33 +190,25 @@ TEST_F(WatchCommandTest, FailedJobShowsCauseAndLog) {
     chunk.mutable_data()->append("line " + std::to_string(i) + "\n");
   }
   server_->log.push_back(chunk);
-  server_->watches.push_back([&](const v1::WatchRequest&, Writer& writer) {
-    v1::Job job = Ended(v1::JOB_STATE_FAILED, 200);
-    job.mutable_cause()->set_reason("RankKilled");
-    job.mutable_cause()->set_rank(1);
-    job.mutable_cause()->set_worker("local-2");
-    job.mutable_cause()->set_signal(9);
-    job.mutable_cause()->set_step(7);
-    Send(writer, Snapshot(job));
-    return grpc::Status::OK;
-  });
+  v1::Job job = Ended(v1::JOB_STATE_FAILED, 200);
+  job.mutable_cause()->set_reason("RankKilled");
+  job.mutable_cause()->set_rank(1);
+  job.mutable_cause()->set_worker("local-2");
+  job.mutable_cause()->set_signal(9);
+  job.mutable_cause()->set_step(7);
+  Answer({Snapshot(job)});
   EXPECT_EQ(Tandem({"watch", "headers"}), kFailed);
-  EXPECT_NE(console_.out.find(
-                "  RankKilled: Rank 1 on worker local-2 was killed by signal 9 (SIGKILL) at step 7.\n"),
-            std::string::npos)
-      << console_.out;
-  EXPECT_NE(console_.out.find("  last lines of rank 1:\n    line 10\n"), std::string::npos) << console_.out;
-  EXPECT_NE(console_.out.find("    line 29\n"), std::string::npos);
+  EXPECT_THAT(console_.out,
+              AllOf(HasSubstr("  RankKilled: Rank 1 on worker local-2 was killed by signal 9 "
+                              "(SIGKILL) at step 7.\n"),
+                    HasSubstr("  last lines of rank 1:\n    line 10\n"), HasSubstr("    line 29\n")));
   EXPECT_EQ(server_->log_requests.back().rank(), 1);
   EXPECT_EQ(server_->log_requests.back().tail_lines(), 20);
 }
 
 TEST_F(WatchCommandTest, AClosedPipeEndsTheWatch) {
   console_.out_closed = true;
-  server_->watches.push_back([&](const v1::WatchRequest&, Writer& writer) {
-    Send(writer, Snapshot(Running(2)));
-    return grpc::Status::OK;
-  });
+  Answer({Snapshot(Running(2))});
   EXPECT_EQ(Tandem({"watch", "headers"}), kOutputClosed);
 }
 
@@ -317,16 +239,14 @@ TEST_F(WatchCommandTest, AbsentControllerIsGivenUpInTenMinutes) {
   for (const char* command : {"watch", "wait"}) {
     clock_.step = absl::Seconds(1);
     server_->watches.push_back([&](const v1::WatchRequest&, Writer& writer) {
-      Send(writer, Snapshot(Running(2)));
+      writer.Write(Snapshot(Running(2)));
       clock_.step = absl::Seconds(61);
-      return grpc::Status(grpc::StatusCode::UNAVAILABLE, "stream: Connection reset by peer");
+      return away_;
     });
     EXPECT_EQ(Tandem({command, "headers"}), kUnreachable);
-    EXPECT_NE(
-        console_.err.find(absl::StrCat(command, " headers: the controller at ", server_->address(),
-                                       " has been away for 10m (Connection reset by peer); ranks that")),
-        std::string::npos)
-        << console_.err;
+    EXPECT_THAT(console_.err,
+                HasSubstr(absl::StrCat(command, " headers: the controller at ", server_->address(),
+                                       " has been away for 10m (Connection reset by peer); ranks that")));
   }
 }
 
@@ -337,35 +257,24 @@ TEST_F(WatchCommandTest, TheEndOfTheClusterEndsTheWatch) {
   ASSERT_TRUE(lock.ok());
   ASSERT_TRUE(lock->Publish(server_->address()).ok());
   std::optional<FolderLock> up(*std::move(lock));
-  server_->watches.push_back([&](const v1::WatchRequest&, Writer& writer) {
-    Send(writer, Snapshot(SampleJob(v1::JOB_STATE_QUEUED, 1)));
-    return grpc::Status(grpc::StatusCode::UNAVAILABLE, "stream: Connection reset by peer");
-  });
+  Answer({Snapshot(SampleJob(v1::JOB_STATE_QUEUED, 1))}, away_);
   server_->watches.push_back([&](const v1::WatchRequest&, Writer&) {  // `up` is still there: it goes on
     up.reset();
     return grpc::Status(grpc::StatusCode::UNAVAILABLE, "stream: Connection refused");
   });
   EXPECT_EQ(Tandem({"watch", "headers"}), kUnreachable);
-  EXPECT_NE(console_.err.find("watch headers: the `tandem up` at " + server_->address() + " has ended"),
-            std::string::npos)
-      << console_.err;
-  EXPECT_EQ(server_->cursors.size(), 2u);
+  EXPECT_THAT(console_.err,
+              HasSubstr("watch headers: the `tandem up` at " + server_->address() + " has ended"));
+  EXPECT_EQ(server_->watched.size(), 2u);
 }
 
 TEST_F(WatchCommandTest, LostJobIsRequestedById) {
-  std::vector<std::string> asked;
-  server_->watches.push_back([&](const v1::WatchRequest& request, Writer& writer) {
-    asked.push_back(request.job());
-    Send(writer, Snapshot(Running(1)));
-    return grpc::Status(grpc::StatusCode::INTERNAL, "stream: Connection reset by peer");
-  });
-  server_->watches.push_back([&](const v1::WatchRequest& request, Writer& writer) {
-    asked.push_back(request.job());
-    Send(writer, Changed(Ended(v1::JOB_STATE_SUCCEEDED, 1)));
-    return grpc::Status::OK;
-  });
+  Answer({Snapshot(Running(1))}, reset_);
+  Answer({Succeeded(1)});
   EXPECT_EQ(Tandem({"watch", "3f2a"}), kOk);
-  EXPECT_EQ(asked, (std::vector<std::string>{"3f2a", "3f2a91c07be4"}));
+  ASSERT_EQ(server_->watched.size(), 2u);
+  EXPECT_EQ(server_->watched[0].job(), "3f2a");
+  EXPECT_EQ(server_->watched[1].job(), "3f2a91c07be4");
 }
 
 TEST_F(WatchCommandTest, EventsAndStepsComeInOrder) {
@@ -380,59 +289,39 @@ TEST_F(WatchCommandTest, EventsAndStepsComeInOrder) {
     event.mutable_checkpoint()->set_path(absl::StrCat("/c/step-", step));
     return response;
   };
-  server_->watches.push_back([&](const v1::WatchRequest&, Writer& writer) {
-    v1::Job starting = SampleJob(v1::JOB_STATE_STARTING, 2);
-    starting.mutable_resolved()->mutable_training()->set_steps(4);
-    Send(writer, Snapshot(starting));
-    Send(writer, Reported(SampleReport(1)));
-    Send(writer, Changed(Running(4)));
-    Send(writer, checkpoint(2));
-    Send(writer, Changed(Running(4)));
-    Send(writer, checkpoint(4));
-    v1::Job stopping = SampleJob(v1::JOB_STATE_STOPPING, 7);
-    stopping.mutable_resolved()->mutable_training()->set_steps(4);
-    stopping.set_reason("Finishing");
-    stopping.set_last_step(4);
-    Send(writer, Changed(stopping));
-    for (int step = 2; step <= 4; ++step) {
-      Send(writer, Reported(SampleReport(step)));
-    }
-    v1::Job ended = Ended(v1::JOB_STATE_SUCCEEDED, 4);
-    ended.set_last_step(4);
-    Send(writer, Changed(ended));
-    return grpc::Status::OK;
-  });
+  v1::Job starting = SampleJob(v1::JOB_STATE_STARTING, 2);
+  starting.mutable_resolved()->mutable_training()->set_steps(4);
+  v1::Job stopping = SampleJob(v1::JOB_STATE_STOPPING, 7);
+  stopping.mutable_resolved()->mutable_training()->set_steps(4);
+  stopping.set_reason("Finishing");
+  stopping.set_last_step(4);
+  v1::Job ended = Ended(v1::JOB_STATE_SUCCEEDED, 4);
+  ended.set_last_step(4);
+  Answer({Snapshot(starting), Step(1), Changed(Running(4)), checkpoint(2), Changed(Running(4)), checkpoint(4),
+          Changed(stopping), Step(2), Step(3), Step(4), Changed(ended)});
   EXPECT_EQ(Tandem({"watch", "headers", "-o", "json"}), kOk);
   std::vector<std::string> order;
-  std::istringstream stream(console_.out);
-  for (std::string line; std::getline(stream, line);) {
-    const nlohmann::json object = nlohmann::json::parse(line);
+  for (const nlohmann::json& object : JsonLines()) {
     order.push_back(object.contains("step")
                         ? absl::StrCat(object["kind"].get<std::string>(), " ", object["step"].get<int>())
                     : object["kind"] == "job" ? object["state"].get<std::string>()
                                               : object["kind"].get<std::string>());
   }
-  EXPECT_EQ(order, (std::vector<std::string>{"STARTING", "RUNNING", "report 1", "report 2", "checkpoint 2",
-                                             "report 3", "report 4", "checkpoint 4", "STOPPING", "SUCCEEDED",
-                                             "end"}));
+  EXPECT_THAT(order, ElementsAre("STARTING", "RUNNING", "report 1", "report 2", "checkpoint 2", "report 3",
+                                 "report 4", "checkpoint 4", "STOPPING", "SUCCEEDED", "end"));
 }
 
 TEST_F(WatchCommandTest, WatchingAnUnknownJobIsExitThree) {
-  server_->watches.push_back([&](const v1::WatchRequest&, Writer&) {
-    return grpc::Status(grpc::StatusCode::NOT_FOUND, "there is no job \"x\"");
-  });
+  Answer({}, grpc::Status(grpc::StatusCode::NOT_FOUND, "there is no job \"x\""));
   EXPECT_EQ(Tandem({"watch", "x"}), kNotFound);
   EXPECT_EQ(console_.out, "");
 }
 
 TEST_F(WatchCommandTest, SubmitFollowShowsTheJobItSubmitted) {
   server_->jobs = {SampleJob(v1::JOB_STATE_QUEUED, 1)};
-  server_->watches.push_back([&](const v1::WatchRequest& request, Writer& writer) {
-    EXPECT_EQ(request.job(), "3f2a91c07be4");
-    Send(writer, Snapshot(Ended(v1::JOB_STATE_CANCELLED, 2)));
-    return grpc::Status::OK;
-  });
+  Answer({Snapshot(Ended(v1::JOB_STATE_CANCELLED, 2))});
   EXPECT_EQ(Tandem({"submit", "-f", GoodJobFile(), "--follow"}), kCancelled);
+  EXPECT_EQ(server_->watched[0].job(), "3f2a91c07be4");
   EXPECT_EQ(console_.out.substr(0, 13), "3f2a91c07be4\n");
 }
 
