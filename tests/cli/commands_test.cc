@@ -12,6 +12,9 @@
 namespace tandem::cli {
 namespace {
 
+using testing::HasSubstr;
+using testing::Not;
+
 TEST_F(CommandTest, UsageErrorsAreOneLineAndExitTwo) {
   EXPECT_EQ(Tandem({"drain", "worker", "a"}), kUsage);
   EXPECT_EQ(console_.err.substr(0, 50), "tandem: there is no command \"drain\"; commands: up ");
@@ -80,9 +83,9 @@ TEST_F(CommandTest, HelpGoesToStandardOutput) {
   EXPECT_EQ(Tandem({"--version"}), kOk);
   EXPECT_EQ(console_.out, platform::BuildVersion() + "\n");
   EXPECT_EQ(Tandem({"--help"}), kOk);
-  EXPECT_NE(console_.out.find("tandem run -f job.yaml"), std::string::npos);
+  EXPECT_THAT(console_.out, HasSubstr("tandem run -f job.yaml"));
   EXPECT_EQ(Tandem({"get", "jobs", "--help"}), kOk);
-  EXPECT_NE(console_.out.find("--output"), std::string::npos);
+  EXPECT_THAT(console_.out, HasSubstr("--output"));
   EXPECT_EQ(console_.err, "");
 }
 
@@ -93,12 +96,10 @@ TEST_F(CommandTest, AbsentControllerIsExitSix) {
             "tandem: get jobs: no controller answers at " + server_->address() +
                 " (No such file or directory); check TANDEM_ADDR, or that the controller runs there\n");
   EXPECT_EQ(Tandem({"--addr", server_->address(), "watch", "x"}), kUnreachable);
-  EXPECT_NE(console_.err.find("check --addr"), std::string::npos);
+  EXPECT_THAT(console_.err, HasSubstr("check --addr"));
   environment_.tandem_addr.clear();
   EXPECT_EQ(Tandem({"wait", "x"}), kUnreachable);
-  EXPECT_NE(console_.err.find("127.0.0.1:7471 (Connection refused); start one with `tandem up`"),
-            std::string::npos)
-      << console_.err;
+  EXPECT_THAT(console_.err, HasSubstr("127.0.0.1:7471 (Connection refused); start one with `tandem up`"));
 }
 
 TEST_F(CommandTest, SlowControllerIsNotAbsent) {
@@ -135,9 +136,8 @@ TEST_F(CommandTest, GetJobsListsEveryPage) {
             "headers  3f2a91c07be4  FAILED     0/200      2              2m\n");
   EXPECT_EQ(Tandem({"get", "jobs", "-o", "name"}), kOk);
   EXPECT_EQ(console_.out, "3f2a91c07be4\n000000000001\n3f2a91c07be4\n");
-  EXPECT_EQ(Tandem({"get", "jobs", "-o", "json"}), kOk);
+  const nlohmann::json jobs = Json({"get", "jobs"});
   EXPECT_FALSE(server_->brief_asked) << "all of it is printed";
-  const nlohmann::json jobs = nlohmann::json::parse(console_.out);
   ASSERT_EQ(jobs.size(), 3u);
   EXPECT_EQ(jobs[0]["state"], "RUNNING");
   EXPECT_EQ(jobs[0]["last_step"], 134);
@@ -172,9 +172,8 @@ TEST_F(CommandTest, GetJobsChoosesByStateAndReason) {
   EXPECT_EQ(Tandem({"get", "jobs", "--reason", "Nothing"}), kOk);
   EXPECT_EQ(console_.err, "tandem: no job matches\n");
   EXPECT_EQ(Tandem({"get", "jobs", "--state", "DONE"}), kUsage);
-  EXPECT_NE(console_.err.find("DONE"), std::string::npos) << console_.err;
-  EXPECT_NE(console_.err.find("QUEUED,ADMITTED,STARTING,RUNNING,STOPPING"), std::string::npos)
-      << console_.err;
+  EXPECT_THAT(console_.err, HasSubstr("DONE"));
+  EXPECT_THAT(console_.err, HasSubstr("QUEUED,ADMITTED,STARTING,RUNNING,STOPPING"));
 }
 
 TEST_F(CommandTest, AnEmptyListIsNoData) {
@@ -207,9 +206,8 @@ TEST_F(CommandTest, GetWorkersSaysSinceWhenOneIsAway) {
             "local-1  box   yes            2       1  cpu\n"
             "local-2  box   no, 34s        2       1  cpu     NotConnected\n");
   server_->workers[0].set_gpus_unused("nvidia-smi failed");
-  console_.out.clear();
   EXPECT_EQ(Tandem({"get", "workers"}), kOk);
-  EXPECT_THAT(console_.out, testing::HasSubstr("cpu     no GPU offered: nvidia-smi failed\n"));
+  EXPECT_THAT(console_.out, HasSubstr("cpu     no GPU offered: nvidia-smi failed\n"));
 }
 
 TEST_F(CommandTest, DescribeShowsEverything) {
@@ -234,20 +232,18 @@ TEST_F(CommandTest, DescribeShowsEverything) {
         "cause        Rank 1 on worker local-2 was killed by signal 9 (SIGKILL).\n",
         "  ranks      0 on worker local-1\n", "  step 50  /data/runs/headers/step-50  3 MiB\n",
         "2024-05-01 12:01:00", "  training:\n    steps: 200\n", "    directory: /data/runs/headers\n"}) {
-    EXPECT_NE(console_.out.find(line), std::string::npos) << line << "\nin\n" << console_.out;
+    EXPECT_THAT(console_.out, HasSubstr(line));
   }
-  EXPECT_EQ(Tandem({"describe", "headers", "-o", "json"}), kOk);
-  EXPECT_EQ(nlohmann::json::parse(console_.out)["cause"]["signal"], 9);
+  EXPECT_EQ(Json({"describe", "headers"})["cause"]["signal"], 9);
 }
 
 TEST_F(CommandTest, DescribeSaysThatTokensAreDealt) {
   server_->jobs = {SampleJob(v1::JOB_STATE_RUNNING, 9)};
   EXPECT_EQ(Tandem({"describe", "headers"}), kOk);
-  EXPECT_EQ(console_.out.find("\nmeasures "), std::string::npos) << console_.out;
+  EXPECT_THAT(console_.out, Not(HasSubstr("\nmeasures ")));
   server_->jobs[0].mutable_resolved()->mutable_debug()->set_balanced_routing(true);
-  console_.out.clear();
   EXPECT_EQ(Tandem({"describe", "headers"}), kOk);
-  EXPECT_THAT(console_.out, testing::HasSubstr("\nmeasures     speed alone: debug.balanced_routing deals"));
+  EXPECT_THAT(console_.out, HasSubstr("\nmeasures     speed alone: debug.balanced_routing deals"));
 }
 
 TEST_F(CommandTest, DescribeSaysWhatAReasonMeans) {
@@ -256,11 +252,10 @@ TEST_F(CommandTest, DescribeSaysWhatAReasonMeans) {
   server_->jobs = {job};
   EXPECT_EQ(Tandem({"describe", "headers"}), kOk);
   EXPECT_THAT(console_.out,
-              testing::HasSubstr("meaning      the disk of a worker is full, or fails; make room below"));
+              HasSubstr("meaning      the disk of a worker is full, or fails; make room below"));
   server_->jobs[0].mutable_cause()->set_reason("OfANewerBuild");
-  console_.out.clear();
   EXPECT_EQ(Tandem({"describe", "headers"}), kOk);
-  EXPECT_EQ(console_.out.find("meaning"), std::string::npos);
+  EXPECT_THAT(console_.out, Not(HasSubstr("meaning")));
 }
 
 TEST_F(CommandTest, DescribeShowsTheTextAndSkippedSteps) {
@@ -270,8 +265,8 @@ TEST_F(CommandTest, DescribeShowsTheTextAndSkippedSteps) {
   job.set_data("3 files; held out: b");
   server_->jobs = {job};
   EXPECT_EQ(Tandem({"describe", "headers"}), kOk);
-  EXPECT_THAT(console_.out, testing::HasSubstr("skipped      2 of 50 steps changed no weight (4.0 %)"));
-  EXPECT_THAT(console_.out, testing::HasSubstr("data         3 files; held out: b\n"));
+  EXPECT_THAT(console_.out, HasSubstr("skipped      2 of 50 steps changed no weight (4.0 %)"));
+  EXPECT_THAT(console_.out, HasSubstr("data         3 files; held out: b\n"));
 }
 
 TEST_F(CommandTest, DescribeShowsThePrefetchDistanceThatWasChosen) {
@@ -279,7 +274,7 @@ TEST_F(CommandTest, DescribeShowsThePrefetchDistanceThatWasChosen) {
   job.mutable_resolved()->mutable_parallelism()->mutable_fsdp()->set_prefetch(2);
   server_->jobs = {job};
   EXPECT_EQ(Tandem({"describe", "headers"}), kOk);
-  EXPECT_EQ(console_.out.find("units ahead"), std::string::npos);
+  EXPECT_THAT(console_.out, Not(HasSubstr("units ahead")));
   job.mutable_submitted()->mutable_parallelism()->mutable_fsdp()->set_prefetch(-1);
   server_->jobs = {job};
   EXPECT_EQ(Tandem({"describe", "headers"}), kOk);
@@ -303,30 +298,28 @@ TEST_F(CommandTest, DescribeShowsTheGroupsThatTheControllerSends) {
   }
   server_->jobs = {job};
   EXPECT_EQ(Tandem({"describe", "headers"}), kOk);
-  EXPECT_NE(console_.out.find("Process groups\n"
-                              "NAME         GROUPS  SIZE  RANKS        FOR\n"
-                              "dp_cp             1     4  {0-3}        dense gradients and shards\n"
-                              "intra_dp_cp       2     2  {0 1} {2 3}  one replica of dense shards\n"
-                              "dp_cp_ag          2     2  {0 1} {2 3}  gathers of dense parameters; a clone "
-                              "of intra_dp_cp\n"),
-            std::string::npos)
-      << console_.out;
-  EXPECT_EQ(Tandem({"describe", "headers", "-o", "json"}), kOk);
-  EXPECT_EQ(nlohmann::json::parse(console_.out)["groups"][4]["clone_of"], 2);
+  EXPECT_THAT(console_.out,
+              HasSubstr("Process groups\n"
+                        "NAME         GROUPS  SIZE  RANKS        FOR\n"
+                        "dp_cp             1     4  {0-3}        dense gradients and shards\n"
+                        "intra_dp_cp       2     2  {0 1} {2 3}  one replica of dense shards\n"
+                        "dp_cp_ag          2     2  {0 1} {2 3}  gathers of dense parameters; a clone "
+                        "of intra_dp_cp\n"));
+  EXPECT_EQ(Json({"describe", "headers"})["groups"][4]["clone_of"], 2);
 }
 
 TEST_F(CommandTest, DescribeShowsTheLayoutOfARunnableJob) {
   v1::Job job = SampleJob(v1::JOB_STATE_RUNNING, 9);
   server_->jobs = {job};
   EXPECT_EQ(Tandem({"describe", "headers", "--layout"}), kFailed);
-  EXPECT_NE(console_.err.find("this one has no layout for it"), std::string::npos) << console_.err;
+  EXPECT_THAT(console_.err, HasSubstr("this one has no layout for it"));
   jobspec::ReadResult read = jobspec::ReadFile(GoodJobFile());
   jobspec::Localize(read.spec);
   *job.mutable_resolved() = jobspec::Resolve(read.spec);
   server_->jobs = {job};
   EXPECT_EQ(Tandem({"describe", "headers", "--layout"}), kOk) << console_.err;
-  EXPECT_NE(console_.out.find("Placement of dense units: zero3\n"), std::string::npos) << console_.out;
-  EXPECT_NE(console_.out.find("    model.embed_tokens.weight ["), std::string::npos) << console_.out;
+  EXPECT_THAT(console_.out, HasSubstr("Placement of dense units: zero3\n"));
+  EXPECT_THAT(console_.out, HasSubstr("    model.embed_tokens.weight ["));
   EXPECT_EQ(Tandem({"describe", "headers", "--layout", "-o", "json"}), kUsage);
 }
 
@@ -359,7 +352,6 @@ TEST_F(CommandTest, DescribeListsCheckpointsAndProblems) {
               testing::ContainsRegex("  wanted     a checkpoint after the step that runs, by alice "
                                      "at 2024-05-01 [0-9:]*; not done yet\n"));
   server_->jobs[0].mutable_checkpoints()->set_answered(91);
-  console_.out.clear();
   EXPECT_EQ(Tandem({"describe", "headers"}), kOk);
   const size_t begin = console_.out.find("Checkpoints\n");
   ASSERT_NE(begin, std::string::npos);
@@ -372,12 +364,9 @@ TEST_F(CommandTest, DescribeListsCheckpointsAndProblems) {
       "  step 40  /runs/step-40  3 MiB\n");
 
   server_->jobs[0].mutable_checkpoints()->set_failed_in_a_row(0);
-  console_.out.clear();
   EXPECT_EQ(Tandem({"describe", "headers"}), kOk);
-  EXPECT_NE(
-      console_.out.find("\n  failed     12 of 16 failed, the newest was saved; step 60: write /data: No"),
-      std::string::npos)
-      << console_.out;
+  EXPECT_THAT(console_.out,
+              HasSubstr("\n  failed     12 of 16 failed, the newest was saved; step 60: write /data: No"));
 }
 
 TEST_F(CommandTest, LogsPutTheLinesOfRanksTogether) {
@@ -395,7 +384,7 @@ TEST_F(CommandTest, LogsPutTheLinesOfRanksTogether) {
   EXPECT_FALSE(server_->log_requests.back().has_rank());
   console_.terminal = true;
   EXPECT_EQ(Tandem({"logs", "headers", "--rank", "1", "--tail", "7", "-f"}), kOk);
-  EXPECT_NE(console_.out.find("\\x1b[2J"), std::string::npos);
+  EXPECT_THAT(console_.out, HasSubstr("\\x1b[2J"));
   EXPECT_EQ(server_->log_requests.back().rank(), 1);
   EXPECT_EQ(server_->log_requests.back().tail_lines(), 7);
   EXPECT_TRUE(server_->log_requests.back().follow());
@@ -425,26 +414,23 @@ TEST_F(CommandTest, PlanShowsMemoryAndOnRequestTheProgram) {
   EXPECT_GT(table, 100u);
   EXPECT_EQ(Tandem({"plan", "-f", GoodJobFile(), "--program"}), kOk);
   EXPECT_GT(console_.out.size(), table);
-  EXPECT_EQ(Tandem({"plan", "-f", GoodJobFile(), "-o", "json"}), kOk);
-  EXPECT_TRUE(nlohmann::json::parse(console_.out).contains("memory"));
+  EXPECT_TRUE(Json({"plan", "-f", GoodJobFile()}).contains("memory"));
 }
 
 TEST_F(CommandTest, VersionWarnsOfABuildSkew) {
   EXPECT_EQ(Tandem({"version"}), kOk);
   EXPECT_EQ(console_.out, "client      " + platform::BuildVersion() + "\ncontroller  other at " +
                               server_->address() + "\n");
-  EXPECT_NE(console_.err.find("different builds"), std::string::npos);
+  EXPECT_THAT(console_.err, HasSubstr("different builds"));
   server_->build = platform::BuildVersion();
   EXPECT_EQ(Tandem({"version"}), kOk);
   EXPECT_EQ(console_.err, "");
   environment_.tandem_addr.clear();
   EXPECT_EQ(Tandem({"version"}), kOk);
-  EXPECT_NE(console_.out.find("controller  none at 127.0.0.1:7471\n"), std::string::npos);
+  EXPECT_THAT(console_.out, HasSubstr("controller  none at 127.0.0.1:7471\n"));
   EXPECT_EQ(Tandem({"context", "set", "lab", "--addr", "unix:" + folder_ + "/none"}), kOk);
   EXPECT_EQ(Tandem({"version"}), kUnreachable) << "a controller that a context names must answer";
-  EXPECT_NE(console_.err.find("version: no controller answers at unix:" + folder_ + "/none"),
-            std::string::npos)
-      << console_.err;
+  EXPECT_THAT(console_.err, HasSubstr("version: no controller answers at unix:" + folder_ + "/none"));
 }
 
 }  // namespace

@@ -3,6 +3,8 @@
 
 #include <gmock/gmock.h>
 
+#include <filesystem>
+
 #include "tests/cli/command_fixture.h"
 
 namespace tandem::cli {

@@ -3,11 +3,14 @@
 #include "cli/cluster/local_cluster.h"
 
 #include <arpa/inet.h>
+#include <gmock/gmock.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <csignal>
+#include <filesystem>
+#include <fstream>
 #include <semaphore>
 #include <thread>
 
@@ -20,6 +23,8 @@
 
 namespace tandem::cli {
 namespace {
+
+using testing::HasSubstr;
 
 class LocalClusterTest : public CommandTest {
  protected:
@@ -180,8 +185,7 @@ TEST_F(LocalClusterTest, AnInterruptWhileARunStartsIsAcknowledged) {
     ::kill(::getpid(), SIGINT);
   });
   EXPECT_EQ(Tandem({"run", "-f", GoodJobFile()}), kCancelled);
-  EXPECT_NE(console_.err.find("tandem: run: interrupted; nothing was submitted\n"), std::string::npos)
-      << console_.err;
+  EXPECT_THAT(console_.err, HasSubstr("tandem: run: interrupted; nothing was submitted\n"));
 }
 
 // The second comes before the first is looked at, and ends everything all the same.
@@ -294,6 +298,18 @@ TEST(InterruptsTest, WhatTheCallerIgnoredStaysIgnored) {
     EXPECT_EQ(interrupts.Count(), 0);
   }
   std::signal(SIGHUP, SIG_DFL);
+}
+
+TEST(WorkersTextTest, CountsAreSingularOrPlural) {
+  EXPECT_EQ(WorkersText(1, 1, 0), "1 worker with 1 CPU slot");
+  EXPECT_EQ(WorkersText(1, 2, 0), "1 worker with 2 CPU slots");
+  EXPECT_EQ(WorkersText(2, 1, 0), "2 workers with 1 CPU slot each");
+}
+
+TEST(WorkersTextTest, GpusAreNamedPerMachine) {
+  EXPECT_EQ(WorkersText(1, 1, 1), "1 worker with 1 GPU slot and 1 CPU slot");
+  EXPECT_EQ(WorkersText(1, 2, 8), "1 worker with 8 GPU slots and 2 CPU slots");
+  EXPECT_EQ(WorkersText(2, 4, 8), "2 workers with 4 CPU slots each, and 8 GPU slots that they share");
 }
 
 }  // namespace

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <gmock/gmock.h>
+
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -13,6 +15,8 @@
 
 namespace tandem::cli {
 namespace {
+
+using testing::HasSubstr;
 
 class ProfileTest : public CommandTest {
  protected:
@@ -99,18 +103,17 @@ TEST_F(ProfileTest, LostRankWritesNothing) {
 TEST_F(ProfileTest, TimelinesOfAnotherProgramAreRefused) {
   Add(0, 13, false, instructions_ + 1);
   EXPECT_EQ(Tandem({"profile", "headers", "--trace", trace_}), kFailed);
-  EXPECT_NE(console_.err.find("use the build that the job runs with"), std::string::npos) << console_.err;
+  EXPECT_THAT(console_.err, HasSubstr("use the build that the job runs with"));
   EXPECT_FALSE(std::filesystem::exists(trace_));
 }
 
 TEST_F(ProfileTest, AProfileOfAnotherDeviceNeedsItsRates) {
   server_->jobs[0].mutable_attempts(0)->set_device(v1::DEVICE_CUDA);
   EXPECT_EQ(Tandem({"profile", "headers", "--profile", profile_}), kUsage);
-  EXPECT_NE(
-      console_.err.find(
-          "--profile needs --base for a job on GPUs: the preset of its device; allowed: cpu, h100, h200"),
-      std::string::npos)
-      << console_.err;
+  EXPECT_THAT(
+      console_.err,
+      HasSubstr(
+          "--profile needs --base for a job on GPUs: the preset of its device; allowed: cpu, h100, h200"));
   EXPECT_EQ(Tandem({"profile", "headers", "--profile", profile_, "--base", "abacus"}), kUsage);
   EXPECT_EQ(Tandem({"profile", "headers", "--profile", profile_, "--base", "h100"}), kOk) << console_.err;
   EXPECT_EQ(schedules::ProfileFromJson(Content(profile_))->name, "h100-measured");

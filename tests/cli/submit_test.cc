@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <fstream>
 
 #include "absl/time/clock.h"
 #include "jobspec/jobspec.h"
@@ -11,6 +12,8 @@
 
 namespace tandem::cli {
 namespace {
+
+using testing::HasSubstr;
 
 TEST_F(CommandTest, ValidateNamesViolationsWithPlaces) {
   const std::string good = GoodJobFile();
@@ -22,10 +25,10 @@ TEST_F(CommandTest, ValidateNamesViolationsWithPlaces) {
                                "training:\n  steps: 0\n  sequence_length: -1\n");
   EXPECT_EQ(Tandem({"validate", "-f", bad}), kInvalidSpec);
   EXPECT_EQ(console_.out, "");
-  EXPECT_NE(console_.err.find(bad + ":5:"), std::string::npos) << console_.err;
-  EXPECT_NE(console_.err.find(bad + ":6:"), std::string::npos) << console_.err;
+  EXPECT_THAT(console_.err, HasSubstr(bad + ":5:"));
+  EXPECT_THAT(console_.err, HasSubstr(bad + ":6:"));
   EXPECT_EQ(Tandem({"validate", "-f", folder_ + "/absent.yaml"}), kInvalidSpec);
-  EXPECT_NE(console_.err.find("absent.yaml"), std::string::npos);
+  EXPECT_THAT(console_.err, HasSubstr("absent.yaml"));
 }
 
 TEST_F(CommandTest, DataHereIsChecked) {
@@ -36,7 +39,7 @@ TEST_F(CommandTest, DataHereIsChecked) {
                                 "training: {steps: 20, sequence_length: 64, micro_batch_size: 2, "
                                 "global_batch_size: 4}\nparallelism: {ranks: 2}\n");
   EXPECT_EQ(Tandem({"validate", "-f", file}), kInvalidSpec);  // the controller is on this machine
-  EXPECT_NE(console_.err.find(file + ":3:"), std::string::npos) << console_.err;
+  EXPECT_THAT(console_.err, HasSubstr(file + ":3:"));
   environment_.tandem_addr = "cluster.example:7471";
   EXPECT_EQ(Tandem({"validate", "-f", file}), kOk);
   EXPECT_EQ(console_.err,
@@ -55,7 +58,6 @@ TEST_F(CommandTest, TheResumeFlagOverridesTheFile) {
   EXPECT_EQ(Tandem({"submit", "-f", file, "--resume", "newest"}), kOk) << console_.err;
   ASSERT_EQ(server_->submitted.size(), 1u);
   EXPECT_EQ(server_->submitted[0].spec().checkpoint().resume(), "newest");
-  console_.err.clear();
   EXPECT_EQ(Tandem({"submit", "-f", file, "--resume", "/nowhere/step-5"}), kInvalidSpec);
   EXPECT_EQ(console_.err.rfind("--resume: /nowhere/step-5 is not allowed; allowed: ", 0), 0u) << console_.err;
 }
@@ -159,7 +161,7 @@ TEST_F(CommandTest, ABadFileIsRefusedBeforeDialling) {
   server_->Stop();
   const std::string bad = File("bad.yaml", "nmae: headers\n");
   EXPECT_EQ(Tandem({"submit", "-f", bad}), kInvalidSpec);
-  EXPECT_NE(console_.err.find("nmae"), std::string::npos);
+  EXPECT_THAT(console_.err, HasSubstr("nmae"));
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/watch/watch_frame.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <string>
@@ -12,6 +13,9 @@
 
 namespace tandem::cli {
 namespace {
+
+using testing::HasSubstr;
+using testing::Not;
 
 std::string Text(const std::vector<StyledLine>& lines, int width) {
   std::string text;
@@ -83,29 +87,28 @@ TEST(WatchFrameTest, AStalledJobNamesTheRankBehind) {
   EXPECT_NE(Frame(state, 100, Moment(138)).find("ETA"), std::string::npos) << "a step may take this long";
   EXPECT_TRUE(Apply(Standstill(7, true, true), Moment(141), true, state).stalled);
   const std::string frame = Frame(state, 100, Moment(143));
-  EXPECT_EQ(frame.find("ETA"), std::string::npos) << frame;
-  EXPECT_NE(
-      frame.find("no progress for 0:09: rank 1 on worker local-2 is stopped, by a signal or a debugger, "
-                 "in step 135,\nforward of microbatch 2\n"),
-      std::string::npos)
-      << frame;
+  EXPECT_THAT(frame, Not(HasSubstr("ETA")));
+  EXPECT_THAT(
+      frame,
+      HasSubstr("no progress for 0:09: rank 1 on worker local-2 is stopped, by a signal or a debugger, "
+                "in step 135,\nforward of microbatch 2\n"));
   EXPECT_FALSE(Apply(Standstill(8, true, true), Moment(142), true, state).stalled) << "reported before";
   EXPECT_TRUE(Apply(Standstill(0, false, false), Moment(144), true, state).stalled);
-  EXPECT_EQ(Frame(state, 100, Moment(144)).find("no progress"), std::string::npos);
+  EXPECT_THAT(Frame(state, 100, Moment(144)), Not(HasSubstr("no progress")));
   Apply(Standstill(7, false, true), Moment(160), true, state);
   EXPECT_TRUE(Apply(Reported(SampleReport(135)), Moment(161), true, state).stalled) << "a step is an end too";
-  EXPECT_EQ(Frame(state, 100, Moment(161)).find("no progress"), std::string::npos);
+  EXPECT_THAT(Frame(state, 100, Moment(161)), Not(HasSubstr("no progress")));
   EXPECT_FALSE(Apply(Standstill(8, false, true), Moment(161), true, state).stalled)
       << "of a step that is done";
 }
 
 TEST(WatchFrameTest, SkippedStepsAreShown) {
   WatchState state = RunningState();
-  EXPECT_EQ(Frame(state, 100, Moment(134)).find("skipped"), std::string::npos);
+  EXPECT_THAT(Frame(state, 100, Moment(134)), Not(HasSubstr("skipped")));
   (*state.last->mutable_scalars())["skipped_steps"] = 67;
-  EXPECT_NE(Frame(state, 100, Moment(134)).find("67 of 134 steps skipped (50.0 %)\n"), std::string::npos);
+  EXPECT_THAT(Frame(state, 100, Moment(134)), HasSubstr("67 of 134 steps skipped (50.0 %)\n"));
   const std::string summary = Text(RenderSummary(state, 100), 100);
-  EXPECT_NE(summary.find("not finite: 67 of 134 steps skipped (50.0 %)"), std::string::npos) << summary;
+  EXPECT_THAT(summary, HasSubstr("not finite: 67 of 134 steps skipped (50.0 %)"));
 }
 
 TEST(WatchFrameTest, Running40) {
@@ -190,16 +193,15 @@ TEST(WatchFrameTest, BeforeTheFirstStepTheBarIsEmpty) {
 TEST(WatchFrameTest, SaysThatTheControllerIsAway) {
   WatchState state = RunningState();
   state.lost = WatchState::Lost{Moment(134), "Connection refused"};
-  EXPECT_NE(Frame(state, 80, Moment(146)).find("controller away for 0:12; training goes on; reconnecting\n"),
-            std::string::npos);
+  EXPECT_THAT(Frame(state, 80, Moment(146)),
+              HasSubstr("controller away for 0:12; training goes on; reconnecting\n"));
   state.ends_with_controller = true;
-  EXPECT_NE(Frame(state, 80, Moment(146)).find("controller away for 0:12; reconnecting\n"),
-            std::string::npos);
+  EXPECT_THAT(Frame(state, 80, Moment(146)), HasSubstr("controller away for 0:12; reconnecting\n"));
 }
 
 TEST(WatchFrameTest, SaysThatNoStepCame) {
-  EXPECT_EQ(Frame(RunningState(), 80, Moment(136)).find("no new step"), std::string::npos);
-  EXPECT_NE(Frame(RunningState(), 80, Moment(144)).find("no new step for 0:10\n"), std::string::npos);
+  EXPECT_THAT(Frame(RunningState(), 80, Moment(136)), Not(HasSubstr("no new step")));
+  EXPECT_THAT(Frame(RunningState(), 80, Moment(144)), HasSubstr("no new step for 0:10\n"));
 }
 
 TEST(WatchFrameTest, SaysThatCheckpointsFailUntilOneIsSaved) {
@@ -219,7 +221,7 @@ TEST(WatchFrameTest, SaysThatCheckpointsFailUntilOneIsSaved) {
   record.set_saved(1);
   job.set_revision(6);
   Apply(Changed(job), Moment(134), true, state);
-  EXPECT_EQ(Frame(state, 100, Moment(134)).find("failed"), std::string::npos);
+  EXPECT_THAT(Frame(state, 100, Moment(134)), Not(HasSubstr("failed")));
 }
 
 TEST(WatchFrameTest, NamesAnOlderCheckpointAtTheStart) {
@@ -227,8 +229,8 @@ TEST(WatchFrameTest, NamesAnOlderCheckpointAtTheStart) {
   v1::Job job = SampleJob(v1::JOB_STATE_RUNNING, 5);
   job.mutable_checkpoints()->add_resume()->set_message("step-9 does not verify; the job goes on from step 6");
   Apply(Changed(job), Moment(134), true, state);
-  EXPECT_NE(Frame(state, 80, Moment(134)).find("step-9 does not verify; the job goes on from step 6\n"),
-            std::string::npos);
+  EXPECT_THAT(Frame(state, 80, Moment(134)),
+              HasSubstr("step-9 does not verify; the job goes on from step 6\n"));
 }
 
 TEST(WatchFrameTest, AsciiTerminalsGetAscii) {
