@@ -2,10 +2,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <filesystem>
+#include <optional>
+#include <utility>
 
 #include "cli/doctor/checks.h"
+#include "tests/platform/temporary_folder.h"
 
 namespace tandem::cli {
 namespace {
@@ -49,13 +51,13 @@ TEST(LibrariesTest, MissingOnesHaveNoPath) {
 }
 
 TEST(FolderTest, ExistingFolderIsTriedAndLeft) {
-  std::string pattern = "/tmp/tandem-doctor-test-XXXXXX";
-  const std::string folder = ::mkdtemp(pattern.data());
+  std::optional<platform::TemporaryFolder> made(std::in_place);
+  const std::string folder = made->path();
   for (const Finding& finding : CheckShared(folder)) {
     EXPECT_NE(finding.level, Level::kFail) << finding.text;
   }
   EXPECT_TRUE(std::filesystem::is_empty(folder));
-  std::filesystem::remove_all(folder);
+  made.reset();
   EXPECT_EQ(CheckShared(folder)[0].level, Level::kFail);
 }
 
@@ -67,18 +69,13 @@ TEST(FolderTest, AFolderThatCannotBeWrittenFails) {
 }
 
 TEST(ProgramsTest, OneOfAnotherBuildFails) {
-  std::string pattern = "/tmp/tandem-doctor-test-XXXXXX";
-  const std::string folder = ::mkdtemp(pattern.data());
-  const std::string worker = folder + "/tandem-worker";
-  FILE* const file = ::fopen(worker.c_str(), "w");
-  ::fputs("#!/bin/sh\necho tandem-worker 9.9.9\n", file);
-  ::fclose(file);
-  std::filesystem::permissions(worker, std::filesystem::perms::owner_all);
-  const std::vector<Finding> findings = CheckPrograms(folder);
+  const platform::TemporaryFolder folder;
+  std::filesystem::permissions(folder.Write("tandem-worker", "#!/bin/sh\necho tandem-worker 9.9.9\n"),
+                               std::filesystem::perms::owner_all);
+  const std::vector<Finding> findings = CheckPrograms(folder.path());
   ASSERT_GE(findings.size(), 3u);
   EXPECT_EQ(findings[2].level, Level::kFail);
   EXPECT_THAT(findings[2].text, HasSubstr("tandem-worker 9.9.9"));
-  std::filesystem::remove_all(folder);
 }
 
 }  // namespace

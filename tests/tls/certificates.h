@@ -4,12 +4,10 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
 #include <string>
 
 #include "absl/time/clock.h"
+#include "tests/platform/temporary_folder.h"
 #include "tls/authority.h"
 #include "tls/identity.h"
 #include "tls/tls_files.h"
@@ -20,20 +18,12 @@ namespace tandem::tls {
 class Certificates {
  public:
   Certificates() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "tandem-certs-XXXXXX").string();
-    folder_ = mkdtemp(pattern.data());
     authority_ = Made(MakeAuthority("Test CA", absl::Now() - absl::Hours(1), absl::Now() + absl::Hours(240)));
     Write("ca.crt", authority_.certificate, 0644);
   }
-  ~Certificates() {
-    std::error_code error;
-    std::filesystem::remove_all(folder_, error);
-  }
-  Certificates(const Certificates&) = delete;
-  Certificates& operator=(const Certificates&) = delete;
 
   const Credential& authority() const { return authority_; }
-  const std::string& folder() const { return folder_; }
+  const std::string& folder() const { return folder_.path(); }
 
   Credential Of(const Identity& identity, absl::Duration from = -absl::Hours(1),
                 absl::Duration to = absl::Hours(24)) const {
@@ -55,16 +45,14 @@ class Certificates {
   TlsFiles Files(const std::string& name, const Credential& credential) const {
     Write(name + ".crt", credential.certificate, 0644);
     Write(name + ".key", credential.key, 0600);
-    return {.ca = folder_ + "/ca.crt",
-            .certificate = folder_ + "/" + name + ".crt",
-            .key = folder_ + "/" + name + ".key",
+    return {.ca = folder() + "/ca.crt",
+            .certificate = folder() + "/" + name + ".crt",
+            .key = folder() + "/" + name + ".key",
             .server_name = ""};
   }
 
   void Write(const std::string& name, const std::string& text, mode_t mode) const {
-    const std::string path = folder_ + "/" + name;
-    std::ofstream(path) << text;
-    EXPECT_EQ(chmod(path.c_str(), mode), 0);
+    EXPECT_EQ(chmod(folder_.Write(name, text).c_str(), mode), 0);
   }
 
  private:
@@ -73,7 +61,7 @@ class Certificates {
     return made.ok() ? *std::move(made) : Credential();
   }
 
-  std::string folder_;
+  platform::TemporaryFolder folder_;
   Credential authority_;
 };
 
