@@ -19,7 +19,7 @@ def enums(spec):
     return spec
 
 
-def test_a_python_client_with_reflection_submits_and_watches_a_job(start):
+def test_python_client_with_reflection_submits_and_watches(start):
     cluster = start()
     client = Client(cluster.address)
     assert "tandem.v1.Jobs" in client.database.get_services()
@@ -51,7 +51,7 @@ def refused(client, spec, **more):
     raise AssertionError("accepted")
 
 
-def test_names_that_are_no_names_are_refused_whatever_they_hold(start):
+def test_what_is_no_name_is_refused(start):
     cluster = start(workers=0)
     client = Client(cluster.address)
     for name in ("../../etc/passwd", ";rm -rf /", "a\nb", "a\0b", "\u202eabc", "\U0001f600", "größe", "n" * 64,
@@ -65,7 +65,7 @@ def test_names_that_are_no_names_are_refused_whatever_they_hold(start):
     assert cluster.cli("get", "jobs", "-o", "json").stdout == "[]\n"
 
 
-def test_messages_that_are_too_large_or_no_messages_are_refused_and_the_controller_stays(start):
+def test_bad_messages_are_refused_and_the_controller_stays(start):
     cluster = start(workers=0)
     client = Client(cluster.address)
 

@@ -79,7 +79,7 @@ def test_the_files_of_the_systemd_units_are_good(bin_dir, tmp_path, daemon):
 
 
 @pytest.mark.parametrize("daemon", DAEMONS)
-def test_systemd_never_gives_up_a_daemon_but_for_a_mistake_in_its_flags(bin_dir, tmp_path, daemon):
+def test_systemd_restarts_always_but_for_wrong_flags(bin_dir, tmp_path, daemon):
     unit = dict(line.split("=", 1) for line in (ROOT / f"deploy/systemd/tandem-{daemon}.service").read_text().splitlines()
                 if re.match(r"[A-Z]\w+=", line))
     # By default the sixth start within ten seconds is the last, and a full disk ends each at once.

@@ -270,7 +270,7 @@ MIXERS = {
 
 
 @pytest.mark.parametrize("name", ["mamba2", "nemotron-h", "granite-hybrid", "bamba", "qwen3-next"])
-def test_what_a_file_of_mixers_does_not_say_is_what_transformers_takes(start, tmp_path, name):
+def test_defaults_of_mixers_are_those_of_transformers(start, tmp_path, name):
     model_type = MODELS[name].model_type
     layers = {"nemotron_h": {"layers_block_type": ["linear_attention", "full_attention", "mlp"]}}.get(model_type, {})
     (tmp_path / "config.json").write_text(json.dumps({"model_type": model_type, **layers}))
@@ -300,7 +300,7 @@ def test_what_a_file_of_mixers_does_not_say_is_what_transformers_takes(start, tm
 
 
 @pytest.mark.parametrize("name", [name for name in SIZES if MODELS[name].model_type not in MIXERS])
-def test_what_a_file_does_not_say_is_what_transformers_takes(start, tmp_path, name):
+def test_defaults_are_those_of_transformers(start, tmp_path, name):
     model_type = MODELS[name].model_type
     keys = (FIELDS + EXPERTS.get(model_type, []) + (LATENT if model_type.startswith("deepseek") else []) +
             (MULTIPLIERS if model_type == "granite" else []))

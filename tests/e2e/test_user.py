@@ -50,7 +50,7 @@ def endless_job(tmp_path):
     return path, lambda: wait_for("steps", lambda: metrics.exists() and metrics.read_text().count("\n") > 3)
 
 
-def test_run_trains_and_its_piped_output_is_plain_lines(bin_dir, tmp_path):
+def test_run_trains_and_pipes_plain_lines(bin_dir, tmp_path):
     path = tmp_path / "job.json"
     path.write_text(json.dumps(tiny_job("piped", steps=60, directory=tmp_path / "ckpt", validate_every_steps=20)))
     process = run(bin_dir, "run", "-f", path, "--workers", 2, "--slots", 1, state=tmp_path)
@@ -67,7 +67,7 @@ def test_run_trains_and_its_piped_output_is_plain_lines(bin_dir, tmp_path):
     assert losses[0] > 5.3 and losses[-1] < losses[0] - 1.0
 
 
-def test_run_for_gpus_that_are_not_there_ends_with_one_line(bin_dir, tmp_path):
+def test_run_for_absent_gpus_ends_with_one_line(bin_dir, tmp_path):
     path = tmp_path / "job.json"
     path.write_text(json.dumps(tiny_job("gpus", directory=tmp_path / "ckpt") | {"resources": {"device": "cuda"}}))
     process = run(bin_dir, "run", "-f", path, state=tmp_path, variables={"CUDA_VISIBLE_DEVICES": ""})
@@ -78,7 +78,7 @@ def test_run_for_gpus_that_are_not_there_ends_with_one_line(bin_dir, tmp_path):
     assert left(tmp_path) == []
 
 
-def test_first_interrupt_cancels_the_job_and_leaves_no_process(bin_dir, tmp_path):
+def test_first_interrupt_cancels_job_and_leaves_no_process(bin_dir, tmp_path):
     path, wait_for_steps = endless_job(tmp_path)
     process = run(bin_dir, "run", "-f", path, "--workers", 2, "--slots", 1, state=tmp_path)
     wait_for_steps()
@@ -89,7 +89,7 @@ def test_first_interrupt_cancels_the_job_and_leaves_no_process(bin_dir, tmp_path
     assert not left(tmp_path)
 
 
-def test_a_reader_that_goes_away_cancels_the_job_and_leaves_no_process(bin_dir, tmp_path):
+def test_gone_reader_cancels_job_and_leaves_no_process(bin_dir, tmp_path):
     path, _ = endless_job(tmp_path)
     process = run(bin_dir, "run", "-f", path, state=tmp_path)
     assert "endless" in process.stdout.readline()
@@ -101,7 +101,7 @@ def test_a_reader_that_goes_away_cancels_the_job_and_leaves_no_process(bin_dir, 
 
 @pytest.mark.parametrize("command", [["events", "-f", "quiet"], ["logs", "-f", "quiet"], ["logs", "-f", "--all", "quiet"],
                                      ["watch", "queued"]])
-def test_what_waits_for_the_next_line_ends_when_its_reader_goes_away(start, command):
+def test_waiting_for_lines_ends_with_its_reader(start, command):
     cluster = start()
     cluster.submit(tiny_job("quiet", steps=1_000_000))
     wait_for("it runs", lambda: cluster.state("quiet") == "RUNNING")
@@ -114,7 +114,7 @@ def test_what_waits_for_the_next_line_ends_when_its_reader_goes_away(start, comm
     assert process.wait(timeout=120) == 141
 
 
-def test_an_interrupted_wait_says_that_the_job_goes_on(start):
+def test_interrupted_wait_says_the_job_goes_on(start):
     cluster = start()
     cluster.submit(tiny_job("endless", steps=1_000_000))
     for _ in range(20):  # an interrupt may come before the controller's first answer
@@ -144,7 +144,7 @@ def interrupt(process):
     wait_for("the signal is taken", taken)
 
 
-def test_the_third_interrupt_ends_a_run_that_hangs_in_a_pipe_that_nobody_reads(bin_dir, tmp_path):
+def test_third_interrupt_ends_run_at_an_unread_pipe(bin_dir, tmp_path):
     path, wait_for_steps = endless_job(tmp_path)
     reading, writing = os.pipe()
     fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, 4096)
@@ -161,7 +161,7 @@ def test_the_third_interrupt_ends_a_run_that_hangs_in_a_pipe_that_nobody_reads(b
 
 
 @pytest.mark.parametrize("command", [["--help"], ["version"], ["plan"], ["run"]])
-def test_output_that_cannot_be_written_is_a_failure_that_says_why(bin_dir, tmp_path, command):
+def test_unwritable_output_is_a_failure_that_says_why(bin_dir, tmp_path, command):
     if command != ["--help"] and command != ["version"]:
         command = [*command, "-f", endless_job(tmp_path)[0]]
     with open("/dev/full", "w") as full:
@@ -172,21 +172,21 @@ def test_output_that_cannot_be_written_is_a_failure_that_says_why(bin_dir, tmp_p
     assert not left(tmp_path)
 
 
-def test_a_closed_standard_output_does_not_become_another_file(bin_dir, tmp_path):
+def test_closed_standard_output_becomes_no_other_file(bin_dir, tmp_path):
     done = subprocess.run(["sh", "-c", '"$0" version >&-', bin_dir / "tandem"], capture_output=True, text=True,
                           env={**os.environ, "XDG_STATE_HOME": str(tmp_path)}, timeout=20)
     assert done.returncode == 1
     assert "cannot write standard output: Bad file descriptor" in done.stderr
 
 
-def test_a_closed_standard_input_is_said_to_be_closed(bin_dir, tmp_path):
+def test_closed_standard_input_is_named(bin_dir, tmp_path):
     done = subprocess.run(["sh", "-c", '"$0" validate -f - <&-', bin_dir / "tandem"], capture_output=True, text=True,
                           env={**os.environ, "XDG_STATE_HOME": str(tmp_path)}, timeout=20)
     assert done.returncode == 4
     assert "read standard input: Bad file descriptor" in done.stderr
 
 
-def test_logs_of_ranks_that_wrote_nothing_are_empty_at_once(start):
+def test_logs_of_silent_ranks_are_empty_at_once(start):
     cluster = start()
     cluster.submit(tiny_job("quiet", ranks=2, steps=3))
     cluster.wait_state("quiet", "SUCCEEDED")

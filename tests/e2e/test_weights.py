@@ -154,7 +154,7 @@ def save_with(model, folder, **changes):
     (folder / "config.json").write_text(json.dumps({**config, **changes}))
 
 
-def test_what_cannot_be_read_is_refused_with_the_way_out(start, tmp_path):
+def test_unreadable_weights_are_refused_with_the_way_out(start, tmp_path):
     cluster = start(workers=2)
     write_text(tmp_path / "text")
     model = make_model("llama")
@@ -197,7 +197,7 @@ def test_what_cannot_be_read_is_refused_with_the_way_out(start, tmp_path):
         assert cause["reason"] == "StartWeightsUnusable" and said in cause["message"], cause
 
 
-def test_random_weights_have_no_keys_of_their_tokenizers_model(start, tmp_path):
+def test_random_weights_ignore_their_tokenizers_model(start, tmp_path):
     """A text's tokenizer lies in the folder of another model of the family, which rotates otherwise."""
     folder, other = tmp_path / "model", tmp_path / "other"
     save("deepseek-v3", folder)
