@@ -20,7 +20,6 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-using ::testing::IsEmpty;
 
 std::string Text(const Corpus& corpus, Split split) {
   std::vector<int64_t> tokens(corpus.num_tokens(split));
@@ -115,30 +114,29 @@ TEST(CorpusTest, HoldsOutTheSameFilesOfACopy) {
   EXPECT_EQ(a.digest(), c.digest());
 }
 
-TEST(CorpusTest, OfTwoFilesOneIsHeldOut) {
-  platform::TemporaryFolder folder;
-  folder.Write("long", std::string(1000, 'l'));
-  folder.Write("short", std::string(900, 's'));
-  const Corpus corpus({.train = {{"data.train", folder.path()}}, .validation_fraction = 0.01});
-  EXPECT_THAT(corpus.files(Split::kTrain), ElementsAre("long"));
-  EXPECT_THAT(corpus.files(Split::kValidation), ElementsAre("short"));
-}
-
-TEST(CorpusTest, OneFileLosesItsEnd) {
-  platform::TemporaryFolder folder;
-  folder.Write("only", "0123456789");
-  const Corpus corpus({.train = {{"data.train", folder.path() + "/only"}}, .validation_fraction = 0.2});
-  EXPECT_EQ(Text(corpus, Split::kTrain), "01234567");
-  EXPECT_EQ(Text(corpus, Split::kValidation), "89");
-}
-
-TEST(CorpusTest, FractionZeroHoldsNothingOut) {
-  platform::TemporaryFolder folder;
-  folder.Write("a", "aa");
-  folder.Write("b", "bb");
-  const Corpus corpus({.train = {{"data.train", folder.path()}}});
-  EXPECT_EQ(Text(corpus, Split::kTrain), "aabb");
-  EXPECT_THAT(corpus.files(Split::kValidation), IsEmpty());
+TEST(CorpusTest, FewFilesAreSplitByTheFraction) {
+  struct Case {
+    const char* name;
+    std::vector<std::string> texts;  // of files "0", "1", ...
+    double fraction;
+    std::string trained;
+    std::string held_out;
+  };
+  const std::vector<Case> cases = {
+      {"the shorter of two files", {"long text", "short"}, 0.01, "long text", "short"},
+      {"the end of one file", {"0123456789"}, 0.2, "01234567", "89"},
+      {"nothing", {"aa", "bb"}, 0, "aabb", ""},
+  };
+  for (const Case& one : cases) {
+    SCOPED_TRACE(one.name);
+    platform::TemporaryFolder folder;
+    for (size_t i = 0; i < one.texts.size(); ++i) {
+      folder.Write(std::to_string(i), one.texts[i]);
+    }
+    const Corpus corpus({.train = {{"data.train", folder.path()}}, .validation_fraction = one.fraction});
+    EXPECT_EQ(Text(corpus, Split::kTrain), one.trained);
+    EXPECT_EQ(Text(corpus, Split::kValidation), one.held_out);
+  }
 }
 
 TEST(CorpusTest, OwnValidationFilesLeaveTheTrainingFilesWhole) {
