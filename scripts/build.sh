@@ -29,7 +29,7 @@ scripts/setup.sh "${setup[@]}"
 started=$SECONDS
 mkdir -p build
 cmake --preset release "-DTANDEM_TESTS=$tests" "${configure[@]}" >build/configure.log 2>&1 || { tail -n 30 build/configure.log >&2; exit 1; }
-# One job a core, and no more than memory allows: a batch of files takes up to 2 GiB.
+# One job a core, and no more than memory allows: a batch of files takes 1 to 2 GiB (2.6 at most, in tests).
 jobs=$(nproc)
 by_memory=$(awk '/MemAvailable/ {print int($2 / 2097152)}' /proc/meminfo)
 [ "$jobs" -le "$by_memory" ] || jobs=$((by_memory > 0 ? by_memory : 1))
