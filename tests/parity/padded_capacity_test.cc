@@ -17,7 +17,7 @@ namespace {
 // at first, so that an empty row that were read before it was cleared would show. overlap_matrix_test.cc has
 // every schedule.
 
-struct Case {
+struct CapacityCase {
   std::string strategy;
   int ranks;
   int expert_parallel;
@@ -26,16 +26,16 @@ struct Case {
   bool by_position;
 };
 
-std::ostream& operator<<(std::ostream& out, const Case& c) {
+std::ostream& operator<<(std::ostream& out, const CapacityCase& c) {
   return out << c.strategy << ", " << c.ranks << " ranks, " << c.expert_parallel << " share experts, "
              << c.chunks << " chunks, room for " << c.factor << " times the even share"
              << (c.by_position ? ", the first" : ", the most probable");
 }
 
-class PaddedCapacityTest : public testing::TestWithParam<Case> {
+class PaddedCapacityTest : public testing::TestWithParam<CapacityCase> {
  protected:
   static JobOptions Options() {
-    const Case& c = GetParam();
+    const CapacityCase& c = GetParam();
     JobOptions options = SparseJob();
     options.strategy = c.strategy;
     options.ranks = c.ranks;
@@ -82,11 +82,13 @@ TEST_P(PaddedCapacityTest, EveryOrderThatTheProgramAllowsGivesTheSameBits) {
   ExpectSameBitsInOrdersOfTheOverlap(Options());
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Cases, PaddedCapacityTest,
-    testing::Values(Case{"zero3", 2, 2, "fixed", 1.25, false}, Case{"zero1", 2, 2, "exact", 0.75, true},
-                    Case{"zero2", 4, 4, "fixed", 0.75, true}, Case{"hsdp", 4, 2, "exact", 1, true},
-                    Case{"zero3", 4, 2, "exact", 4, false}, Case{"zero3", 2, 1, "", 1.25, true}));
+INSTANTIATE_TEST_SUITE_P(Cases, PaddedCapacityTest,
+                         testing::Values(CapacityCase{"zero3", 2, 2, "fixed", 1.25, false},
+                                         CapacityCase{"zero1", 2, 2, "exact", 0.75, true},
+                                         CapacityCase{"zero2", 4, 4, "fixed", 0.75, true},
+                                         CapacityCase{"hsdp", 4, 2, "exact", 1, true},
+                                         CapacityCase{"zero3", 4, 2, "exact", 4, false},
+                                         CapacityCase{"zero3", 2, 1, "", 1.25, true}));
 
 }  // namespace
 }  // namespace tandem::parity
