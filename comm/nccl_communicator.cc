@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "comm/nccl_communicator.h"
 
-#include <chrono>
 #include <cstddef>
 #include <future>
 #include <stdexcept>
@@ -19,9 +18,6 @@
 namespace tandem::comm {
 namespace {
 
-constexpr std::chrono::microseconds kPoll{50};
-constexpr std::chrono::milliseconds kAbortPatience{300};
-constexpr absl::Duration kLockPatience = absl::Milliseconds(100);
 constexpr absl::Duration kFarewell = absl::Seconds(5);
 
 // Unlocks at the end of its scope a mutex that TryLock has locked.
@@ -36,10 +32,10 @@ class ABSL_SCOPED_LOCKABLE TakenLock {
   absl::Mutex* const mu_;
 };
 
-// Points into its arguments. Calls block, because NCCL would start a thread for each one that does not, and a
-// step has hundreds. The priority is the stream's that collectives are enqueued on. Copy engines move what
-// they can, between registered windows, and leave the multiprocessors to compute; if thread blocks are asked
-// for, these do.
+// Points into its arguments, as NCCL does as long as the communicator lives. Calls block, because NCCL would
+// start a thread for each one that does not, and a step has hundreds. The priority is the stream's that
+// collectives are enqueued on. Copy engines move what they can, between registered windows, and leave the
+// multiprocessors to compute; if thread blocks are asked for, these do.
 ncclConfig_t Config(const std::string& name, const parallel::GroupOptions& options, int ctas) {
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.splitShare = 0;
@@ -64,6 +60,29 @@ ncclConfig_t Config(const std::string& name, const parallel::GroupOptions& optio
   return config;
 }
 
+void Check(ncclResult_t result, const std::string& where) {
+  if (result != ncclSuccess) {
+    throw CommError(where + ": NCCL: " + NcclErrorText(result, /*comm=*/nullptr));
+  }
+}
+
+CommError Aborted(const std::string& where) { return CommError(where + ": aborted"); }
+
+// Runs `task`, in which NCCL waits for the other ranks, on a thread of its own. If they do not come within
+// `patience` it throws CommError, and leaves the thread behind, until the process ends.
+ncclResult_t Await(std::packaged_task<ncclResult_t()> task, int device, const std::string& where,
+                   absl::Duration patience) {
+  std::future<ncclResult_t> result = task.get_future();
+  std::thread([device, task = std::move(task)]() mutable {
+    cudaSetDevice(device);
+    task();
+  }).detach();
+  if (result.wait_for(absl::ToChronoNanoseconds(patience)) != std::future_status::ready) {
+    throw CommError(where + ": not all ranks took part within " + absl::FormatDuration(patience));
+  }
+  return result.get();
+}
+
 }  // namespace
 
 NcclCommunicator::NcclCommunicator(std::string name, int rank, int size, int job_rank, int device,
@@ -74,21 +93,19 @@ NcclCommunicator::NcclCommunicator(std::string name, int rank, int size, int job
       size_(size),
       job_rank_(job_rank),
       device_(device),
-      timeout_(timeout) {
-  struct Creation {
-    std::string name;
-    parallel::GroupOptions options;
-    ncclComm_t comm = nullptr;
-  };
+      timeout_(timeout),
+      handle_(std::make_shared<NcclHandle>(name_, options, device)) {
   const std::string where = Where("creation");
-  const auto creation = std::make_shared<Creation>(Creation{.name = name_, .options = options});
-  const ncclResult_t result = Await(where, timeout_, [creation, begin, ctas] {
-    ncclConfig_t config = Config(creation->name, creation->options, ctas);
-    return begin(&creation->comm, &config);
+  std::packaged_task<ncclResult_t()> create([handle = handle_, begin, ctas] {
+    ncclConfig_t config = Config(handle->name(), handle->options(), ctas);
+    ncclComm_t comm = nullptr;
+    const ncclResult_t result = begin(&comm, &config);
+    if (result == ncclSuccess) {
+      handle->Set(comm);
+    }
+    return result;
   });
-  const absl::MutexLock lock(&mu_);
-  Check(result, where);
-  comm_ = creation->comm;
+  Check(Await(std::move(create), device_, where, timeout_), where);
 }
 
 NcclCommunicator::~NcclCommunicator() {
@@ -103,56 +120,29 @@ NcclCommunicator::~NcclCommunicator() {
   }
 }
 
-ncclResult_t NcclCommunicator::Split(ncclComm_t* clone, ncclConfig_t* config) {
-  return ncclCommSplit(Live(Where("clone")), 0, rank_, clone, config);
+NcclCommunicator::Begin NcclCommunicator::Split() const {
+  return [handle = handle_, rank = rank_, where = Where("clone")](ncclComm_t* clone, ncclConfig_t* config) {
+    const NcclCall call(handle);
+    if (call.comm() == nullptr) {
+      throw Aborted(where);
+    }
+    return ncclCommSplit(call.comm(), 0, rank, clone, config);
+  };
 }
 
 std::string NcclCommunicator::Where(const std::string& operation) const {
   return "group " + name_ + " rank " + std::to_string(job_rank_) + " " + operation;
 }
 
-void NcclCommunicator::Check(ncclResult_t result, const std::string& where) const {
-  if (result != ncclSuccess) {
-    throw CommError(where + ": NCCL: " + NcclErrorText(result, comm_));
+ncclResult_t NcclCommunicator::Wait(const std::string& where, absl::Duration patience,
+                                    std::function<ncclResult_t(ncclComm_t)> call) const {
+  NcclCall inside(handle_);
+  if (inside.comm() == nullptr) {
+    throw Aborted(where);
   }
-}
-
-void NcclCommunicator::ThrowIfAborted(const std::string& where) const {
-  if (comm_ == nullptr) {
-    throw CommError(where + ": aborted");
-  }
-}
-
-ncclComm_t NcclCommunicator::Live(const std::string& where) {
-  const absl::MutexLock lock(&mu_);
-  ThrowIfAborted(where);
-  return comm_;
-}
-
-ncclResult_t NcclCommunicator::Await(const std::string& where, absl::Duration patience,
-                                     std::function<ncclResult_t()> call) const {
-  std::promise<ncclResult_t> promise;
-  std::future<ncclResult_t> result = promise.get_future();
-  std::thread([device = device_, call = std::move(call), promise = std::move(promise)]() mutable {
-    cudaSetDevice(device);
-    promise.set_value(call());
-  }).detach();
-  if (result.wait_for(absl::ToChronoNanoseconds(patience)) != std::future_status::ready) {
-    throw CommError(where + ": not all ranks took part within " + absl::FormatDuration(patience));
-  }
-  return result.get();
-}
-
-// absl::Mutex waits by the machine's clock where it waits with a limit, so this asks again and again.
-bool NcclCommunicator::LockWithin(absl::Duration patience) ABSL_NO_THREAD_SAFETY_ANALYSIS {
-  const absl::Time deadline = platform::SteadyClock().Now() + patience;
-  while (!mu_.TryLock()) {
-    if (platform::SteadyClock().Now() > deadline) {
-      return false;
-    }
-    std::this_thread::sleep_for(kPoll);
-  }
-  return true;
+  return Await(std::packaged_task<ncclResult_t()>(
+                   [inside = std::move(inside), call = std::move(call)] { return call(inside.comm()); }),
+               device_, where, patience);
 }
 
 template <typename Launch>
@@ -166,19 +156,21 @@ void NcclCommunicator::Start(const Collective& call, const Launch& launch) {
     return;
   }
   Pending pending{.operation = call.operation, .sequence = sequence};
-  ncclComm_t comm = nullptr;
   {
     const absl::MutexLock lock(&mu_);
-    ThrowIfAborted(where);
     pending.begin = Mark(stream);
-    comm = comm_;
     starting_ = Starting{.call = pending, .since = platform::SteadyClock().Now()};
   }
-  const ncclResult_t result = launch(comm, stream);
+  std::optional<ncclResult_t> result;
+  if (const NcclCall inside(handle_); inside.comm() != nullptr) {
+    result = launch(inside.comm(), stream);
+  }
   const absl::MutexLock lock(&mu_);
   starting_.reset();
-  ThrowIfAborted(where);
-  Check(result, where);
+  if (!result) {
+    throw Aborted(where);
+  }
+  Check(*result, where);
   pending.end = Mark(stream);
   pending_.push_back(pending);
   ++num_collectives_;
@@ -220,29 +212,15 @@ bool NcclCommunicator::IsLate() {
 
 void NcclCommunicator::Farewell() {
   const std::string where = Where("end");
-  ncclComm_t comm = nullptr;
-  {
-    const absl::MutexLock lock(&mu_);
-    comm = comm_;
-  }
-  if (comm == nullptr) {
-    return;
-  }
-  const auto end = [&](const std::function<ncclResult_t()>& call) {
-    const ncclResult_t result = Await(where, kFarewell, call);
-    const absl::MutexLock lock(&mu_);
-    Check(result, where);
-  };
   for (const Window& window : windows_) {
-    end([comm, window = window.window] { return ncclCommWindowDeregister(comm, window); });
+    Check(Wait(where, kFarewell,
+               [window](ncclComm_t comm) { return ncclCommWindowDeregister(comm, window.window); }),
+          where);
   }
-  end([comm] { return ncclCommFinalize(comm); });
-  {
-    const absl::MutexLock lock(&mu_);
-    ThrowIfAborted(where);
-    comm_ = nullptr;
+  Check(Wait(where, kFarewell, [](ncclComm_t comm) { return ncclCommFinalize(comm); }), where);
+  if (ncclComm_t const comm = handle_->Take(); comm != nullptr) {
+    ncclCommDestroy(comm);
   }
-  ncclCommDestroy(comm);
 }
 
 void NcclCommunicator::AllGather(Memory input, Memory output) {
@@ -298,17 +276,14 @@ absl::Status NcclCommunicator::RegisterWindow(std::shared_ptr<const device::Regi
     return absl::FailedPreconditionError(where + ": NCCL did not allocate this memory");
   }
   const auto made = std::make_shared<ncclWindow_t>(nullptr);
-  const ncclResult_t result = Await(where, timeout_, [comm = Live(where), region, made] {
+  const ncclResult_t result = Wait(where, timeout_, [region, made](ncclComm_t comm) {
     return ncclCommWindowRegister(comm, region->begin(), static_cast<size_t>(region->bytes()), made.get(),
                                   NCCL_WIN_COLL_SYMMETRIC);
   });
-  {
-    const absl::MutexLock lock(&mu_);
-    if (result == ncclInvalidArgument || result == ncclInvalidUsage) {
-      return absl::FailedPreconditionError(where + ": NCCL: " + NcclErrorText(result, comm_));
-    }
-    Check(result, where);
+  if (result == ncclInvalidArgument || result == ncclInvalidUsage) {
+    return absl::FailedPreconditionError(where + ": NCCL: " + NcclErrorText(result, /*comm=*/nullptr));
   }
+  Check(result, where);
   ncclWindow_t const window = *made;
   if (window == nullptr) {
     return absl::FailedPreconditionError(where +
@@ -318,41 +293,20 @@ absl::Status NcclCommunicator::RegisterWindow(std::shared_ptr<const device::Regi
   return absl::OkStatus();
 }
 
-// The call into NCCL has a thread of its own: it waits for kernels, which see that they are to end, and for
-// what else it may. A collective of copy engines sees nothing: the GPU waits for its peers' flags in
-// memory, for good if a peer is gone, and only the end of the process ends it. Nothing can be aborted beside
-// a call that is stuck inside NCCL, because it waits for a peer or the GPU takes no more work.
-void NcclCommunicator::Abort() {
-  if (!LockWithin(kLockPatience)) {
-    return;
-  }
-  ncclComm_t const comm = std::exchange(comm_, nullptr);
-  const bool is_stuck = starting_.has_value();
-  mu_.Unlock();
-  if (comm == nullptr || is_stuck) {
-    return;
-  }
-  std::promise<void> done;
-  std::future<void> ended = done.get_future();
-  std::thread([comm, device = device_, done = std::move(done)]() mutable {
-    cudaSetDevice(device);
-    ncclCommAbort(comm);
-    done.set_value();
-  }).detach();
-  ended.wait_for(kAbortPatience);
-}
+void NcclCommunicator::Abort() { handle_->Abort(); }
 
 void NcclCommunicator::CheckPending() {
+  const NcclCall call(handle_);
+  if (call.comm() == nullptr) {
+    return;
+  }
   if (!mu_.TryLock()) {
     return;  // an event is recorded: the next look sees what follows
   }
   const TakenLock lock(&mu_);
-  if (comm_ == nullptr) {
-    return;
-  }
   Prune();
   ncclResult_t state = ncclSuccess;
-  ncclCommGetAsyncError(comm_, &state);
+  ncclCommGetAsyncError(call.comm(), &state);
   const Pending* const oldest = !pending_.empty() ? &pending_.front()
                                 : starting_       ? &starting_->call
                                                   : nullptr;

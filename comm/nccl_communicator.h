@@ -18,6 +18,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "comm/communicator.h"
+#include "comm/nccl_handle.h"
 #include "parallel/group_options.h"
 
 namespace tandem::comm {
@@ -54,14 +55,14 @@ class NcclCommunicator final : public Communicator {
   void Receive(Memory output) override;
 
   absl::Status RegisterWindow(std::shared_ptr<const device::Region> region) override ABSL_LOCKS_EXCLUDED(mu_);
-  void Abort() override ABSL_LOCKS_EXCLUDED(mu_);
+  void Abort() override;
   void CheckPending() override ABSL_LOCKS_EXCLUDED(mu_);
 
   uint64_t num_collectives() const override { return num_collectives_; }
   uint64_t num_ended() const override { return num_ended_; }
 
   // Makes a clone, over the same ranks; for its constructor.
-  ncclResult_t Split(ncclComm_t* clone, ncclConfig_t* config) ABSL_LOCKS_EXCLUDED(mu_);
+  Begin Split() const;
 
  private:
   // A collective that has been started, and the points in the stream before and behind it.
@@ -82,20 +83,11 @@ class NcclCommunicator final : public Communicator {
   };
 
   std::string Where(const std::string& operation) const;
-  void Check(ncclResult_t result, const std::string& where) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void ThrowIfAborted(const std::string& where) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
-  // The communicator. Throws CommError if it is aborted.
-  ncclComm_t Live(const std::string& where) ABSL_LOCKS_EXCLUDED(mu_);
-
-  // Returns the result of `call`, in which NCCL waits for the other ranks. It runs on a thread of its own.
-  // Throws CommError if they do not come within `patience`; the thread is then left behind until the process
-  // ends, so `call` owns what it uses.
-  ncclResult_t Await(const std::string& where, absl::Duration patience,
-                     std::function<ncclResult_t()> call) const;
-
-  // Returns false if mu_ could not be locked within `patience`.
-  bool LockWithin(absl::Duration patience) ABSL_EXCLUSIVE_TRYLOCK_FUNCTION(true, mu_);
+  // Returns the result of `call`, in which NCCL waits for the other ranks. Throws CommError if they do not
+  // come within `patience`; then a thread that runs it is left behind, so it owns what it uses.
+  ncclResult_t Wait(const std::string& where, absl::Duration patience,
+                    std::function<ncclResult_t(ncclComm_t)> call) const;
 
   // Calls `launch`, which enqueues a collective of NCCL on the current stream, and marks its begin and end.
   template <typename Launch>
@@ -114,7 +106,7 @@ class NcclCommunicator final : public Communicator {
   // when the GPU reaches the collective, because the host enqueues up to a whole step ahead.
   bool IsLate() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
-  void Farewell() ABSL_LOCKS_EXCLUDED(mu_);
+  void Farewell();
 
   const std::string name_;
   const int rank_;
@@ -122,11 +114,11 @@ class NcclCommunicator final : public Communicator {
   const int job_rank_;
   const int device_;
   const absl::Duration timeout_;
+  const std::shared_ptr<NcclHandle> handle_;
   std::vector<Window> windows_;
   // A GPU that waits for a peer may accept no more work, and the record of an event, which holds this mutex,
-  // then hangs. So the watchdog and Abort must not wait long for it. Calls into NCCL do not hold it.
+  // then hangs. So the watchdog must not wait for it.
   absl::Mutex mu_;
-  ncclComm_t comm_ ABSL_GUARDED_BY(mu_) = nullptr;  // null: aborted
   std::optional<Starting> starting_ ABSL_GUARDED_BY(mu_);
   std::deque<Pending> pending_ ABSL_GUARDED_BY(mu_);
   std::vector<cudaEvent_t> events_ ABSL_GUARDED_BY(mu_);       // all that were made

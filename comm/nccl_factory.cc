@@ -156,9 +156,8 @@ std::unique_ptr<Communicator> CloneNcclCommunicator(const std::string& name, Com
   if (live == nullptr) {
     throw std::logic_error("group " + parent.name() + " is not an NCCL group");
   }
-  return std::make_unique<NcclCommunicator>(
-      name, live->rank(), live->size(), live->job_rank(), live->device(), live->timeout(), options, ctas,
-      [live](ncclComm_t* comm, ncclConfig_t* config) { return live->Split(comm, config); });
+  return std::make_unique<NcclCommunicator>(name, live->rank(), live->size(), live->job_rank(),
+                                            live->device(), live->timeout(), options, ctas, live->Split());
 }
 
 }  // namespace tandem::comm
