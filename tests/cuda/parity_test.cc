@@ -241,7 +241,7 @@ TEST(CudaParityTest, ACheckpointHoldsTheWholeState) {
 TEST(CudaParityTest, StepsWithoutFiniteGradientsLeaveTheWeightsAlone) {
   plan::JobPlan plan = MakeGpuJob({.steps = 2});
   plan.train.optimizer.schedule.warmup_steps = 0;
-  plan.train.optimizer.schedule.decay = plan::Decay::kConstant;
+  plan.train.optimizer.schedule.decay = v1::DECAY_CONSTANT;
   plan.train.optimizer.schedule.peak = 1e30;
   const JobRun two = RunJob(plan, cuda::OnGpus());
   plan.train.steps = 5;

@@ -70,14 +70,14 @@ void ExpectNear(const Tensors& ours, const Tensors& theirs, const char* what) {
 // The same job, cut off after `steps` steps: its learning rates stay those of the whole job.
 JobRun RunFirst(plan::JobPlan plan, int64_t steps) {
   plan.train.steps = steps;
-  plan.train.optimizer.schedule.decay = plan::Decay::kConstant;
+  plan.train.optimizer.schedule.decay = v1::DECAY_CONSTANT;
   return RunJob(plan);
 }
 
 void CompareWithAutograd(JobOptions options) {
   options.fp64 = true;
   plan::JobPlan plan = MakeJob(options);
-  plan.train.optimizer.schedule.decay = plan::Decay::kConstant;
+  plan.train.optimizer.schedule.decay = v1::DECAY_CONSTANT;
   const int rounds = plan.train.microbatches_per_rank * plan.topology.world;
   const auto by_name = [&](const JobRun& run, const std::string& suffix) {
     return ByName(plan, run, suffix);

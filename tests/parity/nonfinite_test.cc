@@ -115,7 +115,7 @@ JobRun RunOn(int ranks, int64_t steps, bool stop = false) {
   plan::JobPlan plan = MakeJob(
       {.ranks = ranks, .microbatches_per_rank = rounds, .steps = 6, .layers = 1, .stop_on_nonfinite = stop});
   plan.train.optimizer.schedule.decay =
-      plan::Decay::kConstant;  // so that a shorter job has the same learning rates
+      v1::DECAY_CONSTANT;  // so that a shorter job has the same learning rates
   plan.train.steps = steps;
   return RunJob(plan, {.make_backend = [rounds](int) -> std::unique_ptr<trainer::Backend> {
                   return std::make_unique<InfiniteGradientBackend>(Place{.rounds = rounds});
@@ -150,7 +150,7 @@ TEST(NonfiniteGradientTest, TheFirstStepIsReportedOnceWithParameterAndRank) {
   // The learning rate makes every later step as bad.
   plan::JobPlan plan = MakeJob({.steps = 2});
   plan.train.optimizer.schedule.warmup_steps = 0;
-  plan.train.optimizer.schedule.decay = plan::Decay::kConstant;
+  plan.train.optimizer.schedule.decay = v1::DECAY_CONSTANT;
   plan.train.optimizer.schedule.peak = 1e30;
   plan.train.steps = 5;
   const JobRun bad = RunJob(plan);
@@ -170,7 +170,7 @@ TEST(NonfiniteGradientTest, OfAnExpertTheRankThatHasItIsNamedAndNothingChanges) 
                                   .model_type = "mixtral",
                                   .num_experts = 4,
                                   .overlap = true});
-    plan.train.optimizer.schedule.decay = plan::Decay::kConstant;
+    plan.train.optimizer.schedule.decay = v1::DECAY_CONSTANT;
     plan.train.steps = steps;
     // The second half of experts 2 and 3, of six matrices, which ranks 1 and 3 share.
     const Place place{
@@ -237,7 +237,7 @@ TEST(NonfiniteGradientTest, StepsThatAreSkippedAreNoUpdatesOfAdam) {
                                     .fp64 = true,
                                     .checkpoint_directory = directory,
                                     .resume = directory.empty() ? "" : "newest"});
-      plan.train.optimizer.schedule.decay = plan::Decay::kConstant;
+      plan.train.optimizer.schedule.decay = v1::DECAY_CONSTANT;
       plan.train.optimizer.weight_decay = 0;
       plan.train.steps = steps;
       return RunJob(plan, {.make_backend = [bad_step](int rank) -> std::unique_ptr<trainer::Backend> {
