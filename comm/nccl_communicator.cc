@@ -105,7 +105,12 @@ NcclCommunicator::NcclCommunicator(std::string name, int rank, int size, int job
     }
     return result;
   });
-  Check(Await(std::move(create), device_, where, timeout_), where);
+  try {
+    Check(Await(std::move(create), device_, where, timeout_), where);
+  } catch (const CommError&) {
+    Abort();  // what may be made yet
+    throw;
+  }
 }
 
 NcclCommunicator::~NcclCommunicator() {
@@ -154,6 +159,9 @@ void NcclCommunicator::Start(const Collective& call, const Launch& launch) {
   if (call.IsEmpty()) {
     ++num_collectives_;
     return;
+  }
+  if (NcclCall(handle_).comm() == nullptr) {
+    throw Aborted(where);
   }
   Pending pending{.operation = call.operation, .sequence = sequence};
   {

@@ -44,7 +44,7 @@ std::string EventLine(const v1::Event& event, bool with_job, const Context& cont
 }
 
 // Prints what happens from now on, after what has happened; until the job ends, or the reader wants no more.
-Outcome Follow(Context& context, Client& client, const EventsOptions& options) {
+Outcome FollowEvents(Context& context, Client& client, const EventsOptions& options) {
   const Interrupts interrupts;
   int64_t last_seq = 0;
   bool began = false;
@@ -120,7 +120,7 @@ std::string RenderEvents(const std::vector<v1::Event>& events, bool with_job, co
 
 Outcome Events(Context& context, Client& client, const EventsOptions& options) {
   if (options.follow) {
-    return Follow(context, client, options);
+    return FollowEvents(context, client, options);
   }
   TANDEM_ASSIGN_OR_RETURN(const std::vector<v1::Event> events, client.ListEvents(options.job));
   if (options.format == Format::kJson) {

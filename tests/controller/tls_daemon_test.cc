@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "tests/controller/daemon_process.h"
-#include "tests/controller/service_fixture.h"
+#include "tests/controller/secure_service.h"
 #include "tests/platform/temporary_folder.h"
 #include "tests/tls/certificates.h"
 

@@ -5,9 +5,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <functional>
-#include <stdexcept>
-
 #include "tests/comm/thread_groups.h"
 #include "tests/fsdp/classes_run.h"
 #include "tests/fsdp/test_unit.h"
@@ -23,15 +20,6 @@ constexpr ClassTypes kFp32{device::ElementKind::kFloat, device::ElementKind::kFl
                            device::ElementKind::kFloat};
 
 Layout OneVector(int64_t elements) { return MakeLayout({{.name = "v", .shape = {elements}}}, 2); }
-
-std::string MessageOf(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const std::invalid_argument& error) {
-    return error.what();
-  }
-  return "accepted";
-}
 
 TEST(UnitShardTest, ClassTrainsAsIfAlone) {
   for (const test::Placed& placed : test::Placements()) {
