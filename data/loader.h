@@ -27,8 +27,8 @@ struct RowOptions {
 // One text of a split.
 struct LoaderText {
   std::shared_ptr<const TokenSource> source;
-  std::string
-      field;         // the job's field that names it, for messages; empty for a held-out end of training text
+  // The job's field that names it, for messages; empty for a held-out end of training text.
+  std::string field;
   std::string name;  // its name if the job names several texts, else empty
   // Its share of the samples relative to the other texts; if all are 0, each has its number of windows as
   // weight.

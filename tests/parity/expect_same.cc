@@ -32,7 +32,6 @@ bool SameBits(std::optional<double> a, std::optional<double> b) {
 
 std::string Text(std::optional<double> loss) { return loss ? absl::StrCat(*loss) : "none"; }
 
-// Empty: there is none.
 // The bits of mtp_loss/1 and so on, by name.
 std::map<std::string, uint64_t> DepthLosses(const v1::StepReport& step) {
   std::map<std::string, uint64_t> losses;
@@ -44,6 +43,7 @@ std::map<std::string, uint64_t> DepthLosses(const v1::StepReport& step) {
   return losses;
 }
 
+// Empty: there is none.
 std::string DifferenceOfSteps(const v1::StepReport& x, const v1::StepReport& y) {
   const std::string where = absl::StrCat("step ", x.step(), ": ");
   if (x.step() != y.step()) {
