@@ -34,8 +34,8 @@ inline BioHandle BioOf(const std::string& text) {
   return BioHandle(BIO_new_mem_buf(text.data(), static_cast<int>(text.size())));
 }
 
-// The first certificate, or key, of a PEM text; null if there is none. No password is asked for on a
-// terminal: a daemon has none.
+// The first certificate, or key, of a PEM text; null if there is none. KeyOf asks for no password on a
+// terminal, since a daemon has none, and so takes no key that needs one.
 inline CertificateHandle CertificateOf(const std::string& pem) {
   return CertificateHandle(PEM_read_bio_X509(BioOf(pem).get(), nullptr, nullptr, nullptr));
 }
