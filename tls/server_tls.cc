@@ -49,7 +49,7 @@ absl::Status FailedAt(const std::string& path, int error) {
 // A new file for this user alone. Its time is `seconds` after 1970, so that gRPC, which looks at whole
 // seconds, notices every change.
 absl::Status WritePrivate(const std::string& path, const std::string& content, int64_t seconds) {
-  const platform::Descriptor file(open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+  platform::Descriptor file(open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
   if (file.get() < 0) {
     return FailedAt(path, errno);
   }
@@ -61,7 +61,11 @@ absl::Status WritePrivate(const std::string& path, const std::string& content, i
     written += more > 0 ? static_cast<size_t>(more) : 0;
   }
   const timespec times[] = {{.tv_sec = seconds, .tv_nsec = 0}, {.tv_sec = seconds, .tv_nsec = 0}};
-  return futimens(file.get(), times) == 0 ? absl::OkStatus() : FailedAt(path, errno);
+  if (futimens(file.get(), times) != 0) {
+    return FailedAt(path, errno);
+  }
+  // On NFS, or over a quota, a failed write shows only here.
+  return close(file.Release()) == 0 ? absl::OkStatus() : FailedAt(path, errno);
 }
 
 // What an authority's signature does not say of a client's certificate.
