@@ -89,9 +89,9 @@ HttpAnswer JsonAnswer(int status, std::string body) {
           .headers = {{"Cache-Control", "no-store"}}};
 }
 
-HttpAnswer WrongMethod(bool must_be_post) {
+HttpAnswer WrongMethod(const std::string& name, bool must_be_post) {
   HttpAnswer answer = JsonError(
-      absl::InvalidArgumentError(absl::StrCat("this must be called by ", must_be_post ? "POST" : "GET")));
+      absl::InvalidArgumentError(absl::StrCat(name, " must be called by ", must_be_post ? "POST" : "GET")));
   answer.status = 405;
   answer.headers.emplace_back("Allow", must_be_post ? "POST" : "GET, HEAD");
   return answer;

@@ -19,8 +19,8 @@ absl::Status FillFromQuery(const QueryFields& query, google::protobuf::Message& 
 // An answer of the page's API, which no cache may keep.
 HttpAnswer JsonAnswer(int status, std::string body);
 
-// The answer to a call by GET that must be a POST, or the other way round.
-HttpAnswer WrongMethod(bool must_be_post);
+// The answer to a call of `name` by GET that must be a POST, or the other way round.
+HttpAnswer WrongMethod(const std::string& name, bool must_be_post);
 
 // {"code": "NOT_FOUND", "message": "..."} with the HTTP status that fits.
 HttpAnswer JsonError(const absl::Status& status);

@@ -127,7 +127,7 @@ HttpAnswer JsonApi::Answer(const std::string& method, const HttpRequest& request
   }
   const Method& called = it->second;
   if (called.changes != request.is_post) {
-    return WrongMethod(/*must_be_post=*/called.changes);
+    return WrongMethod(method, /*must_be_post=*/called.changes);
   }
   if (called.changes && session.empty()) {
     return JsonError(absl::UnauthenticatedError(

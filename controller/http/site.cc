@@ -64,8 +64,8 @@ HttpAnswer Site::Answer(const HttpRequest& request) {
 
 HttpAnswer Site::AnswerApi(const std::string& method, const HttpRequest& request) {
   if (method == "SignIn" || method == "SignOut") {
-    return !request.is_post     ? WrongMethod(/*must_be_post=*/true)
-               : method == "SignIn" ? sessions_.SignIn(request)
+    return !request.is_post     ? WrongMethod(method, /*must_be_post=*/true)
+           : method == "SignIn" ? sessions_.SignIn(request)
                                 : sessions_.SignOut(request);
   }
   const absl::StatusOr<std::string> session = sessions_.SessionOf(request);
