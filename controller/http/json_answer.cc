@@ -68,6 +68,9 @@ absl::Status FillFromQuery(const QueryFields& query, google::protobuf::Message& 
     const std::unique_ptr<google::protobuf::Message> part(message.New());
     const bool fits =
         field->cpp_type() != FieldDescriptor::CPPTYPE_MESSAGE &&
+        (field->cpp_type() != FieldDescriptor::CPPTYPE_BOOL || value == "true" || value == "false") &&
+        (field->cpp_type() != FieldDescriptor::CPPTYPE_ENUM ||
+         field->enum_type()->FindValueByName(value) != nullptr) &&
         std::none_of(value.begin(), value.end(), absl::ascii_iscntrl) &&
         google::protobuf::util::JsonStringToMessage(
             absl::StrCat("{\"", name, "\":", field->is_repeated() ? absl::StrCat("[", text, "]") : text, "}"),

@@ -12,8 +12,8 @@
 namespace tandem::controller {
 
 // Sets the fields of a message that a query names. InvalidArgument for a name that is not a field, a value
-// that does not fit (protobuf's JSON decides, but a text has no control characters), or a field that is a
-// message.
+// that does not fit, or a field that is a message. Protobuf's JSON decides what fits, but a text has no
+// control characters, a boolean is "true" or "false", and a value of an enum is its name.
 absl::Status FillFromQuery(const QueryFields& query, google::protobuf::Message& message);
 
 // An answer of the page's API, which no cache may keep.

@@ -45,7 +45,8 @@ TEST(QueryTest, FieldsOfEveryTypeAreSet) {
 TEST(QueryTest, WhatDoesNotFitIsRefused) {
   const QueryFields bad = {{"page_size", "x"},     {"page_size", "99999999999"},
                            {"page_size", ""},      {"states", "QUEUED"},
-                           {"brief", "perhaps"},   {"nothing", "1"},
+                           {"states", "1"},        {"brief", "perhaps"},
+                           {"brief", "1"},         {"nothing", "1"},
                            {"page_token", "a\nb"}, {"page_token", std::string(1, '\0')}};
   for (const auto& [name, value] : bad) {
     v1::ListJobsRequest request;
