@@ -69,8 +69,9 @@ class WritingStream : public OwnedStream<Reactor, Self> {
   }
 
   void OnWriteDone(bool ok) override ABSL_LOCKS_EXCLUDED(mu_) {
-    if (!ok) {  // the client is gone
-      End(grpc::Status::CANCELLED);
+    if (!ok) {  // the client is gone; a stream that also reads ends as its failed read would end it
+      constexpr bool kReads = requires { &Reactor::OnReadDone; };
+      End(kReads ? grpc::Status::OK : grpc::Status::CANCELLED);
     }
     const absl::MutexLock lock(&mu_);
     writing_ = false;
