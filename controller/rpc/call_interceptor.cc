@@ -40,13 +40,16 @@ const google::protobuf::MethodDescriptor* FindMethod(const std::string& path) {
       absl::StrReplaceAll(path.substr(std::min<size_t>(1, path.size())), {{"/", "."}}));
 }
 
-// The job that a request names, in its own words.
+// The job that a request names in its field `job`, in its own words; "" if it has no such text.
 std::string JobOf(const std::string& method, const Message& request) {
   if (method == kSubmit) {
     return static_cast<const v1::SubmitRequest&>(request).spec().name();
   }
-  const google::protobuf::FieldDescriptor* job = request.GetDescriptor()->FindFieldByName("job");
-  return job == nullptr ? "" : request.GetReflection()->GetString(request, job);
+  using google::protobuf::FieldDescriptor;
+  const FieldDescriptor* job = request.GetDescriptor()->FindFieldByName("job");
+  const bool is_text =
+      job != nullptr && !job->is_repeated() && job->cpp_type() == FieldDescriptor::CPPTYPE_STRING;
+  return is_text ? request.GetReflection()->GetString(request, job) : "";
 }
 
 class CallInterceptor : public experimental::Interceptor {
