@@ -172,6 +172,20 @@ TEST_F(SecurityTest, ARefusedCallerLearnsWhy) {
               HasSubstr("is alice's, and user/bob may not call Jobs.Cancel for it; allowed: alice"));
 }
 
+TEST_F(SecurityTest, ARequestIdIsItsOwners) {
+  JobClient alice(address(), Credentials(kOwner));
+  JobClient bob(address(), Credentials(kOtherUser));
+  v1::Job hers;
+  v1::Job his;
+  v1::Job again;
+  ASSERT_TRUE(alice.Submit(JobClient::SpecOf("hers", 1), "r-1", hers).ok());
+  ASSERT_TRUE(bob.Submit(JobClient::SpecOf("his", 1), "r-1", his).ok());
+  EXPECT_NE(his.id(), hers.id());
+  EXPECT_EQ(his.owner(), "bob");
+  ASSERT_TRUE(alice.Submit(JobClient::SpecOf("hers", 1), "r-1", again).ok());
+  EXPECT_EQ(again.id(), hers.id());
+}
+
 TEST_F(SecurityTest, CertificatesDecideWhichIdsAWorkerMayHave) {
   SimulatedWorker impostor("other", address(), {.mute = true, .credentials = Credentials(kWorker)});
   JobClient::Until([&] { return !impostor.refused().empty(); });

@@ -94,6 +94,7 @@ TEST_F(StoreTest, ReopeningLoadsLiveJobsInTheNextTerm) {
   EXPECT_EQ((*store->Find("gone"))->state(), v1::JOB_STATE_CANCELLED);
   EXPECT_EQ((*store->FindRequest("local", "r2"))->id(), "id-gone");
   EXPECT_FALSE(store->FindRequest("local", "r3")->has_value());
+  EXPECT_FALSE(store->FindRequest("other", "r2")->has_value()) << "request ids are an owner's";
 }
 
 TEST_F(StoreTest, NamesFindLiveThenNewestEndedJobs) {
