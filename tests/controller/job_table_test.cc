@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <random>
 #include <set>
 #include <string>
@@ -41,6 +42,8 @@ TEST(JobTableTest, JobIsFoundByRequestNameAndFolder) {
   EXPECT_EQ(IdOf(table.FindLiveByFolder("")), "");
 }
 
+constexpr int kNumIds = 20;  // jobs are "0" to "19"
+
 // What the table says at once, against a look at every job.
 void CheckAgainstEveryJob(const JobTable& table) {
   JobTable::Tickets queue;
@@ -64,6 +67,12 @@ void CheckAgainstEveryJob(const JobTable& table) {
     EXPECT_EQ(IdOf(table.FindLiveByName(job.name())), is_live ? id : "");
     EXPECT_EQ(IdOf(table.FindLiveByFolder(job.resolved().checkpoint().directory())), is_live ? id : "");
   }
+  for (int i = 0; i < kNumIds; ++i) {
+    const std::string id = std::to_string(i);
+    if (!table.contains(id)) {
+      EXPECT_EQ(IdOf(table.FindRequest("ada", "request-" + id)), "") << "a removed job's request is free";
+    }
+  }
   EXPECT_EQ(table.queue(), queue);
   EXPECT_EQ(table.queue_to_update(), to_update);
   EXPECT_EQ(table.with_ranks(), with_ranks);
@@ -79,7 +88,7 @@ TEST(JobTableTest, MatchesAScanAfterAnyChanges) {
       v1::JOB_STATE_STOPPING, v1::JOB_STATE_SUCCEEDED, v1::JOB_STATE_FAILED,   v1::JOB_STATE_CANCELLED};
   JobTable table;
   for (int i = 0; i < 3000; ++i) {
-    const std::string id = std::to_string(random() % 20);
+    const std::string id = std::to_string(random() % kNumIds);
     const v1::JobState state = states[random() % states.size()];
     if (!table.contains(id)) {
       JobEntry entry = EntryOf(id, state);
@@ -89,6 +98,8 @@ TEST(JobTableTest, MatchesAScanAfterAnyChanges) {
       table.Remove(id);
     } else if (random() % 50 == 0) {
       table.RemoveEnded();
+      EXPECT_TRUE(std::none_of(table.begin(), table.end(),
+                               [](const auto& each) { return IsTerminal(each.second.job.state()); }));
     } else {
       table.Change(id, [&](JobEntry& entry) {
         entry.job.set_state(state);
