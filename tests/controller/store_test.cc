@@ -91,6 +91,26 @@ TEST_F(StoreTest, ReopeningLoadsLiveJobsInTheNextTerm) {
   EXPECT_EQ(state->jobs.queue(), driver.state.jobs.queue());
   ASSERT_EQ(state->jobs.size(), 2U) << "ended jobs stay in the store";
   EXPECT_EQ(state->jobs.at("id-job").job.SerializeAsString(), driver.Job().SerializeAsString());
+  std::vector<v1::Event> events;  // in pages of two
+  while (events.size() < driver.events.size()) {
+    const auto page = *store->Events("", events.empty() ? 0 : events.back().seq(), 2);
+    ASSERT_FALSE(page.empty());
+    ASSERT_LE(page.size(), 2U);
+    events.insert(events.end(), page.begin(), page.end());
+  }
+  ASSERT_EQ(events.size(), driver.events.size());
+  State folded;
+  for (size_t i = 0; i < events.size(); ++i) {
+    EXPECT_EQ(events[i].SerializeAsString(), driver.events[i].SerializeAsString());
+    Apply(events[i], folded);
+  }
+  EXPECT_EQ(folded.jobs.size(), driver.state.jobs.size());
+  for (const auto& [job_id, entry] : folded.jobs) {
+    const auto row = *store->Row(job_id);
+    ASSERT_TRUE(row.has_value()) << job_id;
+    EXPECT_EQ(row->job.SerializeAsString(), entry.job.SerializeAsString());
+    EXPECT_EQ(row->runtime.SerializeAsString(), entry.runtime.SerializeAsString());
+  }
   EXPECT_EQ((*store->Find("gone"))->state(), v1::JOB_STATE_CANCELLED);
   EXPECT_EQ((*store->FindRequest("local", "r2"))->id(), "id-gone");
   EXPECT_FALSE(store->FindRequest("local", "r3")->has_value());
