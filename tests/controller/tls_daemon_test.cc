@@ -99,6 +99,10 @@ TEST(ListenTest, WithoutTlsOtherMachinesAreNotListenedTo) {
   expect_refused("--worker-listen 0.0.0.0:0");
 }
 
+TEST(ListenTest, RevocationsAreLookedForEverySecond) {
+  EXPECT_LE(ServerOptions().sweep_every, absl::Seconds(1)) << "docs/security.md: within three seconds";
+}
+
 TEST(ListenTest, BadOptionsAreNamed) {
   EXPECT_EQ(CheckOptions({.listen = {"localhost"}}),
             absl::InvalidArgumentError(
