@@ -125,7 +125,7 @@ class CommandTree {
     return app->add_option(name, value, description)->type_name(type);
   }
 
-  // The same of one of some values, which shells complete.
+  // The same for a choice of some values, which shells complete.
   CLI::Option* AddChoice(CLI::App* app, const std::string& name, std::string& value, const std::string& type,
                          const std::string& description, const std::vector<std::string>& allowed) {
     CLI::Option* option = AddValue(app, name, value, type, description)->check(CLI::IsMember(allowed));

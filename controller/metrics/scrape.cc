@@ -140,7 +140,7 @@ std::string MetricsText(const prometheus::Collectable& metrics) {
 std::vector<MetricFamily> Metrics::Collect() const {
   std::vector<MetricFamily> out;
   std::vector<v1::Job> timed;
-  // Before the lock, which every call, commit and decision takes: /proc has a file for each descriptor.
+  // Before the lock, which every call and decision takes: /proc has a file for each descriptor.
   const std::vector<std::string> build = absl::StrSplit(platform::BuildVersion(), absl::MaxSplits('+', 1));
   Add(AddFamily(kGauge, "tandem_build_info", "Version and commit of this process.", out), 1,
       {{"version", build[0]}, {"commit", build.size() > 1 ? build[1] : ""}, {"role", "controller"}});
@@ -152,7 +152,7 @@ std::vector<MetricFamily> Metrics::Collect() const {
       timed.push_back(known.job);
     }
   }
-  CollectTimes(timed, out);  // which asks a disk, and every call and commit takes the lock
+  CollectTimes(timed, out);  // which asks a disk, and every call takes the lock
   return out;
 }
 

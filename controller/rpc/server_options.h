@@ -30,7 +30,8 @@ struct ServerOptions {
   PageMode page = PageMode::kAuto;                // there
   Limits limits;
   absl::Duration orphan_timeout = absl::Seconds(600);
-  absl::Duration sweep_every = absl::Seconds(1);  // looks for new TLS files and for connections that must end
+  // How often the server looks for new TLS files and for connections that must end.
+  absl::Duration sweep_every = absl::Seconds(1);
   // Called once, from another thread, when the store has failed: nothing more is decided, and every call
   // fails with the reason. The process should end; this object may not be destroyed by the call itself.
   std::function<void(const absl::Status&)> fatal;
