@@ -225,7 +225,7 @@ TEST_F(HistoryTest, DamagedPageIsNamedWithARemedy) {
     Add(*history, BatchOf("j", 1, 1, 100, 1000));
   }
   const std::string path = folder_.path() + "/history.db";
-  DamageEachPage(path, [&] {
+  DamageEachPage(path, [&](const std::string& /*damaged*/) {
     const absl::Status status = History::Open(folder_.path(), {.check_patience = absl::Minutes(1)}).status();
     EXPECT_TRUE(absl::IsDataLoss(status)) << status;
     EXPECT_THAT(std::string(status.message()),

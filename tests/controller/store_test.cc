@@ -264,12 +264,13 @@ TEST_F(StoreTest, ADamagedPageAnywhereRefusesToStart) {
   }
   Keep(driver);
   const std::string path = folder_.path() + "/controller.db";
-  DamageEachPage(path, [&] {
+  DamageEachPage(path, [&](const std::string& damaged) {
     const absl::Status status = Store::Open(folder_.path(), random_).status();
     EXPECT_TRUE(absl::IsDataLoss(status)) << status;
     EXPECT_THAT(std::string(status.message()),
                 ::testing::AllOf(::testing::StartsWith(path), ::testing::HasSubstr("put a copy of it back"),
                                  ::testing::Not(::testing::HasSubstr("\n"))));
+    EXPECT_TRUE(ReadAll(path) == damaged) << "it is left as it is";
   });
 }
 
