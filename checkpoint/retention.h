@@ -16,7 +16,7 @@ namespace tandem::checkpoint {
 
 // Retention: which folders of a checkpoint directory stay. A folder that does not stay is first renamed, so
 // that a removal that stops half-way leaves no damaged checkpoint; then the ranks remove it
-// (remove_together.h). All functions require that `self` owns the directory.
+// (remove_together.h). All functions but DeleteStep require that `self` owns the directory.
 
 // The steps of a directory whose checkpoints are known to be whole, so that they need not be read again to
 // decide which to remove. These are checkpoints that this process has written or verified. Those that existed

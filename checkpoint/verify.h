@@ -59,11 +59,11 @@ absl::StatusOr<Manifest> VerifyTogether(platform::Files& files, comm::Communicat
 using OnLooked = std::function<void(int64_t step, const std::string& reason)>;
 
 // Collective. Finds the steps that exist when the job starts; all ranks return the same. Reads manifests and
-// sizes, but not the content of other files. The ranks share the files as in verify.h and meet after every
-// step, so that no collective waits longer than a rank needs for its share of one checkpoint. A step is left
-// out if any rank cannot read it now or finds it different; the reason names the first such rank unless it is
-// 0. Throws CommError, and CheckpointError on every rank if rank 0 cannot list the directory. A directory
-// that does not exist has no steps.
+// sizes, but not the content of other files. The ranks share the files as FilesOfRank says and meet after
+// every step, so that no collective waits longer than a rank needs for its share of one checkpoint. A step is
+// left out if any rank cannot read it now or finds it different; the reason names the first such rank unless
+// it is 0. Throws CommError, and CheckpointError on every rank if rank 0 cannot list the directory. A
+// directory that does not exist has no steps.
 WholeSteps FindWholeSteps(platform::Files& files, comm::Communicator& comm, const std::string& directory,
                           const OnLooked& looked);
 

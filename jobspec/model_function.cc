@@ -5,8 +5,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "google/protobuf/util/json_util.h"
-#include "jobspec/schema.h"
 #include "jobspec/jobspec.h"
+#include "jobspec/schema.h"
 #include "platform/status_macros.h"
 
 namespace tandem::jobspec {

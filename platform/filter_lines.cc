@@ -51,15 +51,13 @@ absl::Status FilterLines(const std::string& path, size_t most_line_bytes,
   std::string kept;
   Files& files = SystemFiles();
   const std::string temporary = path + ".tmp";
+  TANDEM_ASSIGN_OR_RETURN(std::string piece, files.ReadRange(path, begin, kFilePartBytes));
   absl::Status status = files.WriteParts(temporary, [&]() -> absl::StatusOr<std::string_view> {
     kept.clear();
-    while (kept.empty()) {
-      TANDEM_ASSIGN_OR_RETURN(const std::string piece, files.ReadRange(path, begin, kFilePartBytes));
-      if (piece.empty()) {
-        break;
-      }
+    while (kept.empty() && !piece.empty()) {
       begin += static_cast<int64_t>(piece.size());
       filter.Add(piece, kept);
+      TANDEM_ASSIGN_OR_RETURN(piece, files.ReadRange(path, begin, kFilePartBytes));
     }
     return kept;
   });

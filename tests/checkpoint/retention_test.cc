@@ -74,10 +74,11 @@ TEST_F(RetentionTest, EarlierCheckpointsCountUnread) {
 
 TEST_F(RetentionTest, ReasonOfAnIncompleteStepReachesEveryRank) {
   EXPECT_THAT(WholeStepsOf(root_ + "/none", 2), ElementsAre());
-  for (const int64_t step : {10, 20, 30, 40, 50}) {
+  for (const int64_t step : {10, 20, 30, 40, 50, 60}) {
     SaveOn(files_, directory_, 2, step);
   }
   std::filesystem::remove(Path(10) + "/manifest.json");
+  std::filesystem::remove(Path(60) + "/rank-00000.safetensors");
   WriteAll(Path(20) + "/rank-00000.safetensors", "short");
   FlipABit(Path(30) + "/manifest.json");
   const int64_t bytes = *files_.Size(Path(40) + "/rank-00000.safetensors");
@@ -89,7 +90,8 @@ TEST_F(RetentionTest, ReasonOfAnIncompleteStepReachesEveryRank) {
       ElementsAre(Pair(10, "open " + Path(10) + "/manifest.json: No such file or directory"),
                   Pair(20, absl::StrCat("rank-00000.safetensors: it has 5 bytes, the manifest says ", bytes)),
                   Pair(30, "manifest.json: its digest does not match"),
-                  Pair(50, "rank 1: open " + Path(50) + "/rank-00001.safetensors: Input/output error")));
+                  Pair(50, "rank 1: open " + Path(50) + "/rank-00001.safetensors: Input/output error"),
+                  Pair(60, "open " + Path(60) + "/rank-00000.safetensors: No such file or directory")));
 }
 
 // No file has such a size, and by such sizes no rank would look at any.

@@ -300,6 +300,7 @@ TEST_F(ProcessTest, WakingDaemonGetsTheLastReports) {
   EXPECT_EQ(AnswerTo(0, 12), "");
   ExpectExit(0, ExitCode::kPreempted, kPatience);
   EXPECT_GE(LastReportedStep(), enough);
+  ASSERT_FALSE(SavedSteps().empty());
   EXPECT_EQ(SavedSteps().back(), LastReportedStep());
 }
 

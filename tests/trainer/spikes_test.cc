@@ -57,7 +57,6 @@ TEST(LossWindowTest, NonfiniteLossDoesNotCount) {
   EXPECT_FALSE(window.Add(100).has_value()) << "15 count";
 }
 
-
 // Of the steps 1 to `last`, with logarithms of 0 and 1 by turns.
 NormWindow WindowUpTo(int64_t last) {
   NormWindow window({});
