@@ -59,7 +59,6 @@ quietly() {
     echo "setup: $name failed; its whole output: $log" >&2
     exit 1
   fi
-  installed=1
   rm -f "$log"
 }
 show_progress() {
@@ -71,7 +70,6 @@ show_progress() {
       "$(tail -n 1 "$1" | tr '\r' '\n' | tail -n 1 | tr -d '\000-\037')"
   done
 }
-installed=0
 
 packages=(
   g++ cmake ninja-build git pkg-config ccache mold ca-certificates
@@ -137,7 +135,15 @@ install_others() {
 }
 # Beside LibTorch, if there is no terminal, which has one line of progress.
 others=""
-if [ -t 1 ]; then install_others; else install_others & others=$!; fi
+if [ -t 1 ]; then
+  install_others
+else
+  set -m  # a process group, which ends whole if this ends before it
+  install_others &
+  others=$!
+  set +m
+  trap 'kill -- -"$others" 2>/dev/null || true' EXIT
+fi
 
 case $torch in
   none) ;;
@@ -179,5 +185,8 @@ if [ $transformers = 1 ] && [ "$torch" = wheel ]; then
     echo "$cache/torch-$torch_version/lib/$(basename "$(dirname "$packages")")/site-packages" >"$packages/torch.pth"
   done
 fi
-[ -z "$others" ] || wait "$others"
-[ $installed = 0 ] || echo "setup: done in $SECONDS s"
+if [ -n "$others" ]; then
+  wait "$others"
+  trap - EXIT
+fi
+echo "setup: done in $SECONDS s"
