@@ -29,7 +29,39 @@ TEST(ScaledWeightsTest, TheyAreMillionthsOfTheirSum) {
   EXPECT_THAT(ScaledCounts({int64_t{1} << 50, 1}), ElementsAre(1000000, 1));
 }
 
-// In 4,000 mixtures, against the rule as its text has it, in products that fit 64 bits here.
+// Against the rule as its text has it, in products that fit 64 bits here.
+void ExpectTheRule(const std::vector<int64_t>& weights, int64_t samples) {
+  const int64_t sum = SumOf(weights);
+  std::vector<int64_t> expected(weights.size());
+  Blend blend(weights);
+  for (int64_t t = 1; t <= samples; ++t) {
+    size_t best = weights.size();
+    for (size_t i = 0; i < weights.size(); ++i) {
+      if (expected[i] * sum >= weights[i] * t) {
+        continue;
+      }
+      if (best == weights.size() || (expected[i] + 1) * weights[best] < (expected[best] + 1) * weights[i]) {
+        best = i;
+      }
+    }
+    ASSERT_LT(best, weights.size());
+    ++expected[best];
+    ASSERT_EQ(blend.Next(), best) << t;
+    for (size_t i = 0; i < weights.size(); ++i) {
+      ASSERT_LT(std::abs(blend.counts()[i] * sum - t * weights[i]), sum)
+          << "sample " << t << ", source " << i;
+    }
+  }
+  EXPECT_EQ(blend.counts(), expected);
+  EXPECT_EQ(SumOf(blend.counts()), samples);
+}
+
+// One of which the largest deficit alone falls behind by more than a sample.
+TEST(BlendTest, AHardMixtureStaysWithinASample) {
+  const std::vector<int64_t> weights = {10, 100, 3, 100, 100, 1, 1, 100, 1, 1, 1, 5};
+  ExpectTheRule(weights, 3 * SumOf(weights));
+}
+
 TEST(BlendTest, RandomMixturesStayWithinASample) {
   const auto seed = std::random_device()();
   std::cout << "seed " << seed << "\n";
@@ -39,29 +71,7 @@ TEST(BlendTest, RandomMixturesStayWithinASample) {
     for (int64_t& weight : weights) {
       weight = 1 + random() % (random() % 3 == 0 ? 1000 : 7);
     }
-    const int64_t sum = SumOf(weights);
-    std::vector<int64_t> expected(weights.size());
-    Blend blend(weights);
-    for (int64_t t = 1; t <= 400; ++t) {
-      size_t best = weights.size();
-      for (size_t i = 0; i < weights.size(); ++i) {
-        if (expected[i] * sum >= weights[i] * t) {
-          continue;
-        }
-        if (best == weights.size() || (expected[i] + 1) * weights[best] < (expected[best] + 1) * weights[i]) {
-          best = i;
-        }
-      }
-      ASSERT_LT(best, weights.size());
-      ++expected[best];
-      ASSERT_EQ(blend.Next(), best) << t;
-      for (size_t i = 0; i < weights.size(); ++i) {
-        ASSERT_LT(std::abs(blend.counts()[i] * sum - t * weights[i]), sum)
-            << "sample " << t << ", source " << i;
-      }
-    }
-    EXPECT_EQ(blend.counts(), expected);
-    EXPECT_EQ(SumOf(blend.counts()), 400);
+    ASSERT_NO_FATAL_FAILURE(ExpectTheRule(weights, 400));
   }
 }
 
