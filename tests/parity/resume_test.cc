@@ -75,6 +75,22 @@ TEST(ResumeTest, EveryStepCanBeGoneOnFromOnAnyNumberOfRanks) {
   }
 }
 
+class ResumeInBf16Test : public testing::TestWithParam<const char*> {};
+
+TEST_P(ResumeInBf16Test, ContinuesWithTheSameBits) {
+  JobOptions options = SparseJob();
+  options.strategy = GetParam();
+  options.replicas = ReplicasOf(options.strategy);
+  options.ranks = 2 * options.replicas;
+  options.microbatches_per_rank = 2;
+  options.precision = "compute: COMPUTE_TYPE_BF16";
+  ExpectSameBitsAfter(2, options, {options});
+}
+
+INSTANTIATE_TEST_SUITE_P(Strategies, ResumeInBf16Test,
+                         testing::Values("replicate", "zero1", "zero2", "zero3", "hsdp", "hfsdp"),
+                         [](const auto& info) { return std::string(info.param); });
+
 // A frozen unit has weights, of the type that it computes in, and no moments.
 class FrozenResumeTest : public testing::TestWithParam<std::string> {};
 
