@@ -14,7 +14,7 @@ class Device;
 
 namespace tandem::checkpoint {
 
-// Elements behind each other, in memory that something else owns.
+// Contiguous elements, in memory that something else owns.
 struct Elements {
   device::Memory memory;
   device::ElementKind type = device::ElementKind::kFloat;
@@ -24,16 +24,17 @@ struct Elements {
   Elements Part(int64_t begin, int64_t elements) const;
 };
 
-// A type of elements as safetensors names it. Throws CheckpointError for those that checkpoints do not have.
+// Returns the name of a type in safetensors. Throws CheckpointError for a type that checkpoints do not have.
 std::string SafetensorsDtype(device::ElementKind type);
 
-// Copies bytes to those of `to` from byte `at` on. Returns when they are there.
+// Copies all bytes of `from` into `to`, from byte `at` of `to` on. Returns when the copy is complete.
 void Write(std::string_view from, const Elements& to, int64_t at);
 
-// The same of all of its elements, from ones that are of a type of safetensors: F16, BF16, F32 or F64.
+// Overwrites all elements of `to` with those of `from`, converted from the type that safetensors names
+// `dtype`: F16, BF16, F32 or F64. Returns when the copy is complete.
 void WriteConverted(std::string_view from, std::string_view dtype, const Elements& to);
 
-// All elements, as ones of `type`, in `out`. Returns when they are there.
+// Sets `out` to all elements of `from`, converted to `type`. Returns when the copy is complete.
 void Read(const Elements& from, device::ElementKind type, std::string& out);
 
 }  // namespace tandem::checkpoint

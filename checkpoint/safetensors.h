@@ -23,9 +23,9 @@ struct TensorToWrite {
   std::vector<int64_t> shape;
 };
 
-// The beginning of a file. The data of the tensors must follow in this order without gaps, numel ×
-// BytesOfDtype(dtype) bytes each. They are 8-byte aligned in the file as far as element sizes allow. Returns
-// InvalidArgument if names are not unique or dtypes are unknown.
+// Returns the beginning of a file: the header, padded to a multiple of 8 bytes. The data of the tensors must
+// follow in this order without gaps, numel × BytesOfDtype(dtype) bytes each. Returns InvalidArgument if names
+// are not unique or dtypes are unknown.
 absl::StatusOr<std::string> SafetensorsBeginning(const std::vector<TensorToWrite>& tensors,
                                                  const std::map<std::string, std::string>& metadata);
 
@@ -44,15 +44,15 @@ struct SafetensorsHeader {
 
 inline constexpr int64_t kSafetensorsLengthBytes = 8;
 
-// How many bytes ReadSafetensorsHeader needs of a file of `file_bytes` bytes that begins with `begin`, which
-// has at least kSafetensorsLengthBytes if the file does. Returns InvalidArgument if no safetensors file can
-// begin like this.
+// Returns how many bytes from the beginning of a file of `file_bytes` bytes ReadSafetensorsHeader needs.
+// `begin` has the first kSafetensorsLengthBytes of the file or more; all, if the file is shorter. Returns
+// InvalidArgument if no safetensors file can begin like this.
 absl::StatusOr<int64_t> SafetensorsHeaderBytes(std::string_view begin, int64_t file_bytes);
 
 // Reads the header of a file of `file_bytes` bytes, which need not be in memory: `begin` must have
-// SafetensorsHeaderBytes of it. Checks everything that the format demands before it allocates memory by
-// numbers from the file: header length, unique names, known dtypes, sizes with overflow, a buffer covered
-// without gap or overlap, and no byte behind it. Returns InvalidArgument with the reason.
+// SafetensorsHeaderBytes of it. Before it allocates memory whose size the file gives, it checks the length of
+// the header, that names are unique and dtypes known, that sizes do not overflow, and that the tensors cover
+// the buffer without gap, overlap or a byte behind. Returns InvalidArgument with the reason.
 absl::StatusOr<SafetensorsHeader> ReadSafetensorsHeader(std::string_view begin, int64_t file_bytes);
 
 }  // namespace tandem::checkpoint

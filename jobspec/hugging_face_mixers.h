@@ -10,30 +10,30 @@
 
 namespace tandem::jobspec {
 
-// The keys of a config.json whose layers a pattern lists: of mamba2, nemotron_h, granitemoehybrid, bamba,
-// qwen3_next, and Tandem's own hybrid.
+// Reads and writes the keys in a config.json of models whose kinds of layers follow a pattern: mamba2,
+// nemotron_h, granitemoehybrid, bamba, qwen3_next, and Tandem's own hybrid.
 
 // Sets model.hybrid_pattern, unless the job has one, from letters in the file or a list of kinds of layers.
 KeyProblem ReadMixerPattern(const nlohmann::json& config, v1::Model& model);
 
 // Does the same for granitemoehybrid and bamba, in which every layer is a mixer or an attention, followed by
-// an MLP or experts. If `by_places`, attn_layer_indices says which layers attend, and layer_types must agree
-// if it is there; otherwise layer_types says it.
+// an MLP or experts. If `by_places`, attn_layer_indices lists the attention layers, and layer_types must
+// agree if it is there; otherwise layer_types says which they are.
 KeyProblem ReadPairs(const nlohmann::json& config, bool by_places, v1::Model& model);
 
-// Does the same for qwen3_next. layer_types says which layers attend; without it, every
-// full_attention_interval-th layer does. The others are gated delta nets. A layer is sparse if its number,
+// Does the same for qwen3_next. layer_types says which are attention layers; without it, every
+// full_attention_interval-th layer is one. The others are gated delta nets. A layer is sparse if its number,
 // from 1, is a multiple of decoder_sparse_step and mlp_only_layers does not list it.
 KeyProblem ReadIntervals(const nlohmann::json& config, v1::Model& model);
 
 // Replaces mamba_d_head "auto", if it is there, by the number that follows from other keys. Returns the first
-// of these keys from which none follows.
+// of these keys that is missing or from which no number follows, if there is one.
 KeyProblem ReplaceAutoHeadDim(nlohmann::json& config);
 
 // Lists the keys whose values contradict each other or what Tandem computes.
 std::vector<std::string> MixerProblems(const nlohmann::json& config);
 
-// Adds the keys of such a model, under the names of its model type.
+// Adds the keys of a model whose layers follow a pattern, under the names of its model type.
 void AddMixers(const v1::Model& resolved, nlohmann::ordered_json& config);
 
 }  // namespace tandem::jobspec

@@ -10,22 +10,23 @@
 
 namespace tandem::jobspec {
 
-// How a job trains its weights: the fields of a resolved spec that decide what a step makes of the same text
-// and the same weights. The seed, the text and the batch are excluded because trainer/resume_checks.h
-// compares them, and fields that only make a step cheaper are excluded too.
+// The training function of a job: the fields of a resolved spec that decide what a step does to given weights
+// with given data. The seed, the data and the batch are excluded because trainer/resume_checks.h compares
+// them, and fields that change only time or memory are excluded too.
 
-// These fields as a JSON object with the names of job files: the length, optimizer, schedule, clipping and
-// frozen units of `training`; `precision`; and the losses, biases and capacity of routers in `model.moe`.
+// Writes these fields as a JSON object, whose keys are those of a job file: the number of steps, optimizer,
+// schedule, clipping and frozen units of `training`; `precision`; and the losses, biases and capacity of
+// routers in `model.moe`.
 std::string TrainingFunctionText(const v1::Training& training, const v1::Precision& precision,
                                  const v1::Model& model);
 
-// The inverse: the spec of such a text, with only these fields. Returns InvalidArgument if it is not such a
-// text, or has a word that this build does not know.
+// Reads what TrainingFunctionText wrote, as a spec with only these fields. Returns InvalidArgument if `text`
+// is something else, or has a key or a value that this build does not know.
 absl::StatusOr<v1::JobSpec> ReadTrainingFunction(const std::string& text);
 
-// The fields that differ between two such specs. A field that `there` does not have is skipped, because the
-// build that wrote it did not know the field. The length is skipped if neither schedule depends on it, and so
-// is a key that another kind of decay does not have.
+// Lists the fields that differ between two such specs. A field that `there` does not have is skipped, because
+// the build that wrote it did not know the field. The number of steps is skipped if neither schedule depends
+// on it. If the decays are of two kinds, the keys that only one kind has are skipped.
 std::vector<FieldDifference> TrainingDifferences(const v1::JobSpec& there, const v1::JobSpec& here);
 
 // Whether the learning rate reaches its minimum in the last step, and so depends on the number of steps.

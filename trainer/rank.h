@@ -40,22 +40,22 @@ struct RankConfig {
   std::string spec_digest;  // digest of the resolved spec
   std::string resume_from;  // a checkpoint that the controller chose; if empty, the plan decides
   v1::Exports exports;      // of the resolved job
-  std::string tandem;       // path of the program that exports
+  std::string tandem;       // path of the program tandem, which exports
   ExecutorOptions executor;
   const platform::Clock* clock = &platform::SteadyClock();  // measures how long training waits for saves
-  // For tests: makes the code of the whole outline's nodes. Empty: that of the plan's decoder.
+  // For tests: makes the nodes of the whole model. If it is empty, the nodes are those of the plan's decoder.
   std::function<std::vector<std::unique_ptr<model::Node>>(const ops::Operations& ops)> make_nodes;
 };
 
 // Sends a message to the worker. It is called on the rank's thread unless said otherwise below. Every rank
-// sends that it is ready, each recorded step, and for each request that it is done once the ranks have acted
-// on it. Rank 0 also sends
-//   * before the first report, if norms are requested: the table with the norms' order;
+// sends that it is ready, each step that is recorded for a profile, and an answer to each request when the
+// ranks have acted on it. Rank 0 also sends
+//   * before the first report, if norms are requested: the names of parameters, in the order of their norms;
 //   * reports in the order of steps, on the reporter's thread, which must not be blocked;
 //   * on that thread and before the report: a warning at the first step whose gradients are not finite;
-//   * checkpoints, and warnings about them, on the thread that saves if there is one;
-//   * warnings about exports, on the thread of these.
-// Answers to requests for a checkpoint are also sent from the thread that saves.
+//   * a notice of each checkpoint, and warnings about checkpoints, on the thread that saves if there is one;
+//   * warnings about exports, on the thread that waits for them.
+// Answers to requests for a checkpoint come from the thread that saves, too.
 using SendToWorker = std::function<void(v1::FromTrainer message)>;
 
 enum class RankOutcome : uint8_t {
@@ -63,7 +63,7 @@ enum class RankOutcome : uint8_t {
   kStopped,   // stopped by a request, after its checkpoint
 };
 
-// The communicators of a rank. All outlive it.
+// The communicators of a rank. All must outlive it.
 struct RankCommunicators {
   // For tensors on the backend's device. They are those of CommunicatorUsesOf(plan), in its order.
   comm::Communicators& programs;
@@ -71,19 +71,19 @@ struct RankCommunicators {
   comm::CommunicatorFactory& factory;
   // For tensors on the host: reports, and checkpoints while no report is in progress.
   comm::Communicator& report;
-  // For tensors on the host: checkpoints that are written beside training. Null if the job saves none.
+  // For tensors on the host: checkpoints that are written while training goes on. Null if the job saves none.
   comm::Communicator* save = nullptr;
 };
 
 // The whole life of one rank. The caller gives it communicators: between threads in tests; of Gloo and, on
 // GPUs, NCCL in production.
 //
-// After Run has thrown, the streams may still be inside a collective that cannot be ended. Then exit the
-// process without destroying the rank. If the communicators are between threads, destroy it, which waits for
-// them.
+// After Run has thrown, the streams may still be inside a collective that cannot be aborted, so the process
+// must exit without destroying the rank. Between threads a collective can be aborted, and the rank is
+// destroyed: its destructor waits for the streams.
 class Rank {
  public:
-  // All arguments outlive it. Throws UserError if the data or the checkpoint does not fit the job.
+  // All arguments must outlive it. Throws UserError if the data or the checkpoint does not fit the job.
   Rank(const plan::JobPlan& plan, const RankConfig& config, RankCommunicators communicators,
        platform::Files& files, RequestBox& requests, link::SharedPage& page, Backend& backend,
        SendToWorker send);
@@ -95,8 +95,8 @@ class Rank {
   // InstructionError, NumericError, UserError, CheckpointError, CommError.
   RankOutcome Run();
 
-  // Called by a watchdog: a collective of the runs in flight will not end. Returns what Run throws. Any
-  // thread may call it.
+  // Makes Run throw, because a collective in flight will not end, as `error` says. Returns what Run throws:
+  // `error` with the instruction that hangs, if it is known. Any thread may call it.
   std::exception_ptr FailHungCollective(const std::exception_ptr& error);
 
   // Releases the checkpoint directory, so that the next job need not wait for it. Run calls it when it
@@ -104,7 +104,7 @@ class Rank {
   // hang. Any thread may call it.
   void ReleaseDirectory();
 
-  // The step that is done, for the message Finished.
+  // The last completed step, for the message Finished.
   int64_t step() const;
 
   // For tests, while nothing is in flight.
