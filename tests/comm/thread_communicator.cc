@@ -16,7 +16,7 @@
 namespace tandem::comm {
 namespace {
 
-// What the ranks of a group share: a place per rank for the call it is in, and a barrier.
+// What the ranks of a group share: a place per rank for the call it is in, and barriers before and behind it.
 class Meeting {
  public:
   Meeting(int size, WaitUntil wait_until)
@@ -31,7 +31,27 @@ class Meeting {
     return calls_;
   }
 
-  void Leave(const std::string& where) { Arrive(where); }
+  // Waits until every rank has read the calls, and what they point to: a rank may free its memory then.
+  // Nothing ends this wait, since a rank that reads waits for nothing.
+  void Leave() ABSL_LOCKS_EXCLUDED(mu_) {
+    {
+      const absl::MutexLock lock(&mu_);
+      --reading_;
+    }
+    changed_.SignalAll();
+    const auto have_read = [this] {
+      const absl::MutexLock lock(&mu_);
+      return reading_ == 0;
+    };
+    if (wait_until_) {
+      wait_until_(have_read);
+      return;
+    }
+    const absl::MutexLock lock(&mu_);
+    while (reading_ > 0) {
+      changed_.Wait(&mu_);
+    }
+  }
 
   // Ends every pending and later call of all ranks.
   void End(const std::string& why) ABSL_LOCKS_EXCLUDED(mu_) {
@@ -55,6 +75,7 @@ class Meeting {
       generation = generation_;
       if (++arrived_ == size()) {
         arrived_ = 0;
+        reading_ = size();
         ++generation_;
         lock.Release();
         changed_.SignalAll();
@@ -93,6 +114,7 @@ class Meeting {
   absl::Mutex mu_;
   absl::CondVar changed_;
   int arrived_ ABSL_GUARDED_BY(mu_) = 0;
+  int reading_ ABSL_GUARDED_BY(mu_) = 0;  // ranks between Enter and Leave
   uint64_t generation_ ABSL_GUARDED_BY(mu_) = 0;
   std::string ended_ ABSL_GUARDED_BY(mu_);  // why; empty: not ended
 };
@@ -118,15 +140,33 @@ class ThreadCommunicator final : public HostCommunicator {
     }
     num_collectives_.fetch_add(1, std::memory_order_relaxed);
     const std::vector<Collective>& calls = meeting_->Enter(rank_, mine, where);
+    const std::string difference = DifferenceOf(calls, mine);
+    if (difference.empty()) {
+      Copy(calls, mine);
+    } else {
+      meeting_->End("the ranks call different collectives");
+    }
+    meeting_->Leave();
+    if (!difference.empty()) {
+      throw CommError(where + difference);
+    }
+    num_ended_.fetch_add(1, std::memory_order_relaxed);
+  }
+
+  // Empty: every rank sends what this one receives, in the same collective.
+  std::string DifferenceOf(const std::vector<Collective>& calls, const Collective& mine) const {
     for (size_t peer = 0; peer < calls.size(); ++peer) {
       const int64_t sent = calls[peer].BytesTo(rank_);
       const int64_t received = mine.BytesFrom(static_cast<int>(peer));
       if (std::string_view(calls[peer].operation) != mine.operation || sent != received) {
-        meeting_->End("the ranks call different collectives");
-        throw CommError(where + " of " + std::to_string(received) + " bytes: rank " + std::to_string(peer) +
-                        " is in " + calls[peer].operation + " of " + std::to_string(sent) + " bytes");
+        return " of " + std::to_string(received) + " bytes: rank " + std::to_string(peer) + " is in " +
+               calls[peer].operation + " of " + std::to_string(sent) + " bytes";
       }
     }
+    return "";
+  }
+
+  void Copy(const std::vector<Collective>& calls, const Collective& mine) const {
     for (int peer = 0; peer < size() && mine.output != nullptr; ++peer) {
       const auto bytes = static_cast<size_t>(mine.BytesFrom(peer));
       const char* const from = bytes > 0 ? calls[static_cast<size_t>(peer)].InputFor(rank_) : nullptr;
@@ -135,8 +175,6 @@ class ThreadCommunicator final : public HostCommunicator {
         std::memcpy(to, from, bytes);
       }
     }
-    meeting_->Leave(where);
-    num_ended_.fetch_add(1, std::memory_order_relaxed);
   }
 
   const std::shared_ptr<Meeting> meeting_;

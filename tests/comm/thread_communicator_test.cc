@@ -3,8 +3,13 @@
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 
+#include <chrono>
+#include <random>
 #include <stdexcept>
+#include <thread>
+#include <vector>
 
 #include "comm/lone_communicator.h"
 #include "tests/comm/collectives.h"
@@ -52,6 +57,52 @@ TEST(ThreadCommunicatorTest, TensorsThatDoNotFitAreRefused) {
   EXPECT_THROW(comm.Gather(device::MemoryOf(at::zeros({3})), device::MemoryOf(four)), std::invalid_argument);
   const at::Tensor three = at::zeros({3}, at::kByte);
   EXPECT_THROW(comm.AllToAll(device::MemoryOf(three), device::MemoryOf(three)), std::invalid_argument);
+}
+
+// Memory that no address names any more once it is freed.
+class Mapping {
+ public:
+  explicit Mapping(size_t bytes)
+      : bytes_(bytes),
+        begin_(mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)) {}
+  ~Mapping() { munmap(begin_, bytes_); }
+  Mapping(const Mapping&) = delete;
+  Mapping& operator=(const Mapping&) = delete;
+
+  device::Memory memory() const {
+    return {.begin = static_cast<char*>(begin_), .bytes = static_cast<int64_t>(bytes_)};
+  }
+
+ private:
+  const size_t bytes_;
+  void* const begin_;
+};
+
+TEST(ThreadCommunicatorTest, EndedRanksMemoryIsNotRead) {
+  std::mt19937 random(20261129);
+  for (int round = 0; round < 100; ++round) {
+    const int microseconds = std::uniform_int_distribution(0, 3000)(random);
+    SCOPED_TRACE(testing::Message() << "round " << round << ", ended after " << microseconds << " us");
+    const auto communicators = MakeThreadCommunicators("dp", 3);
+    std::vector<std::thread> ranks;
+    for (const auto& comm : communicators) {
+      ranks.emplace_back([&comm] {
+        try {
+          while (true) {
+            const Mapping mine(1 << 20);
+            const Mapping all(3 << 20);
+            comm->AllGather(mine.memory(), all.memory());
+          }
+        } catch (const CommError&) {
+        }
+      });
+    }
+    std::this_thread::sleep_for(std::chrono::microseconds(microseconds));
+    communicators[0]->Abort();
+    for (std::thread& rank : ranks) {
+      rank.join();
+    }
+  }
 }
 
 TEST(RunThreadRanksTest, FirstErrorEndsTheOthers) {
