@@ -95,7 +95,7 @@ class SecurityTest : public SecureServiceTest {
     return status;
   }
 
-  // The methods of both services. A service that has no rules serves nobody.
+  // The methods of both services. A service without rules refuses every call.
   static std::vector<const google::protobuf::MethodDescriptor*> Methods() {
     std::vector<const google::protobuf::MethodDescriptor*> out;
     for (const char* service : {"tandem.v1.Jobs", "tandem.v1.Workers"}) {
