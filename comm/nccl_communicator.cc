@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "comm/nccl_communicator.h"
 
-#include <chrono>
 #include <cstddef>
 #include <future>
 #include <stdexcept>
@@ -19,9 +18,6 @@
 namespace tandem::comm {
 namespace {
 
-constexpr std::chrono::microseconds kPoll{50};
-constexpr std::chrono::milliseconds kAbortPatience{300};
-constexpr absl::Duration kLockPatience = absl::Milliseconds(100);
 constexpr absl::Duration kFarewell = absl::Seconds(5);
 
 // Unlocks at the end of its scope a mutex that TryLock has locked.
@@ -36,14 +32,12 @@ class ABSL_SCOPED_LOCKABLE TakenLock {
   absl::Mutex* const mu_;
 };
 
-bool IsOk(ncclResult_t result) { return result == ncclSuccess || result == ncclInProgress; }
-
-// Points into its arguments. The priority is the stream's that collectives are enqueued on. Copy engines move
-// what they can, between registered windows, and leave the multiprocessors to compute; where thread blocks
-// are asked for, these do.
+// Points into its arguments, as NCCL does as long as the communicator lives. Calls block, because NCCL would
+// start a thread for each one that does not, and a step has hundreds. The priority is the stream's that
+// collectives are enqueued on. Copy engines move what they can, between registered windows, and leave the
+// multiprocessors to compute; if thread blocks are asked for, these do.
 ncclConfig_t Config(const std::string& name, const parallel::GroupOptions& options, int ctas) {
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-  config.blocking = 0;
   config.splitShare = 0;
   config.commName = name.c_str();
   if (options.cga_cluster_size) {
@@ -66,6 +60,29 @@ ncclConfig_t Config(const std::string& name, const parallel::GroupOptions& optio
   return config;
 }
 
+void Check(ncclResult_t result, const std::string& where) {
+  if (result != ncclSuccess) {
+    throw CommError(where + ": NCCL: " + NcclErrorText(result, /*comm=*/nullptr));
+  }
+}
+
+CommError Aborted(const std::string& where) { return CommError(where + ": aborted"); }
+
+// Runs `task`, in which NCCL waits for the other ranks, on a thread of its own. If they do not come within
+// `patience` it throws CommError, and leaves the thread behind, until the process ends.
+ncclResult_t Await(std::packaged_task<ncclResult_t()> task, int device, const std::string& where,
+                   absl::Duration patience) {
+  std::future<ncclResult_t> result = task.get_future();
+  std::thread([device, task = std::move(task)]() mutable {
+    cudaSetDevice(device);
+    task();
+  }).detach();
+  if (result.wait_for(absl::ToChronoNanoseconds(patience)) != std::future_status::ready) {
+    throw CommError(where + ": not all ranks took part within " + absl::FormatDuration(patience));
+  }
+  return result.get();
+}
+
 }  // namespace
 
 NcclCommunicator::NcclCommunicator(std::string name, int rank, int size, int job_rank, int device,
@@ -76,12 +93,24 @@ NcclCommunicator::NcclCommunicator(std::string name, int rank, int size, int job
       size_(size),
       job_rank_(job_rank),
       device_(device),
-      timeout_(timeout) {
-  const device::CudaGuard guard(device_);
+      timeout_(timeout),
+      handle_(std::make_shared<NcclHandle>(name_, options, device)) {
   const std::string where = Where("creation");
-  ncclConfig_t config = Config(name_, options, ctas);
-  Check(begin(&comm_, &config), where);
-  AwaitStart(where);
+  std::packaged_task<ncclResult_t()> create([handle = handle_, begin, ctas] {
+    ncclConfig_t config = Config(handle->name(), handle->options(), ctas);
+    ncclComm_t comm = nullptr;
+    const ncclResult_t result = begin(&comm, &config);
+    if (result == ncclSuccess) {
+      handle->Set(comm);
+    }
+    return result;
+  });
+  try {
+    Check(Await(std::move(create), device_, where, timeout_), where);
+  } catch (const CommError&) {
+    Abort();  // what may be made yet
+    throw;
+  }
 }
 
 NcclCommunicator::~NcclCommunicator() {
@@ -96,63 +125,29 @@ NcclCommunicator::~NcclCommunicator() {
   }
 }
 
-ncclResult_t NcclCommunicator::Split(ncclComm_t* clone, ncclConfig_t* config) {
-  const std::string where = Where("clone");
-  {
-    const absl::MutexLock lock(&mu_);
-    ThrowIfAborted(where);
-    Check(ncclCommSplit(comm_, 0, rank_, clone, config), where);
-  }
-  AwaitStart(where);  // `clone` is set from here on
-  return ncclSuccess;
+NcclCommunicator::Begin NcclCommunicator::Split() const {
+  return [handle = handle_, rank = rank_, where = Where("clone")](ncclComm_t* clone, ncclConfig_t* config) {
+    const NcclCall call(handle);
+    if (call.comm() == nullptr) {
+      throw Aborted(where);
+    }
+    return ncclCommSplit(call.comm(), 0, rank, clone, config);
+  };
 }
 
 std::string NcclCommunicator::Where(const std::string& operation) const {
   return "group " + name_ + " rank " + std::to_string(job_rank_) + " " + operation;
 }
 
-void NcclCommunicator::Check(ncclResult_t result, const std::string& where) const {
-  if (!IsOk(result)) {
-    throw CommError(where + ": NCCL: " + NcclErrorText(result, comm_));
+ncclResult_t NcclCommunicator::Wait(const std::string& where, absl::Duration patience,
+                                    std::function<ncclResult_t(ncclComm_t)> call) const {
+  NcclCall inside(handle_);
+  if (inside.comm() == nullptr) {
+    throw Aborted(where);
   }
-}
-
-void NcclCommunicator::ThrowIfAborted(const std::string& where) const {
-  if (comm_ == nullptr) {
-    throw CommError(where + ": aborted");
-  }
-}
-
-void NcclCommunicator::AwaitStart(const std::string& where, absl::Duration patience) {
-  const absl::Time deadline = platform::SteadyClock().Now() + patience;
-  while (true) {
-    {
-      const absl::MutexLock lock(&mu_);
-      ThrowIfAborted(where);
-      ncclResult_t state = ncclSuccess;
-      ncclCommGetAsyncError(comm_, &state);
-      Check(state, where);
-      if (state == ncclSuccess) {
-        return;
-      }
-    }
-    if (platform::SteadyClock().Now() > deadline) {
-      throw CommError(where + ": not all ranks took part within " + absl::FormatDuration(patience));
-    }
-    std::this_thread::sleep_for(kPoll);
-  }
-}
-
-// absl::Mutex waits by the machine's clock where it waits with a limit, so this asks again and again.
-bool NcclCommunicator::LockWithin(absl::Duration patience) ABSL_NO_THREAD_SAFETY_ANALYSIS {
-  const absl::Time deadline = platform::SteadyClock().Now() + patience;
-  while (!mu_.TryLock()) {
-    if (platform::SteadyClock().Now() > deadline) {
-      return false;
-    }
-    std::this_thread::sleep_for(kPoll);
-  }
-  return true;
+  return Await(std::packaged_task<ncclResult_t()>(
+                   [inside = std::move(inside), call = std::move(call)] { return call(inside.comm()); }),
+               device_, where, patience);
 }
 
 template <typename Launch>
@@ -165,15 +160,25 @@ void NcclCommunicator::Start(const Collective& call, const Launch& launch) {
     ++num_collectives_;
     return;
   }
+  if (NcclCall(handle_).comm() == nullptr) {
+    throw Aborted(where);
+  }
   Pending pending{.operation = call.operation, .sequence = sequence};
   {
     const absl::MutexLock lock(&mu_);
-    ThrowIfAborted(where);
     pending.begin = Mark(stream);
-    Check(launch(comm_, stream), where);
+    starting_ = Starting{.call = pending, .since = platform::SteadyClock().Now()};
   }
-  AwaitStart(where);
+  std::optional<ncclResult_t> result;
+  if (const NcclCall inside(handle_); inside.comm() != nullptr) {
+    result = launch(inside.comm(), stream);
+  }
   const absl::MutexLock lock(&mu_);
+  starting_.reset();
+  if (!result) {
+    throw Aborted(where);
+  }
+  Check(*result, where);
   pending.end = Mark(stream);
   pending_.push_back(pending);
   ++num_collectives_;
@@ -203,10 +208,10 @@ void NcclCommunicator::Prune() {
 }
 
 bool NcclCommunicator::IsLate() {
-  if (pending_.empty()) {
-    return false;
-  }
   const absl::Time now = platform::SteadyClock().Now();
+  if (pending_.empty()) {
+    return starting_ && now - starting_->since > timeout_;
+  }
   if (!oldest_reached_ && cudaEventQuery(pending_.front().begin) == cudaSuccess) {
     oldest_reached_ = now;
   }
@@ -214,31 +219,14 @@ bool NcclCommunicator::IsLate() {
 }
 
 void NcclCommunicator::Farewell() {
-  ncclComm_t comm = nullptr;
   const std::string where = Where("end");
   for (const Window& window : windows_) {
-    {
-      const absl::MutexLock lock(&mu_);
-      if (comm_ == nullptr) {
-        return;
-      }
-      Check(ncclCommWindowDeregister(comm_, window.window), where);
-    }
-    AwaitStart(where, kFarewell);
+    Check(Wait(where, kFarewell,
+               [window](ncclComm_t comm) { return ncclCommWindowDeregister(comm, window.window); }),
+          where);
   }
-  {
-    const absl::MutexLock lock(&mu_);
-    if (comm_ == nullptr) {
-      return;
-    }
-    Check(ncclCommFinalize(comm_), where);
-  }
-  AwaitStart(where, kFarewell);
-  {
-    const absl::MutexLock lock(&mu_);
-    comm = std::exchange(comm_, nullptr);
-  }
-  if (comm != nullptr) {
+  Check(Wait(where, kFarewell, [](ncclComm_t comm) { return ncclCommFinalize(comm); }), where);
+  if (ncclComm_t const comm = handle_->Take(); comm != nullptr) {
     ncclCommDestroy(comm);
   }
 }
@@ -274,40 +262,37 @@ void NcclCommunicator::Receive(Memory output) { Exchange(CheckReceive(name_, ran
 void NcclCommunicator::Exchange(const Collective& call) {
   Start(call, [&](ncclComm_t comm, cudaStream_t stream) {
     ncclResult_t result = ncclGroupStart();
-    for (int peer = 0; peer < size_ && IsOk(result); ++peer) {
+    for (int peer = 0; peer < size_ && result == ncclSuccess; ++peer) {
       if (call.BytesTo(peer) > 0) {
         result = ncclSend(call.InputFor(peer), static_cast<size_t>(call.BytesTo(peer)), ncclInt8, peer, comm,
                           stream);
       }
-      if (IsOk(result) && call.BytesFrom(peer) > 0) {
+      if (result == ncclSuccess && call.BytesFrom(peer) > 0) {
         result = ncclRecv(call.OutputOf(peer), static_cast<size_t>(call.BytesFrom(peer)), ncclInt8, peer,
                           comm, stream);
       }
     }
     const ncclResult_t end = ncclGroupEnd();
-    return IsOk(result) ? end : result;
+    return result == ncclSuccess ? end : result;
   });
 }
 
 absl::Status NcclCommunicator::RegisterWindow(std::shared_ptr<const device::Region> region) {
-  const device::CudaGuard guard(device_);
   const std::string where = Where("registration of a window");
   // Other memory makes NCCL fail in a way that leaves the communicator useless.
   if (dynamic_cast<const NcclRegion*>(region.get()) == nullptr) {
     return absl::FailedPreconditionError(where + ": NCCL did not allocate this memory");
   }
-  ncclWindow_t window = nullptr;
-  {
-    const absl::MutexLock lock(&mu_);
-    ThrowIfAborted(where);
-    const ncclResult_t result = ncclCommWindowRegister(
-        comm_, region->begin(), static_cast<size_t>(region->bytes()), &window, NCCL_WIN_COLL_SYMMETRIC);
-    if (result == ncclInvalidArgument || result == ncclInvalidUsage) {
-      return absl::FailedPreconditionError(where + ": NCCL: " + NcclErrorText(result, comm_));
-    }
-    Check(result, where);
+  const auto made = std::make_shared<ncclWindow_t>(nullptr);
+  const ncclResult_t result = Wait(where, timeout_, [region, made](ncclComm_t comm) {
+    return ncclCommWindowRegister(comm, region->begin(), static_cast<size_t>(region->bytes()), made.get(),
+                                  NCCL_WIN_COLL_SYMMETRIC);
+  });
+  if (result == ncclInvalidArgument || result == ncclInvalidUsage) {
+    return absl::FailedPreconditionError(where + ": NCCL: " + NcclErrorText(result, /*comm=*/nullptr));
   }
-  AwaitStart(where);
+  Check(result, where);
+  ncclWindow_t const window = *made;
   if (window == nullptr) {
     return absl::FailedPreconditionError(where +
                                          ": NCCL makes none between these GPUs, or of memory of this kind");
@@ -316,44 +301,27 @@ absl::Status NcclCommunicator::RegisterWindow(std::shared_ptr<const device::Regi
   return absl::OkStatus();
 }
 
-// The call into NCCL has a thread of its own: it waits for kernels, which see that they are to end, and for
-// what else it may. A collective of copy engines sees nothing: the GPU waits for its peers' flags in
-// memory, for good where a peer is gone, and only the end of the process ends it. Where a call is stuck
-// inside NCCL, because the GPU takes no more work, there is nothing that could be aborted beside it.
-void NcclCommunicator::Abort() {
-  if (!LockWithin(kLockPatience)) {
-    return;
-  }
-  ncclComm_t const comm = std::exchange(comm_, nullptr);
-  mu_.Unlock();
-  if (comm == nullptr) {
-    return;
-  }
-  std::promise<void> done;
-  std::future<void> ended = done.get_future();
-  std::thread([comm, device = device_, done = std::move(done)]() mutable {
-    cudaSetDevice(device);
-    ncclCommAbort(comm);
-    done.set_value();
-  }).detach();
-  ended.wait_for(kAbortPatience);
-}
+void NcclCommunicator::Abort() { handle_->Abort(); }
 
 void NcclCommunicator::CheckPending() {
-  if (!mu_.TryLock()) {
-    return;  // a call is starting: the next look sees it
-  }
-  const TakenLock lock(&mu_);
-  if (comm_ == nullptr) {
+  const NcclCall call(handle_);
+  if (call.comm() == nullptr) {
     return;
   }
+  if (!mu_.TryLock()) {
+    return;  // an event is recorded: the next look sees what follows
+  }
+  const TakenLock lock(&mu_);
   Prune();
   ncclResult_t state = ncclSuccess;
-  ncclCommGetAsyncError(comm_, &state);
-  const std::string where = Where(pending_.empty() ? "idle" : pending_.front().operation);
+  ncclCommGetAsyncError(call.comm(), &state);
+  const Pending* const oldest = !pending_.empty() ? &pending_.front()
+                                : starting_       ? &starting_->call
+                                                  : nullptr;
+  const std::string where = Where(oldest == nullptr ? "idle" : oldest->operation);
   Check(state, where);
-  if (IsLate()) {
-    throw CommError(where + " number " + std::to_string(pending_.front().sequence) +
+  if (oldest != nullptr && IsLate()) {
+    throw CommError(where + " number " + std::to_string(oldest->sequence) +
                     ": not all ranks took part within " + absl::FormatDuration(timeout_));
   }
 }

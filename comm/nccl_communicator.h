@@ -18,6 +18,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "comm/communicator.h"
+#include "comm/nccl_handle.h"
 #include "parallel/group_options.h"
 
 namespace tandem::comm {
@@ -28,12 +29,12 @@ struct Collective;
 // makes these, has the contract for users.
 class NcclCommunicator final : public Communicator {
  public:
-  // Starts to create an NCCL communicator with that configuration. Throws CommError.
+  // Creates an NCCL communicator with that configuration. It owns what it uses. Throws CommError.
   using Begin = std::function<ncclResult_t(ncclComm_t*, ncclConfig_t*)>;
 
-  // ctas: the most thread blocks of a collective; 0: as many as NCCL takes. Calls `begin` and waits until the
-  // creation has succeeded. job_rank: this rank's number in error messages. device: an index among the GPUs
-  // that this process sees. Throws CommError, after `timeout` at the latest.
+  // ctas: the most thread blocks of a collective; 0: as many as NCCL takes. Calls `begin`. job_rank: this
+  // rank's number in error messages. device: an index among the GPUs that this process sees. Throws
+  // CommError, after `timeout` at the latest.
   NcclCommunicator(std::string name, int rank, int size, int job_rank, int device, absl::Duration timeout,
                    const parallel::GroupOptions& options, int ctas, const Begin& begin);
   ~NcclCommunicator() override;  // ends the group together with the others, or aborts it
@@ -54,14 +55,14 @@ class NcclCommunicator final : public Communicator {
   void Receive(Memory output) override;
 
   absl::Status RegisterWindow(std::shared_ptr<const device::Region> region) override ABSL_LOCKS_EXCLUDED(mu_);
-  void Abort() override ABSL_LOCKS_EXCLUDED(mu_);
+  void Abort() override;
   void CheckPending() override ABSL_LOCKS_EXCLUDED(mu_);
 
   uint64_t num_collectives() const override { return num_collectives_; }
   uint64_t num_ended() const override { return num_ended_; }
 
-  // Begins to make a clone, over the same ranks; for its constructor.
-  ncclResult_t Split(ncclComm_t* clone, ncclConfig_t* config) ABSL_LOCKS_EXCLUDED(mu_);
+  // Makes a clone, over the same ranks; for its constructor.
+  Begin Split() const;
 
  private:
   // A collective that has been started, and the points in the stream before and behind it.
@@ -71,21 +72,22 @@ class NcclCommunicator final : public Communicator {
     cudaEvent_t begin = nullptr;
     cudaEvent_t end = nullptr;
   };
+  // A collective whose call into NCCL has not returned, and since when. The first call connects the ranks.
+  struct Starting {
+    Pending call;
+    absl::Time since;
+  };
   struct Window {
     ncclWindow_t window = nullptr;
     std::shared_ptr<const device::Region> region;  // is there as long as the window
   };
 
   std::string Where(const std::string& operation) const;
-  void Check(ncclResult_t result, const std::string& where) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void ThrowIfAborted(const std::string& where) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
-  // NCCL may still work after a call returns: connections are set up together with the peers.
-  void AwaitStart(const std::string& where, absl::Duration patience) ABSL_LOCKS_EXCLUDED(mu_);
-  void AwaitStart(const std::string& where) ABSL_LOCKS_EXCLUDED(mu_) { AwaitStart(where, timeout_); }
-
-  // Returns false if mu_ could not be locked within `patience`.
-  bool LockWithin(absl::Duration patience) ABSL_EXCLUSIVE_TRYLOCK_FUNCTION(true, mu_);
+  // Returns the result of `call`, in which NCCL waits for the other ranks. Throws CommError if they do not
+  // come within `patience`; then a thread that runs it is left behind, so it owns what it uses.
+  ncclResult_t Wait(const std::string& where, absl::Duration patience,
+                    std::function<ncclResult_t(ncclComm_t)> call) const;
 
   // Calls `launch`, which enqueues a collective of NCCL on the current stream, and marks its begin and end.
   template <typename Launch>
@@ -104,7 +106,7 @@ class NcclCommunicator final : public Communicator {
   // when the GPU reaches the collective, because the host enqueues up to a whole step ahead.
   bool IsLate() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
-  void Farewell() ABSL_LOCKS_EXCLUDED(mu_);
+  void Farewell();
 
   const std::string name_;
   const int rank_;
@@ -112,11 +114,12 @@ class NcclCommunicator final : public Communicator {
   const int job_rank_;
   const int device_;
   const absl::Duration timeout_;
+  const std::shared_ptr<NcclHandle> handle_;
   std::vector<Window> windows_;
-  // Held during calls into NCCL. No call waits for a peer itself, but a GPU that waits for a peer may accept
-  // no more work, and then a call hangs. So the watchdog and Abort must not wait long for this mutex.
+  // A GPU that waits for a peer may accept no more work, and the record of an event, which holds this mutex,
+  // then hangs. So the watchdog must not wait for it.
   absl::Mutex mu_;
-  ncclComm_t comm_ ABSL_GUARDED_BY(mu_) = nullptr;  // null: aborted
+  std::optional<Starting> starting_ ABSL_GUARDED_BY(mu_);
   std::deque<Pending> pending_ ABSL_GUARDED_BY(mu_);
   std::vector<cudaEvent_t> events_ ABSL_GUARDED_BY(mu_);       // all that were made
   std::vector<cudaEvent_t> free_events_ ABSL_GUARDED_BY(mu_);  // those of collectives that have ended

@@ -145,7 +145,7 @@ std::unique_ptr<Communicator> MakeNcclCommunicator(const std::string& name, Stor
     std::memcpy(id.internal, value.data(), value.size());
   }
   return std::make_unique<NcclCommunicator>(name, rank, size, job_rank.value_or(rank), device, timeout,
-                                            options, ctas, [&](ncclComm_t* comm, ncclConfig_t* config) {
+                                            options, ctas, [=](ncclComm_t* comm, ncclConfig_t* config) {
                                               return ncclCommInitRankConfig(comm, size, id, rank, config);
                                             });
 }
@@ -156,9 +156,8 @@ std::unique_ptr<Communicator> CloneNcclCommunicator(const std::string& name, Com
   if (live == nullptr) {
     throw std::logic_error("group " + parent.name() + " is not an NCCL group");
   }
-  return std::make_unique<NcclCommunicator>(
-      name, live->rank(), live->size(), live->job_rank(), live->device(), live->timeout(), options, ctas,
-      [&](ncclComm_t* comm, ncclConfig_t* config) { return live->Split(comm, config); });
+  return std::make_unique<NcclCommunicator>(name, live->rank(), live->size(), live->job_rank(),
+                                            live->device(), live->timeout(), options, ctas, live->Split());
 }
 
 }  // namespace tandem::comm

@@ -13,8 +13,9 @@ namespace tandem::comm {
 
 // Groups of ranks with a GPU each, over NCCL. Collectives are enqueued on the current stream of GPU `device`
 // (an index among those that this process sees) and never block the host for longer than NCCL takes to start
-// them. Nothing here waits forever: creation, starts and pending collectives end with a CommError after
-// `timeout`, which counts from the time at which the GPU reaches a collective.
+// them. Creation and windows end with a CommError after `timeout`. CheckPending throws it for a collective
+// that has not started, or not ended since the GPU reached it, for so long; the process must exit then, since
+// the start may wait for good.
 //
 // NCCL does not notice that a peer on the same machine has died: its kernels keep waiting. Watchdog notices
 // it. Abort returns within 0.3 s even if NCCL does not return; the process must exit then.

@@ -35,6 +35,7 @@ class CudaBackend final : public Backend {
     if (const std::string interface = comm::InterfaceOf(rendezvous.data_address); !interface.empty()) {
       setenv("NCCL_SOCKET_IFNAME", ("=" + interface).c_str(), /*overwrite=*/0);
     }
+    setenv("NCCL_COMM_BLOCKING", "1", /*overwrite=*/1);  // it would win over what communicators ask for
     return comm::MakeNcclFactory(std::move(rendezvous), index_);
   }
   bool needs_watchdog() const override { return true; }
