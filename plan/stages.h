@@ -14,8 +14,8 @@ namespace tandem::plan {
 // in the last. Stages run 1F1B, interleaved if there are several chunks. All their programs have passed the
 // check together, and the plans have the digest of all programs.
 //
-// On GPUs, a process that runs a stage sets CUDA_MODULE_LOADING=EAGER first: a kernel that is loaded at its
-// first launch waits for those that run, which may wait for another stage that does the same.
+// On GPUs, a process runs every kernel once before it runs a stage: the first launch of a kernel loads it and
+// waits for all that run on the GPU. Among them may be a receive, whose sender may wait likewise.
 //
 // Throws std::invalid_argument if the model cannot be divided like this: it has a tied embedding, another
 // kind of schedule, or another number of layers.

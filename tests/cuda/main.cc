@@ -10,9 +10,6 @@ int main(int argc, char** argv) {
   // A queue for each stream of a program, as tandem-trainer-cuda has.
   setenv("CUDA_DEVICE_MAX_CONNECTIONS", std::to_string(tandem::schedules::kMostStreams).c_str(),
          /*overwrite=*/0);
-  // A kernel that is loaded at its first launch waits for all that run on its GPU. Two stages, whose kernels
-  // wait for each other, would then wait forever.
-  setenv("CUDA_MODULE_LOADING", "EAGER", /*overwrite=*/0);
   testing::InitGoogleTest(&argc, argv);
   return RUN_ALL_TESTS();
 }

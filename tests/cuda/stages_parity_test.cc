@@ -22,12 +22,16 @@ TEST(CudaStagesTest, StagesOnTwoGpusHaveOneGpusBits) {
     GTEST_SKIP() << "two GPUs are needed";
   }
   for (const char* precision : {"", "compute: COMPUTE_TYPE_BF16"}) {
-    const plan::JobPlan one = MakeJob({.microbatches_per_rank = 6,
-                                       .layers = 4,
-                                       .on_gpus = true,
-                                       .precision = precision,
-                                       .validate_every_steps = 2});
+    JobOptions options = {.microbatches_per_rank = 6,
+                          .layers = 4,
+                          .on_gpus = true,
+                          .precision = precision,
+                          .validate_every_steps = 2};
+    const plan::JobPlan one = MakeJob(options);
     const JobRun run = RunJob(one, cuda::OnGpus());
+    // Loads all kernels on both GPUs: plan/stages.h says why.
+    options.ranks = 2;
+    RunJob(MakeJob(options), cuda::OnSpinningGpus(kStagesSeed));
     for (const std::vector<int64_t>& layers :
          {std::vector<int64_t>{2, 2}, std::vector<int64_t>{1, 1, 1, 1}}) {
       SCOPED_TRACE(testing::Message() << precision << ", " << layers.size() << " chunks");
