@@ -25,19 +25,19 @@ namespace tandem::comm {
 
 struct Collective;
 
-// The collectives of one NCCL group, from its creation until it is aborted or ended. nccl_factory.h, which
-// makes these, has the contract for users.
+// One rank's member of an NCCL group. nccl_factory.h makes these and has the contract for callers.
 class NcclCommunicator final : public Communicator {
  public:
-  // Creates an NCCL communicator with that configuration. It owns what it uses. Throws CommError.
+  // Creates an NCCL communicator with the given configuration and stores it at the first argument. Runs on
+  // another thread, which may outlive the constructor, so it owns what it uses. May throw CommError.
   using Begin = std::function<ncclResult_t(ncclComm_t*, ncclConfig_t*)>;
 
-  // ctas: the most thread blocks of a collective; 0: as many as NCCL takes. Calls `begin`. job_rank: this
-  // rank's number in error messages. device: an index among the GPUs that this process sees. Throws
-  // CommError, after `timeout` at the latest.
+  // Calls `begin`. job_rank: this rank's number in error messages. device: an index among the GPUs that this
+  // process sees. ctas: the largest number of thread blocks of a collective; 0: NCCL chooses it. Throws
+  // CommError, at the latest after `timeout`.
   NcclCommunicator(std::string name, int rank, int size, int job_rank, int device, absl::Duration timeout,
                    const parallel::GroupOptions& options, int ctas, const Begin& begin);
-  ~NcclCommunicator() override;  // ends the group together with the others, or aborts it
+  ~NcclCommunicator() override;  // ends the group together with the other ranks, or aborts it
 
   const std::string& name() const override { return name_; }
   int rank() const override { return rank_; }
@@ -61,51 +61,54 @@ class NcclCommunicator final : public Communicator {
   uint64_t num_collectives() const override { return num_collectives_; }
   uint64_t num_ended() const override { return num_ended_; }
 
-  // Makes a clone, over the same ranks; for its constructor.
+  // Returns what creates a clone over the same ranks: an argument of the clone's constructor.
   Begin Split() const;
 
  private:
-  // A collective that has been started, and the points in the stream before and behind it.
+  // A collective, and events in its stream before and after it.
   struct Pending {
     const char* operation = "";
     uint64_t sequence = 0;
     cudaEvent_t begin = nullptr;
     cudaEvent_t end = nullptr;
   };
-  // A collective whose call into NCCL has not returned, and since when. The first call connects the ranks.
+  // A collective whose call into NCCL has not returned: the first one of a group waits for the other ranks.
   struct Starting {
-    Pending call;
-    absl::Time since;
+    Pending call;      // without `end`
+    absl::Time since;  // by the steady clock
   };
   struct Window {
     ncclWindow_t window = nullptr;
-    std::shared_ptr<const device::Region> region;  // is there as long as the window
+    std::shared_ptr<const device::Region> region;  // is kept as long as the window
   };
 
   std::string Where(const std::string& operation) const;
 
-  // Returns the result of `call`, in which NCCL waits for the other ranks. Throws CommError if they do not
-  // come within `patience`; then a thread that runs it is left behind, so it owns what it uses.
+  // Runs `call`, in which NCCL waits for the other ranks, on another thread and returns its result. Throws
+  // CommError if it takes longer than `patience`; the thread then goes on, so `call` owns what it uses.
   ncclResult_t Wait(const std::string& where, absl::Duration patience,
                     std::function<ncclResult_t(ncclComm_t)> call) const;
 
-  // Calls `launch`, which enqueues a collective of NCCL on the current stream, and marks its begin and end.
+  // Calls `launch`, which enqueues the collective on the current stream, and records an event before and
+  // after it. Throws CommError if the group is aborted or NCCL fails.
   template <typename Launch>
   void Start(const Collective& call, const Launch& launch) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Sends to each rank and receives from each rank what the call says.
+  // Starts `call` as sends to, and receives from, each rank.
   void Exchange(const Collective& call) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Records an event on `stream`, after all work that is enqueued there.
+  // Records an event on `stream`, after all work that has been enqueued there.
   cudaEvent_t Mark(cudaStream_t stream) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
-  // Forgets what has ended; the stream reports errors of the GPU.
+  // Removes the collectives that have ended from pending_. Errors of the GPU are the stream's to report.
   void Prune() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
-  // Whether the oldest pending collective has passed its deadline. Call after Prune. The deadline counts from
-  // when the GPU reaches the collective, because the host enqueues up to a whole step ahead.
+  // Whether the oldest pending collective has passed its deadline. Call after Prune. The time counts from
+  // when the GPU reaches the collective, because the host enqueues up to a whole step ahead. If none is
+  // pending, it is that of the collective which starts, from its call.
   bool IsLate() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
+  // Deregisters the windows and ends the group, together with the other ranks. Throws CommError.
   void Farewell();
 
   const std::string name_;
@@ -116,13 +119,13 @@ class NcclCommunicator final : public Communicator {
   const absl::Duration timeout_;
   const std::shared_ptr<NcclHandle> handle_;
   std::vector<Window> windows_;
-  // A GPU that waits for a peer may accept no more work, and the record of an event, which holds this mutex,
-  // then hangs. So the watchdog must not wait for it.
+  // Held while an event is recorded. That call hangs if the GPU waits for a peer and its queue is full, so
+  // the watchdog only tries to lock this mutex.
   absl::Mutex mu_;
   std::optional<Starting> starting_ ABSL_GUARDED_BY(mu_);
   std::deque<Pending> pending_ ABSL_GUARDED_BY(mu_);
-  std::vector<cudaEvent_t> events_ ABSL_GUARDED_BY(mu_);       // all that were made
-  std::vector<cudaEvent_t> free_events_ ABSL_GUARDED_BY(mu_);  // those of collectives that have ended
+  std::vector<cudaEvent_t> events_ ABSL_GUARDED_BY(mu_);       // all that exist
+  std::vector<cudaEvent_t> free_events_ ABSL_GUARDED_BY(mu_);  // of collectives that have ended
   // When the GPU reached the oldest pending collective.
   std::optional<absl::Time> oldest_reached_ ABSL_GUARDED_BY(mu_);
   std::atomic<uint64_t> num_collectives_{0};

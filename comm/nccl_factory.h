@@ -11,32 +11,37 @@
 
 namespace tandem::comm {
 
-// Groups of ranks with a GPU each, over NCCL. Collectives are enqueued on the current stream of GPU `device`
-// (an index among those that this process sees) and never block the host for longer than NCCL takes to start
-// them. Creation and windows end with a CommError after `timeout`. CheckPending throws it for a collective
-// that has not started, or not ended since the GPU reached it, for so long; the process must exit then, since
-// the start may wait for good.
+// NCCL groups of ranks that have a GPU each. `device` is the GPU's index among those that this process sees.
+// A collective is enqueued on the GPU's current stream. Its call returns once NCCL has enqueued it; the first
+// one of a group connects the ranks, and waits for them.
 //
-// NCCL does not notice that a peer on the same machine has died: its kernels keep waiting. Watchdog notices
-// it. Abort returns within 0.3 s even if NCCL does not return; the process must exit then.
+// Creation and the registration of windows throw CommError if they take longer than `timeout`. CheckPending
+// throws it if a collective has not returned from its call for so long, or has not ended for so long since
+// the GPU reached it. The process must exit then, because the call may never return.
+//
+// NCCL does not notice that a peer on the same machine has died: its kernels go on waiting. Watchdog notices
+// it. Abort returns within 0.3 s. It aborts at once, or when the last call into NCCL returns; if that takes
+// longer, the process must exit.
 
-// Collective: all `size` ranks call it. Rank 0 sets the group's id in `store` under `prefix`, which is unique
-// per group and attempt. job_rank: this rank's number in error messages; by default its rank in the group.
-// ctas: the most thread blocks of a collective where `options` say nothing of them; 0: as many as NCCL takes.
+// Creates a group. All `size` ranks call this together. Rank 0 sets the group's id in `store` under `prefix`,
+// which is unique for each group and attempt. job_rank: this rank's number in error messages; by default its
+// rank in the group. ctas: the largest number of thread blocks of a collective if `options` do not give one;
+// 0: NCCL chooses it.
 std::unique_ptr<Communicator> MakeNcclCommunicator(const std::string& name, Store& store,
                                                    const std::string& prefix, int rank, int size, int device,
                                                    absl::Duration timeout,
                                                    const parallel::GroupOptions& options = {},
                                                    std::optional<int> job_rank = {}, int ctas = 0);
 
-// Collective over the ranks of `parent`, a communicator of NCCL: makes another one with the same members in
-// the same order from the live one (ncclCommSplit). The two share neither resources nor options.
+// Creates a group with the ranks of `parent`, in their order (ncclCommSplit). All of them call this together.
+// The two groups share neither resources nor options. Throws std::logic_error if `parent` is not NCCL's.
 std::unique_ptr<Communicator> CloneNcclCommunicator(const std::string& name, Communicator& parent,
                                                     const parallel::GroupOptions& options = {}, int ctas = 0);
 
-// Groups on GPU `device`; clones if there is a live communicator. A link (parallel::IsLink) has moved its
-// first byte. A group of one rank does not use NCCL
-// (lone_communicator.h). Memory is ncclMemAlloc's, so that windows over it can be registered.
+// Returns a factory of groups on GPU `device`. It clones a group if it is given a communicator with the same
+// ranks. A link (parallel::IsLink) that it returns has already moved its first byte, so it is connected. A
+// group of one rank does not use NCCL (lone_communicator.h). Its memory is allocated by ncclMemAlloc, so that
+// windows over it can be registered.
 std::unique_ptr<CommunicatorFactory> MakeNcclFactory(Rendezvous rendezvous, int device);
 
 }  // namespace tandem::comm

@@ -13,8 +13,8 @@
 
 namespace tandem::comm {
 
-// A communicator of NCCL, shared by the threads that call it. NCCL frees it when it is aborted, so an abort
-// waits until no call is inside NCCL. Thread-safe; no call here waits.
+// An ncclComm_t that several threads use. To abort it frees it, so it is aborted only while no thread is
+// inside a call into NCCL: the last NcclCall that ends does so if one was running. Thread-safe.
 class NcclHandle {
  public:
   NcclHandle(std::string name, parallel::GroupOptions options, int device)
@@ -22,18 +22,20 @@ class NcclHandle {
   NcclHandle(const NcclHandle&) = delete;
   NcclHandle& operator=(const NcclHandle&) = delete;
 
-  // NCCL points to both.
+  // NCCL keeps pointers to both.
   const std::string& name() const { return name_; }
   const parallel::GroupOptions& options() const { return options_; }
   int device() const { return device_; }
 
-  // The created communicator.
+  // Stores the communicator when it has been created; aborts it if Abort has been called.
   void Set(ncclComm_t comm) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Ends the collectives that are pending, now or when the last call returns. No call starts any more.
+  // Aborts the communicator, now or when the last call returns, and with it the pending collectives. No
+  // NcclCall begins after this. Waits for NCCL for 0.3 s at most.
   void Abort() ABSL_LOCKS_EXCLUDED(mu_);
 
-  // The communicator, for its end; null if it is aborted. No call starts any more.
+  // Returns the communicator, which the caller destroys; null if it is aborted. No NcclCall begins after
+  // this.
   ncclComm_t Take() ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
@@ -41,9 +43,9 @@ class NcclHandle {
 
   ncclComm_t Enter() ABSL_LOCKS_EXCLUDED(mu_);
   void Leave() ABSL_LOCKS_EXCLUDED(mu_);
-  // The communicator if it is to be aborted now, else null.
+  // Returns the communicator if it is to be aborted now, else null.
   ncclComm_t TakeAborted() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Aborts `comm`, and waits for it for 0.3 s.
+  // Aborts `comm`, unless it is null. Waits for NCCL for 0.3 s at most.
   void End(ncclComm_t comm) const;
 
   const std::string name_;
@@ -51,11 +53,11 @@ class NcclHandle {
   const int device_;
   absl::Mutex mu_;
   ncclComm_t comm_ ABSL_GUARDED_BY(mu_) = nullptr;
-  int calls_ ABSL_GUARDED_BY(mu_) = 0;  // inside NCCL
+  int calls_ ABSL_GUARDED_BY(mu_) = 0;  // NcclCall objects that have the communicator
   bool is_aborted_ ABSL_GUARDED_BY(mu_) = false;
 };
 
-// A call into NCCL, as long as this object lives.
+// Keeps a communicator from being aborted while this object lives.
 class NcclCall {
  public:
   explicit NcclCall(std::shared_ptr<NcclHandle> handle)
@@ -69,7 +71,7 @@ class NcclCall {
       : handle_(std::move(other.handle_)), comm_(std::exchange(other.comm_, nullptr)) {}
   NcclCall& operator=(NcclCall&&) = delete;
 
-  ncclComm_t comm() const { return comm_; }  // null if the communicator is aborted
+  ncclComm_t comm() const { return comm_; }  // null if it is aborted, taken or not yet created
 
  private:
   std::shared_ptr<NcclHandle> handle_;
