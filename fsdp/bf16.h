@@ -11,7 +11,7 @@ namespace tandem::fsdp {
 
 using device::Bf16;
 
-// The host and GPUs compile this same source, because their bits must agree.
+// The host and GPUs compile this one source, because their results must have the same bits.
 TANDEM_HOST_DEVICE inline float Widen(float value) { return value; }
 TANDEM_HOST_DEVICE inline double Widen(double value) { return value; }
 TANDEM_HOST_DEVICE inline float Widen(Bf16 value) {

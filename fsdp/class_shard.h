@@ -27,8 +27,8 @@ class ShardKernels;
 class UnitKernels;
 struct UnitNormTerms;
 
-// A call that is made once, when a program is bound, and then runs in every step on the same memory and the
-// current stream. It allocates nothing that outlives the call. Throws CommError.
+// A call that is bound to its memory once, before the first step, and then runs in every step on the current
+// stream. It allocates nothing that outlives the call. Throws CommError.
 using BoundCall = std::function<void()>;
 
 // Element types of a class, by role. All three are fp64, or main is fp32 and the others are fp32 or bf16.
@@ -39,15 +39,15 @@ struct ClassTypes {
   device::ElementKind compute;    // published shard, gathered parameters
   device::ElementKind transport;  // contribution and staging
   bool frozen = false;            // never updated: weights have the compute type and are gathered directly
-  // Trained weights are published even if compute is main, so that one gather finds those of all classes of
-  // its unit behind each other.
+  // Publishes trained weights even if compute is main. UnitShard sets it if another class of the unit
+  // publishes, so that the unit's gather reads one contiguous buffer.
   bool publishes = false;
 };
 
 // The memory of one instruction, by role, for one class or for a whole unit (unit_shard.h). Sizes in elements
 // (fsdp/unit_mesh.h): a shard has ShardElements; weights and moments have HeldRange; the accumulator has
 // AccumulatorRange; a piece has PieceElements; gathered buffers, contributions and full gradients have
-// PaddedElements. Gaps between parameters are moved but never read.
+// PaddedElements. Gaps between parameters are communicated, but nothing is computed from them.
 struct StateMemory {
   device::Memory weights;
   device::Memory exp_avg;  // begin == nullptr if the unit is frozen, as for exp_avg_sq
@@ -57,23 +57,23 @@ struct StateMemory {
 struct ReduceMemory {
   device::Memory contribution;  // this rank's, for one microbatch
   bool accumulated = false;     // `contribution` is the full gradient of all microbatches, in the main type
-  // As large as `contribution`; holds garbage before and after; unused without a communicator.
+  // Scratch as large as `contribution`; unused without a communicator.
   device::Memory staging;
   device::Memory gradients;  // the accumulator
-  // If begin == nullptr, no terms are written, because this is not the run's last reduction.
+  // Written by the run's last reduction. In others begin == nullptr.
   device::Memory norm_terms;
 };
 struct ReduceOuterMemory {
   device::Memory gradients;  // the accumulator, which holds the inner group's sum
-  device::Memory staging;    // as large as `gradients`; holds garbage before and after
+  device::Memory staging;    // scratch as large as `gradients`
   device::Memory norm_terms;
 };
 struct OptimizerMemory {
   device::Memory gradients;
-  device::Memory outcome;  // outcome of the run that computed the gradients
-  device::Memory inputs;   // inputs of this run
+  device::Memory outcome;  // NormOutcome of the run that computed the gradients
+  device::Memory inputs;   // RunInputs of this run
   StateMemory state;
-  // Written in this run: a ParameterNorms for each parameter of the layout; begin == nullptr: none.
+  // Output: a ParameterNorms for each parameter of the layout. Not written if begin == nullptr.
   device::Memory update_norms;
   device::Memory scratch;
 };
@@ -96,11 +96,11 @@ struct ClassBytes {
 
 // The operations on one class of a unit (the parameters with the same element types), on one rank of a mesh,
 // in memory that the caller provides. Owns neither that memory nor a communicator. Every Bind function throws
-// std::invalid_argument, naming the unit, if a size does not fit or if the communicator's rank differs from
-// the mesh's.
+// std::invalid_argument with the unit's name if a size does not fit, or if the communicator's rank or size
+// differs from the mesh's.
 class ClassShard {
  public:
-  // `device` and `kernels` are of the same kind. They outlive this object and everything that it binds.
+  // `device` and `kernels` are of the same kind, and must outlive this object and everything that it binds.
   ClassShard(std::string name, Layout layout, const UnitMesh& mesh, ClassTypes types, device::Device& device,
              const ShardKernels& kernels);
   ~ClassShard();
@@ -117,8 +117,8 @@ class ClassShard {
   ClassBytes bytes() const;
 
   // Initializes weights by `inits` (one for each parameter of the layout) and sets moments to zero. Every
-  // element depends only on seed, parameter name and global index (initialize.h). If it computes on the host,
-  // it blocks.
+  // element depends only on seed, parameter name and global index (initialize.h). Blocks if the values are
+  // computed on the host.
   void Initialize(uint64_t seed, const std::vector<ParameterInit>& inits, const StateMemory& state) const;
 
   // Publishes the current weights; does nothing if weights are not published. Used at the start of a job;
@@ -135,27 +135,28 @@ class ClassShard {
   // overwrites.
   BoundCall BindAccumulate(device::Memory contribution, device::Memory full_gradient, bool add) const;
 
-  // Exchanges pieces and folds the ranks' contributions one by one, in rank order, into the accumulator.
+  // Exchanges the contributions by shards (all-to-all) and folds those to this rank's shard one by one, in
+  // rank order, into the accumulator.
   //
-  // `inner` is null for a rank that is alone on the inner axis; it folds only its own contribution. If add ==
-  // false, as for the first contribution of a run, the accumulator is overwritten. If norm_terms are given,
-  // the same pass computes the terms of the accumulator's new content, before division and clipping;
-  // non-finite elements are counted and left out of the squares. If every rank keeps the whole accumulator,
-  // each rank folds its shard and computes its terms, and an all-gather combines the shards.
+  // `inner` is null for a rank that is alone on the inner axis; such a rank folds only its own contribution.
+  // If add == false, as for the first contribution of a run, the accumulator is overwritten. If norm_terms
+  // are given, the same pass computes the terms of the accumulator's new content, before division and
+  // clipping; non-finite elements are counted and left out of the squares. If every rank keeps the whole
+  // accumulator, each rank folds its shard and computes its terms, and an all-gather combines the shards.
   BoundCall BindReduceGradients(comm::Communicator* inner, const ReduceMemory& memory, bool add) const;
 
-  // Does the same over the outer group, after the last reduction over the inner group: it exchanges pieces of
-  // the accumulator and folds them in rank order. The terms are those of this rank's piece. An all-gather
-  // combines the pieces, unless every rank needs only its own.
+  // Reduces over the outer group, after the last reduction over the inner group: exchanges pieces of the
+  // accumulator and folds them in rank order. The norm terms are those of this rank's piece. Then an
+  // all-gather combines the pieces, unless every rank needs only its own piece.
   BoundCall BindReduceOuter(comm::Communicator& outer, const ReduceOuterMemory& memory) const;
 
-  // Updates, and publishes, the held range in one pass. It reads from the outcome the clip coefficient and
-  // whether to update at all, and from the inputs the step, so that the host waits for neither. On a rank for
+  // Updates and publishes the held range in one pass. Reads the clip coefficient, and whether to update at
+  // all, from the outcome, and the step from the inputs, so that the host waits for neither. On a rank for
   // which CountsHeld is false the update norms are zeros, so that the norms of all ranks can be added.
   BoundCall BindOptimizerStep(const OptimizerMemory& memory, const AdamWConfig& config) const;
 
  private:
-  // `memory`, of exactly as many elements. Throws std::invalid_argument, naming `what`.
+  // Returns `memory`. Throws std::invalid_argument with `what` unless it has exactly `elements` elements.
   device::Memory Elements(const char* what, device::Memory memory, int64_t elements,
                           device::ElementKind type) const;
   void CheckGroup(const comm::Communicator& comm, int size, int rank) const;
@@ -181,8 +182,9 @@ class ClassShard {
   std::shared_ptr<UnitKernels> optimizer_;   // updates the held range
 };
 
-// Copies all elements of `from` to `to`, which has as many: of the same type, or float32 rounded to bfloat16.
-// So the sum of several writers in the main type becomes a contribution in the transport type.
+// Copies all elements of `from` to `to`, which has as many. The types are the same, or float32 is rounded to
+// bfloat16. Used if several nodes write a gradient: their sum in the main type becomes a contribution in the
+// transport type.
 BoundCall BindCopy(device::Memory from, device::ElementKind from_type, device::Memory to,
                    device::ElementKind to_type, device::Device& device, const ShardKernels& kernels);
 

@@ -12,21 +12,21 @@
 namespace tandem::fsdp {
 
 struct GradientNormMemory {
-  std::vector<device::Memory> norm_terms;  // those of this run, of every trainable unit, in unit order
+  std::vector<device::Memory> norm_terms;  // of this run, for every trainable unit, in unit order
   device::Memory inputs;                   // of this run
-  device::Memory outcome;                  // of this run: a NormOutcome and the memory of the exchange
+  device::Memory outcome;                  // output, OutcomeBytes: a NormOutcome and the exchanged terms
 };
 
 struct GradientNormConfig {
   MeanConfig mean;
-  // Returns how many targets of this rank's microbatches of the run do not count; called when the norm is
-  // issued. Empty: all count.
+  // Returns how many targets in this rank's microbatches of the run the loss ignores; called when the norm is
+  // issued. If empty, the loss ignores no target.
   std::function<int64_t()> uncounted;
 };
 
-// Adds the units' terms in unit order, exchanges them with the inputs' requests and the number of targets
-// that do not count (one all-gather), and folds them in rank order, so that every rank has the same bits as
-// outcome. On a GPU all of it is enqueued. Throws std::invalid_argument if a size does not fit.
+// Adds the units' terms in unit order, exchanges them together with the inputs' requests and the number of
+// ignored targets (one all-gather), and folds them in rank order, so that the outcome has the same bits on
+// every rank. On a GPU the call only enqueues this. Throws std::invalid_argument if a size does not fit.
 BoundCall BindGradientNorm(comm::Communicator& comm, const GradientNormMemory& memory,
                            const GradientNormConfig& config, const ShardKernels& kernels);
 

@@ -11,15 +11,15 @@ namespace tandem::fsdp {
 
 // The distribution of a parameter's initial elements.
 enum class Distribution : uint8_t {
-  kNormal,  // mean 0; has a deviation
+  kNormal,  // mean 0, standard deviation `deviation`
   kOnes,
   kUniform,     // uniform in ±deviation
   kTimeSteps,   // softplus of the value is log-uniform in [0.001, 0.1] (Mamba-2's dt_bias)
   kDecayRates,  // exp of the value is uniform in [1, 16] (Mamba-2's A_log)
 };
 
-// exp(x) for 0 <= x <= 5, from additions and products alone: (exp(x / 64))^64, with Taylor's series for exp(x
-// / 64).
+// exp(x) for 0 <= x <= 5, as (exp(x / 64))^64 with a Taylor series for exp(x / 64): additions, products and
+// quotients have the same bits on every device.
 TANDEM_HOST_DEVICE inline double ExpBySquares(double x) {
   const double y = x / 64;
   double power = 1 + y / 9;

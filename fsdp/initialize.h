@@ -14,7 +14,7 @@ struct ParameterInit {
   double deviation = 0;
 };
 
-// The number of a parameter's random stream, which depends only on its name.
+// The number of a parameter's random stream. It depends only on the parameter's name.
 uint64_t ParameterStream(const Parameter& parameter);
 
 // Writes the initial values of elements `part` (flat coordinates, within the parameter) to `values`;

@@ -9,12 +9,12 @@
 
 namespace tandem::fsdp {
 
-// What one rank requests of all ranks; they agree on it with the norm.
+// The requests of one rank to all ranks. GradientNorm combines those of all ranks.
 struct NormRequests {
   uint32_t bits = 0;   // the ranks' bits are combined by OR
   double profile = 0;  // a number that the caller chooses; the largest over all ranks wins; 0: no request
-  // If the norm is larger than this, the step is not applied. The largest limit over all ranks wins, since
-  // the logarithms that their hosts compute may differ in the last bit. 0: there is no limit.
+  // If the norm is larger than this, the step is not applied. The largest limit over all ranks wins: limits
+  // come from logarithms, which may differ in the last bit between hosts. 0: no limit.
   double limit = 0;
 };
 
@@ -32,7 +32,7 @@ struct NormTerms {
   double nonfinite = 0;  // number of the other elements
   double requests = 0;   // NormRequests::bits
   double profile = 0;
-  double uncounted = 0;  // number of its microbatches' targets that do not count
+  double uncounted = 0;  // number of targets in its microbatches that the loss ignores
   double limit = 0;
 };
 
@@ -43,23 +43,25 @@ struct NormOutcome {
   int64_t nonfinite = 0;  // number of gradient elements that are not finite, over all ranks
   uint32_t requests = 0;  // union of the ranks' request bits
   double profile = 0;     // the largest of the ranks' NormRequests::profile
-  // The divisor of the sum of contributions: the number of targets that count, over all ranks, in units of a
-  // microbatch whose targets all count. If it is 0, no target counts, and the norm is NaN.
+  // The divisor of the sum of contributions: the number of targets that the loss does not ignore, over all
+  // ranks, in units of a full microbatch. If it is 0, the norm is NaN.
   double divisor = 1;
   // If false, the optimizer leaves weights and state as they are, because the norm is not finite or above the
   // limit.
   bool applied = true;
 };
 
-// What a step's gradient is a mean over.
+// The number of targets that a step's gradient is the mean over, and the limit of its norm.
 struct MeanConfig {
-  double num_microbatches =
-      1;                // contributions of a step over all ranks; each is a sum over targets, divided by
-  double targets = 1;   // targets of a microbatch, whether they count or not
+  double num_microbatches = 1;  // contributions of a step, over all ranks
+  // Targets of a microbatch, ignored ones included. A contribution is the sum over a microbatch's targets,
+  // divided by this number.
+  double targets = 1;
   double max_norm = 0;  // the norm to which gradients are clipped; 0: no clipping
 };
 
-// Folds the terms of all ranks in rank order. If all targets count, the divisor is exactly num_microbatches.
+// Folds the terms of all ranks in rank order. If the loss ignores no target, the divisor is exactly
+// num_microbatches.
 TANDEM_HOST_DEVICE inline NormOutcome AgreeOnNorm(const NormTerms* terms, int ranks,
                                                   const MeanConfig& config) {
   NormOutcome outcome;

@@ -9,8 +9,8 @@
 
 namespace tandem::fsdp {
 
-// Calls `chunk(range)` for each part of `range` between multiples of the flat buffer's granule. Shards end at
-// such multiples, so a chunk has the same elements for any number of ranks.
+// Cuts `range`, in flat coordinates, at the multiples of `granule`, and calls `chunk` with each part in
+// order. Shards end at multiples of kGranule, so a chunk has the same elements for any number of ranks.
 template <typename Function>
 void ForEachChunk(Range range, int64_t granule, Function chunk) {
   for (int64_t begin = range.begin; begin < range.end;) {

@@ -10,16 +10,16 @@
 namespace tandem::fsdp {
 
 // AdamW with decoupled decay (Loshchilov and Hutter, 2019):
-//   m = b1 m + (1 - b1) g;  v = b2 v + (1 - b2) g²;  w -= lr (m / (1 - b1^t) / (sqrt(v / (1 - b2^t)) + eps) +
-//   decay w)
-// with g = clip · sum / divisor, in the main type; clip and divisor are what the ranks agreed on. Each
-// element is updated independently of the others, so the result does not depend on the shards. lr and t are
-// the run's inputs.
+//   m = b1 m + (1 - b1) g;  v = b2 v + (1 - b2) g²
+//   w -= lr (m / (1 - b1^t) / (sqrt(v / (1 - b2^t)) + eps) + decay w)
+// with g = clip · sum / divisor, in the main type; clip and divisor come from the NormOutcome, lr and t from
+// the RunInputs. Each element is updated independently of the others, so the result does not depend on the
+// shards.
 struct AdamWConfig {
   double beta1 = 0;
   double beta2 = 0;
   double epsilon = 0;
-  double weight_decay = 0;  // of the parameters that it acts on
+  double weight_decay = 0;  // of parameters with `decays`
 };
 
 // The constants of the formula, in the type of the shard.

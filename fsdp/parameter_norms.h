@@ -6,7 +6,7 @@
 
 namespace tandem::fsdp {
 
-// Magnitudes of the elements that one rank owns of a tensor.
+// How large the elements of a tensor are that one rank owns.
 struct Magnitude {
   DoubleDouble squares;  // their sum; NaN if an element is NaN
   double max_abs = 0;    // of the elements that are not NaN

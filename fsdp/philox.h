@@ -9,9 +9,9 @@
 
 namespace tandem::fsdp {
 
-// Random numbers from one source for the host and for GPUs, whose bits must agree. It uses only additions,
-// products, quotients and roots, which every device rounds in the same way. Compile without contraction
-// (CMakeLists.txt).
+// Random numbers that have the same bits on the host and on GPUs: both compile this source, which uses only
+// additions, products, quotients and roots, because every device rounds these in the same way. Must be
+// compiled without contraction into fused multiply-add (CMakeLists.txt).
 //
 // The coefficients of the polynomials are FreeBSD's (msun), whose notice says: Copyright (C) 1993 by Sun
 // Microsystems, Inc. All rights reserved. Permission to use, copy, modify, and distribute this software is

@@ -9,10 +9,10 @@
 namespace tandem::fsdp {
 
 // x / y for y > 0 without a branch, given r = 1 / y to a unit in the last place. The steps are those of
-// nvcc's own division far from the ends of the range: Newton's iteration for the reciprocal, then one
-// correction of the quotient. The result is exactly rounded if the correction and the quotient are normal
-// numbers. A subnormal quotient may be rounded to the wrong neighbour, because a quotient can lie in the
-// middle between two subnormal numbers.
+// nvcc's own division for numbers far from overflow and underflow: one iteration of Newton's method for the
+// reciprocal, then one correction of the quotient. The result is exactly rounded if the correction and the
+// quotient are normal numbers. A subnormal quotient may be rounded to the wrong neighbour, because it can lie
+// midway between two subnormal numbers.
 TANDEM_HOST_DEVICE inline float QuickQuotient(float x, float y, float r) {
   r = fmaf(fmaf(-y, r, 1), r, r);
   const float q = x * r;

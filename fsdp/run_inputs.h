@@ -8,11 +8,11 @@
 
 namespace tandem::fsdp {
 
-// The values that the host passes to the device for one run of a program: one element of the ring of inputs,
-// copied byte by byte.
+// The values that the host passes to the device for one run of a program. Copied byte by byte into a ring
+// buffer.
 struct RunInputs {
   // The step whose gradients the run computes.
-  int64_t step = 0;  // from 1; must be the first member, because nodes read it to make random keys
+  int64_t step = 0;  // from 1; must be the first member, because nodes read it as their random key
   NormRequests requests;
 
   // The step whose gradients the run applies.

@@ -15,7 +15,7 @@
 
 namespace tandem::fsdp {
 
-// The place of one rank's shard in a unit.
+// The position and the contents of one rank's shard of a unit.
 struct ShardGeometry {
   bool fp64 = false;          // weights, moments and accumulator are fp64; otherwise fp32
   bool reduces_bf16 = false;  // contributions are bf16; otherwise they have the accumulator's type
@@ -74,8 +74,8 @@ class ShardKernels {
  public:
   virtual ~ShardKernels() = default;
 
-  // Does InitializeParameter (initialize.h) in the main type, on the current stream, with the same bits on
-  // every kind of device.
+  // Does what InitializeParameter (initialize.h) does, in double or float, on the current stream, with the
+  // same bits on every kind of device.
   virtual void Initialize(uint64_t seed, const Parameter& parameter, const ParameterInit& init, Range part,
                           bool fp64, void* values) const = 0;
 

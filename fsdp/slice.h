@@ -8,7 +8,8 @@
 
 namespace tandem::fsdp {
 
-// Boxes of tensors, and the elements that two boxes share. Pure arithmetic; torch-free.
+// This file computes with slices of tensors and with the elements that two slices share. Pure arithmetic;
+// torch-free.
 
 // Elements [begin, end).
 struct Range {
@@ -23,8 +24,8 @@ Range Intersect(Range a, Range b);
 
 using Shape = std::vector<int64_t>;
 
-// The part of a tensor with these indices in each dimension; without ranges, the whole tensor. Elements of a
-// slice are counted in its own row-major order.
+// The part of a tensor with these indices in each dimension; without ranges, the whole tensor. An index in a
+// slice counts the slice's elements in row-major order.
 using Slice = std::vector<Range>;
 
 // The number of elements of a whole tensor; nullopt if a dim is negative or the product is beyond 2^63.
@@ -47,8 +48,8 @@ struct CommonRun {
   bool operator==(const CommonRun&) const = default;
 };
 
-// The elements that `of_a` of slice a and `of_b` of slice b share, in order, as runs that are as long as
-// possible. If a and b are the same slice, there is one run.
+// Returns what elements `of_a` of slice a and elements `of_b` of slice b have in common, in order, as runs
+// that are as long as possible. If a and b are the same slice, that is one run.
 std::vector<CommonRun> CommonRuns(const Shape& shape, const Slice& a, Range of_a, const Slice& b, Range of_b);
 
 }  // namespace tandem::fsdp

@@ -28,13 +28,13 @@ int64_t PaddedElements(const Layout& layout, const UnitMesh& mesh);  // of the g
 // Ranges in flat coordinates, padding included.
 Range ShardRange(const Layout& layout, const UnitMesh& mesh);  // what the rank sends to a gather
 Range PieceRange(const Layout& layout,
-                 const UnitMesh& mesh);  // the part that no other rank has: norm terms, checkpoints
+                 const UnitMesh& mesh);  // the part that no other rank has, for norm terms and checkpoints
 // Weights and moments: the part that the rank updates.
 Range HeldRange(const Layout& layout, const UnitMesh& mesh);
 Range AccumulatorRange(const Layout& layout, const UnitMesh& mesh);  // the reduced gradient
 
-// Whether this rank is the first of those with the same HeldRange. Only that rank's part counts if the parts
-// of all ranks are combined.
+// Returns whether this rank is the first of the ranks with this HeldRange. If the ranks' parts are combined,
+// only that rank's part counts.
 bool CountsHeld(const UnitMesh& mesh);
 
 // The range without the padding at the layout's end; may be empty.

@@ -20,14 +20,15 @@ struct UnitClass {
 };
 
 // The operations on one unit, on one rank of a mesh; class_shard.h says what each does. A buffer of the unit
-// is the buffers of its classes, one behind the other in their order; each moment is an array of its own. A
-// bound call makes one call for each class, back to back on its stream. Shards are multiples of the granule,
-// so the elements of each class begin at a multiple of 128 bytes. A class without elements has no memory in
-// any buffer.
+// is the concatenation of its classes' buffers, in their order; the two moments have a buffer each. A bound
+// call makes one call for each class, back to back on its stream. Shards are multiples of the granule, so the
+// elements of each class begin at a multiple of 128 bytes. A class without elements has no memory in any
+// buffer.
 class UnitShard {
  public:
-  // All classes are frozen, or none is. `device` and `kernels` are of the same kind; they outlive this object
-  // and everything that it binds. Throws std::invalid_argument, naming the unit, as the Bind functions do.
+  // All classes are frozen, or none is. `device` and `kernels` are of the same kind; they must outlive this
+  // object and everything that it binds. Throws std::invalid_argument with the unit's name, as the Bind
+  // functions do.
   UnitShard(std::string name, std::vector<UnitClass> classes, const UnitMesh& mesh, device::Device& device,
             const ShardKernels& kernels);
 

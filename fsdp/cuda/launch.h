@@ -15,7 +15,8 @@ struct CUstream_st;
 namespace tandem::fsdp::cuda {
 
 // The loops of fsdp/ as kernels, on raw pointers of the current GPU. Each call launches on `stream` and
-// returns the runtime's error (cudaError_t). T: float, double; C: T, or Bf16 with float.
+// returns the runtime's error (cudaError_t). T is float or double; C, the type of contributions, is T, or
+// Bf16 if T is float.
 using Stream = CUstream_st*;
 
 // A piece of a shard, cut into tiles. Tile t belongs to the last piece whose first tile is not after t.
@@ -52,8 +53,8 @@ int LaunchInitialize(const InitialValues& initial, T* values, Stream stream);
 int LaunchRound(const float* from, int64_t elements, Bf16* to, Stream stream);
 
 // Folds contributions into `gradients` as fold.h does, for the shard's parameters: gradients[i] =
-// (((gradients[i] + c0[i]) + c1[i]) + …), or without gradients[i] if not `add`. Writes the terms of the
-// result to `terms` unless it is null; behind the terms it has space for the partial sums of min(num_tiles,
+// (((gradients[i] + c0[i]) + c1[i]) + …), or without gradients[i] if not `add`. Writes the norm terms of the
+// result to `terms`, unless it is null; they are followed by space for the partial sums of min(num_tiles,
 // kMaxTermBlocks) blocks. `stride` is the distance between contributions in elements.
 template <typename T, typename C>
 int LaunchFold(const TiledShard& shard, T* gradients, const C* contributions, int64_t stride,

@@ -5,8 +5,8 @@
 
 namespace tandem::fsdp {
 
-// The kernels of the GPU that is current; it must be the same when they are made and when they run. They keep
-// small tables (pieces, pointers) in memory of cudaMalloc.
+// The kernels of the current GPU. UnitKernels and NormKernels must run on the GPU that was current when they
+// were made. They keep small tables (pieces, pointers) in memory of cudaMalloc.
 const ShardKernels& CudaShardKernels();
 
 }  // namespace tandem::fsdp

@@ -101,7 +101,8 @@ __device__ inline Sum AddThreads(const Sum& mine, Sum* shared) {
 using device::kPackSize;
 using device::Pack;
 
-// Whether the arrays (null ones aside) begin where packs may. Arrays that begin at whole granules always do.
+// Returns whether packs can be read from the beginning of every array (null is ignored). They always can from
+// whole granules on.
 inline bool ArePacks(std::initializer_list<const void*> arrays) {
   bool packs = true;
   for (const void* array : arrays) {
@@ -110,8 +111,8 @@ inline bool ArePacks(std::initializer_list<const void*> arrays) {
   return packs;
 }
 
-// The elements of a warp in a packed round. Each thread has packs i, i + 32, … of E, of kPackSize<T> elements
-// each.
+// The elements of a warp in a packed round. Thread i of the warp has packs i, i + 32, …, of kPackSize<T>
+// elements of E each.
 template <typename T, typename E = T>
 struct RoundPacks {
   static constexpr int kCount = kRound / kPackSize<T> / 32;
