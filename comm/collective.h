@@ -12,18 +12,19 @@
 
 namespace tandem::comm {
 
-// The bytes of one collective on one rank, checked: what every implementation does first.
+// The bytes that one rank sends and receives in one collective. Every communicator makes it first, by a Check
+// function.
 struct Collective {
   const char* operation = "";  // "AllGather"
   const char* input = nullptr;
-  char* output = nullptr;  // null: nothing comes to this rank
-  int64_t slice = 0;       // bytes that each rank sends to each rank
-  bool scatters = false;   // every rank gets a different slice of the input
-  // Bytes by rank, if ranks send different amounts; consecutive in input and output. Empty: `slice` for all.
+  char* output = nullptr;  // null: this rank receives nothing
+  int64_t slice = 0;       // bytes that each rank sends to each other rank and to itself
+  bool scatters = false;   // every rank receives a different slice of the input
+  // Bytes by rank, consecutive in input and output, if the ranks send different amounts; otherwise empty.
   std::vector<int64_t> sends;
   std::vector<int64_t> receives;
 
-  // This rank sends nothing and receives nothing.
+  // Returns whether this rank sends nothing and receives nothing.
   bool IsEmpty() const;
   int64_t BytesTo(int rank) const { return sends.empty() ? slice : sends[rank]; }
   int64_t BytesFrom(int rank) const { return receives.empty() ? slice : receives[rank]; }
@@ -31,19 +32,20 @@ struct Collective {
   char* OutputOf(int rank) const;
 };
 
-// Throw std::invalid_argument, naming `group`, for sizes that do not fit.
+// The Check functions throw std::invalid_argument with the name of `group` if sizes do not fit.
 Collective CheckAllGather(const std::string& group, int size, Memory input, Memory output);
 Collective CheckAllToAll(const std::string& group, int size, Memory input, Memory output);
 Collective CheckAllToAllRows(const std::string& group, int size, Memory input,
                              const std::vector<int64_t>& sends, Memory output,
                              const std::vector<int64_t>& receives, int64_t row_bytes);
-// `output` is looked at on rank 0; elsewhere the result has none.
+// `output` counts on rank 0 only; on other ranks the result has no output.
 Collective CheckGather(const std::string& group, int rank, int size, Memory input, Memory output);
-// Both ends call it "Transfer".
+// At both ends the operation is called "Transfer".
 Collective CheckSend(const std::string& group, int rank, int size, Memory input);
 Collective CheckReceive(const std::string& group, int rank, int size, Memory output);
 
-// A group whose calls return when their collective is done, and for which any memory will do.
+// The base of communicators whose calls return when their collective is done, and that need no special
+// memory.
 class HostCommunicator : public Communicator {
  public:
   HostCommunicator(std::string name, int rank, int size) : name_(std::move(name)), rank_(rank), size_(size) {}
@@ -68,7 +70,7 @@ class HostCommunicator : public Communicator {
   uint64_t num_ended() const final { return num_ended_; }
 
  protected:
-  // Updates num_collectives_ and num_ended_.
+  // Runs the collective; updates num_collectives_ and num_ended_.
   virtual void Exchange(const Collective& call) = 0;
 
   const std::string name_;

@@ -17,8 +17,8 @@ class Region;
 
 namespace tandem::comm {
 
-// The rendezvous of one attempt: write-once set, blocking get. In the trainer it goes through the worker's
-// socket; in tests it is a map. Thread-safe.
+// The rendezvous of one attempt: write-once set, blocking get. The trainer's goes through the worker's
+// socket; that of tests is a map. Thread-safe.
 class Store {
  public:
   virtual ~Store() = default;
@@ -34,20 +34,20 @@ class Store {
 // The inputs that the creation of every group needs.
 struct Rendezvous {
   std::shared_ptr<Store> store;
-  std::string data_address;  // of this machine, for what goes over TCP
-  absl::Duration timeout;    // for the creation, and for every collective
+  std::string data_address;  // of this machine, for collectives over TCP
+  absl::Duration timeout;    // of creating a group, and of every collective
 };
 
 // One process group as this rank joins it.
 struct Membership {
   std::string group;   // "dp_cp"
-  std::string prefix;  // of its keys in the store, unique per group and attempt
+  std::string prefix;  // of the group's keys in the store, unique per group and attempt
   int rank = 0;        // within the group
   int size = 1;
   std::vector<int> ranks;  // job ranks in the group's order, for error messages; empty: 0 to size - 1
-  int ctas = 0;  // bound of a collective's thread blocks on a GPU (parallel/group_options.h); 0: NCCL's own
-  parallel::GroupOptions options;  // of NCCL; Gloo has none, and specs that give some on CPUs are refused
-  std::string clone_of;  // a group with the same members in the same order, to be cloned live; or empty
+  int ctas = 0;  // most thread blocks of a collective on a GPU (parallel/group_options.h); 0: NCCL chooses
+  parallel::GroupOptions options;  // for NCCL; specs that set any for CPUs are refused
+  std::string clone_of;  // group to be cloned live, which has the same members in the same order; or empty
 };
 
 // Makes the communicators of one kind of device.
@@ -55,8 +55,8 @@ class CommunicatorFactory {
  public:
   virtual ~CommunicatorFactory() = default;
 
-  // Collective over the group. live: a communicator of the same members, made by this factory, to clone if
-  // that saves something; or null. Throws CommError.
+  // Collective over the group. live: null, or a communicator of the same members from this factory, which is
+  // cloned if that saves something. Throws CommError.
   virtual std::unique_ptr<Communicator> Make(const Membership& membership, Communicator* live) = 0;
 
   // Device memory that communicators can register (Communicator::RegisterWindow). Throws device::OutOfMemory.
@@ -64,11 +64,11 @@ class CommunicatorFactory {
 };
 
 // Groups over TCP between processes (c10d's ProcessGroupGloo), for tensors in host memory of any kind. Making
-// a group is a barrier: it blocks until all of its ranks have made it. data_address: host name or IP address
-// at which other ranks reach this machine; an ephemeral port is bound there. A group of one rank needs
-// neither store nor network. CommError names group, rank, operation and what the peer did. Gloo cannot cancel
-// a waiting call: after Abort or an error it ends with its timeout or with the process. The process ignores
-// SIGPIPE, because Gloo writes to peers that are gone.
+// a group is a barrier: it blocks until all of its ranks have made it. data_address: the host name or IP
+// address at which other ranks reach this machine; the factory binds an ephemeral port there. A group of one
+// rank needs neither store nor network. CommError names group, rank, operation and what the peer did. Gloo
+// cannot cancel a waiting call: after Abort or an error, such a call ends at its timeout or with the process.
+// The process ignores SIGPIPE, because Gloo writes to peers that are gone.
 std::unique_ptr<CommunicatorFactory> MakeGlooFactory(Rendezvous rendezvous);
 
 }  // namespace tandem::comm

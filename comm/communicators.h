@@ -10,20 +10,21 @@
 
 namespace tandem::comm {
 
-// A process group and what it is used for: each use has a communicator, and so a stream, of its own.
+// A process group and one purpose that it is used for. Each use has its own communicator, and so its own
+// stream.
 struct CommunicatorUse {
   std::string group;    // "dp_cp"
   std::string purpose;  // "reduce"
   bool window = false;  // its collectives need the arena to be registered
 };
 
-// The communicators that the programs of a rank list, by group and purpose.
+// The communicators that a rank's programs need, by group and purpose.
 class Communicators {
  public:
-  // Collective: every member of a group makes its communicators in the order of `uses`, those of clones last.
-  // The first use of a group joins it, or clones a live communicator if the group is a clone of another group
-  // in `uses`; further uses clone the first. Throws std::invalid_argument if this rank is not in a group or a
-  // use is listed twice, and CommError.
+  // Collective: every member of a group makes its communicators in the order of `uses`, but clones of other
+  // groups last. The first use of a group joins it, or clones a live communicator if the group is a clone of
+  // another group in `uses`; further uses clone the first. Throws std::invalid_argument if this rank is not
+  // in a group or a use is listed twice, and CommError.
   Communicators(CommunicatorFactory& factory, const std::vector<Membership>& groups,
                 const std::vector<CommunicatorUse>& uses);
   ~Communicators();
@@ -32,7 +33,7 @@ class Communicators {
   size_t size() const { return communicators_.size(); }
   Communicator& operator[](size_t use) const { return *communicators_.at(use); }
 
-  // Throws std::invalid_argument if it is not among the uses.
+  // Throws std::invalid_argument if `uses` did not list it.
   Communicator& Of(const std::string& group, const std::string& purpose) const;
 
   // All of them, in the order of the uses.
@@ -42,7 +43,7 @@ class Communicators {
   // the reason for each refusal; collectives of those communicators copy through their own memory.
   std::vector<std::string> RegisterWindows(const std::shared_ptr<const device::Region>& region);
 
-  void Abort();  // all of them; any thread
+  void Abort();  // aborts all communicators; callable from any thread
 
  private:
   std::vector<CommunicatorUse> uses_;

@@ -10,13 +10,13 @@
 
 namespace tandem::comm {
 
-// Between two places that do not overlap.
+// Copies between two places that do not overlap.
 using CopyBytes = std::function<void(char* to, const char* from, int64_t bytes)>;
 
-// The group of one rank, on any device: each collective is one `copy`, by default in the host's memory, or
-// nothing if its output is its input. On a GPU it is enqueued on the current stream. It waits for no other
-// rank, so it counts as ended when it has been issued, has no deadline, and needs no other memory, no store
-// and no network: any region is as good as a window. Throws std::invalid_argument for a group of several.
+// Makes the communicator of a group of one rank, on any device. Each collective is one `copy` (by default
+// within the host's memory), or nothing if its output is its input. For a GPU, `copy` enqueues on the current
+// stream. No collective waits for another rank, so it counts as ended once it is issued, and it has no
+// deadline. RegisterWindow accepts any region. Throws std::invalid_argument if the group has several ranks.
 std::unique_ptr<Communicator> MakeLoneCommunicator(const Membership& membership, CopyBytes copy = nullptr);
 
 }  // namespace tandem::comm

@@ -5,8 +5,8 @@
 
 namespace tandem::comm {
 
-// The network interface of this machine that has `address`, a host name or an IP address: "eth0". Empty if
-// none has it. Blocks while it resolves a name.
+// Returns the name ("eth0") of this machine's network interface that has `address`, a host name or an IP
+// address; empty if no interface has it. Blocks while it resolves a host name.
 std::string InterfaceOf(const std::string& address);
 
 }  // namespace tandem::comm

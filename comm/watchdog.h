@@ -18,30 +18,30 @@ namespace tandem::comm {
 // Detects what collectives on a GPU do not report to the host: a rank's process is gone (kernels that wait
 // for it keep waiting), a collective has failed, or a collective has not ended within its deadline.
 //
-// Every `interval` the ranks exchange a byte over a group of their own, whose connections break when a
-// process dies, and each rank checks its pending collectives.
+// Every `interval` the ranks exchange a byte over a separate group, whose connections break if a process
+// dies, and each rank checks its pending collectives.
 class Watchdog {
  public:
   // heartbeat: a host communicator over all ranks that only the watchdog uses. watched: the communicators to
-  // check. Both outlive the watchdog. lost: called at most once, on a thread of the watchdog, with a
-  // CommError.
+  // check. Both must outlive the watchdog. lost: called at most once, on a thread of the watchdog, with the
+  // exception.
   Watchdog(Communicator& heartbeat, std::vector<Communicator*> watched, absl::Duration interval,
            std::function<void(std::exception_ptr)> lost);
-  ~Watchdog();  // leaves, and waits for calls in progress
+  ~Watchdog();  // calls Leave, and waits for calls in progress
   Watchdog(const Watchdog&) = delete;
   Watchdog& operator=(const Watchdog&) = delete;
 
-  // This rank is done, and the others must stop watching it. Returns false if they do not learn it within
-  // `patience`.
+  // Tells the other ranks that this rank is done, so that all stop watching. Returns false if they do not
+  // learn it within `patience`.
   bool Leave(absl::Duration patience) ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
   void Run() ABSL_LOCKS_EXCLUDED(mu_);
   void LookAfterPending();
-  void Lost();  // reports the current exception, unless the other thread has reported one
-  // Waits for up to `wait`; returns true if this rank leaves or another has left.
+  void Lost();  // passes the current exception to lost_, unless the other thread has
+  // Waits for up to `wait`. Returns true, without waiting longer, if this rank leaves or another has left.
   bool Leaving(absl::Duration wait) ABSL_LOCKS_EXCLUDED(mu_);
-  // Returns false if a rank has left; then there is nothing more to detect.
+  // Exchanges the byte. Returns false if a rank leaves; then there is nothing more to detect.
   bool Exchange(bool leaving);
 
   Communicator& heartbeat_;
