@@ -5,9 +5,9 @@
 
 namespace tandem::device {
 
-// A bfloat16 in memory: the upper half of a float, as c10::BFloat16 lays it out. It has no functions, because
-// a function that files for several instruction sets share would be compiled for the widest of them
-// (cpu/simd.h).
+// A bfloat16 in memory: the upper half of a float, as c10::BFloat16 lays it out. It has no member functions:
+// files that are compiled for several instruction sets would share them, and the linker could keep a copy
+// that the processor does not understand (ops/cpu/simd.h).
 struct Bf16 {
   uint16_t bits;
 };
@@ -21,8 +21,8 @@ struct ArithmeticOf<Bf16> {
   using Type = float;
 };
 
-// The type of arithmetic (sums, statistics, exponentials) on elements that memory holds as E. A result is
-// rounded to E once, to the nearest, ties to even.
+// The type in which elements that are stored as E are added, exponentiated and so on. A result is rounded to
+// E once, to the nearest, ties to even.
 template <typename E>
 using Arithmetic = typename ArithmeticOf<E>::Type;
 

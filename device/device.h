@@ -11,12 +11,12 @@
 
 namespace tandem::device {
 
-// One piece of a device's memory. It is freed with the object; by then no work may use it any more.
+// One piece of a device's memory. It is freed with the object. No work may use it any more then.
 class Region {
  public:
   virtual ~Region() = default;
 
-  virtual char* begin() const = 0;  // only the CPU's may be dereferenced by the host
+  virtual char* begin() const = 0;  // the host may dereference it only in the host's memory
   virtual int64_t bytes() const = 0;
 };
 
@@ -49,20 +49,21 @@ class Graph {
 enum class StreamPriority : uint8_t { kNormal, kHigh };
 
 // The memory and the streams that a rank runs on. "The current stream" is the one whose work is running
-// (Stream::Enqueue); outside of streams it is, on CUDA, the default stream. A device outlives everything that
-// it made. Used by one issuing thread, and by the work of its streams.
+// (Stream::Enqueue); outside of streams it is, on CUDA, the default stream. A device must outlive everything
+// that it makes. Used by one issuing thread, and by the work of its streams.
 class Device {
  public:
   virtual ~Device() = default;
 
-  // The driver's name of the device: "NVIDIA H200"; "cpu" for the CPU.
+  // The driver's name for the device, such as "NVIDIA H200"; "cpu" for the CPU.
   virtual std::string name() const = 0;
 
-  // The current use. For the CPU this is the machine's memory; what the kernel could reclaim counts as free.
+  // How much memory is in use now. For the CPU this is the machine's memory; what the kernel could reclaim
+  // counts as free.
   virtual MemoryUse memory_use() const = 0;
 
-  // True if work is done when its call returns, as on the CPU. If false, the call has only issued it, and an
-  // event recorded after it tells when it is done.
+  // True if work is done when its call returns, as on the CPU. If false, calls only issue work, and an event
+  // that is recorded after it is reached when the work is done.
   virtual bool finishes_in_calls() const = 0;
 
   // Makes a stream; `name` shows in `ps -T` (CPU: 15 characters). A GPU with work of several streams prefers
@@ -86,8 +87,8 @@ class Device {
   // Copies between two places on the device that do not overlap, in the order of the current stream.
   virtual void Copy(void* to, const void* from, int64_t bytes) = 0;
 
-  // Captures what `work` issues on the current stream, which does nothing meanwhile. `work` must have run
-  // before, so that libraries have set up what they need. It must not read host memory that changes, wait, or
+  // Captures what `work` issues on the current stream, without running it. `work` must have run once before,
+  // so that libraries have set up what they need. It must not read host memory that changes, wait, or
   // allocate. On the CPU a launch calls `work`, which therefore lives as long as the graph. Throws
   // DeviceError if a GPU cannot capture the work, and std::logic_error if the work takes memory of LibTorch's
   // allocator.
@@ -110,7 +111,7 @@ class DeviceError : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// There is less memory than was requested. what() says how much there is.
+// There is less free memory than was requested. what() says how much there is.
 class OutOfMemory : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;

@@ -5,7 +5,7 @@
 
 namespace tandem::device {
 
-// What the elements of memory are.
+// The type of the elements that memory holds.
 enum class ElementKind : uint8_t { kNone, kFloat, kDouble, kBf16, kInt64, kByte };
 
 int64_t BytesOf(ElementKind kind);

@@ -12,13 +12,13 @@
 
 namespace tandem::device {
 
-// Recycles the events of one stream: those without references are used again by its next Record. `Pooled`
-// derives from PooledEvent<Pooled>. The pool lives as long as the stream or any of its events. Thread-safe,
-// because the last reference to an event may end on any thread.
+// Recycles the events of one stream: its next Record uses one again that has no references. `Pooled` derives
+// from PooledEvent<Pooled>. The pool lives as long as the stream or any of its events. Thread-safe, because
+// the last reference to an event may end on any thread.
 template <typename Pooled>
 class EventPool : public std::enable_shared_from_this<EventPool<Pooled>> {
  public:
-  // Returns a recycled event, or what `make` returns if there is none.
+  // Returns a recycled event, or the result of `make` if there is none.
   template <typename Make>
   Pooled* Take(const Make& make) ABSL_LOCKS_EXCLUDED(mu_) {
     std::unique_ptr<Pooled> event;

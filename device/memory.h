@@ -10,7 +10,7 @@ namespace tandem::device {
 inline constexpr uint8_t kNanByte = 0xFF;
 
 // A range [begin, begin + bytes) of a device's or the host's memory. It owns nothing and is valid as long as
-// the region that it lies in.
+// the region that contains it.
 struct Memory {
   char* begin = nullptr;
   int64_t bytes = 0;
@@ -21,7 +21,7 @@ struct Memory {
   }
 };
 
-// The elements of a vector, a string or an array, as long as these stay where they are.
+// The elements of a vector, a string or an array. Valid until the container moves them.
 template <std::ranges::contiguous_range Elements>
 Memory MemoryOf(Elements& elements) {
   return {.begin = reinterpret_cast<char*>(std::ranges::data(elements)),

@@ -11,15 +11,14 @@ namespace tandem::device {
 class Device;
 class Region;
 
-// One region in which everything lies at a byte offset that was assigned beforehand. It hands out views and
-// does not track them; the planner of the offsets decides which views may share bytes, and when. Used by the
-// issuing thread. Views are valid as long as the arena.
+// A region in which every buffer has a byte offset that was assigned beforehand. The arena hands out views
+// and does not track them: whatever assigned the offsets decides which views may share bytes, and when. Used
+// by the issuing thread. Views are valid as long as the arena.
 class StaticArena {
  public:
-  // `region` is memory of `device` (Device::Reserve, or what a communicator can register,
-  // comm/communicator_factory.h), shared with the communicators that register it; or of the host, which the
-  // device copies to and from (Device::ReserveHost). fill_with_nan: every byte is 0xFF at the start, a NaN of
-  // every floating-point type; otherwise what is there is unspecified. Blocks until it is filled.
+  // `region` is memory of `device` (from Device::Reserve, or from CommunicatorFactory::Reserve, then shared
+  // with the communicators that register it), or of the host (from Device::ReserveHost). fill_with_nan: sets
+  // every byte to kNanByte and blocks until that is done; otherwise the contents stay unspecified.
   StaticArena(Device& device, std::shared_ptr<Region> region, bool fill_with_nan = false);
   ~StaticArena();
   StaticArena(const StaticArena&) = delete;

@@ -23,7 +23,7 @@ class Event {
 
    private:
     friend class Event;
-    // Called when the last reference is gone, on any thread. Returns the event to its pool or deletes it.
+    // Returns the event to its pool or deletes it. Called on any thread, when the last reference is gone.
     virtual void Recycle() = 0;
 
     std::atomic<int> references_{0};
@@ -77,7 +77,7 @@ class StreamError {
 // On the CPU the work runs on the stream's own thread, with gradients disabled and one intra-op thread; the
 // thread blocks while it is idle. On CUDA the work runs inside Enqueue, on the issuing thread, with this
 // stream as the current one. There it only launches kernels and never waits for the device, but Enqueue
-// itself waits while too much earlier work is not done.
+// itself waits while too much earlier work is in flight.
 //
 // If work throws, the exception is kept in the StreamError, everything queued on all streams that share it is
 // skipped, and Synchronize throws the exception.
@@ -86,7 +86,7 @@ class Stream {
   virtual ~Stream() = default;
 
   // In the steady state this allocates nothing if `work` has the size of two pointers, which std::function
-  // stores in place. Work that was bound once is therefore passed by reference.
+  // stores in place. So pass work that was bound once by reference.
   virtual void Enqueue(std::function<void()> work) = 0;
 
   // Returns an event that is reached when everything enqueued so far has run or was skipped.
@@ -107,7 +107,7 @@ class Stream {
 // Makes a thread with an in-order queue. `name` shows in `ps -T` (15 characters).
 std::unique_ptr<Stream> MakeCpuStream(const std::string& name, StreamError error);
 
-// Makes the streams of one rank, and outlives them. Used by the rank's issuing thread.
+// Makes the streams of one rank, and must outlive them. Used by the rank's issuing thread.
 class StreamFactory {
  public:
   virtual ~StreamFactory() = default;

@@ -6,8 +6,8 @@
 namespace tandem::device {
 
 // Throws DeviceError for a CUDA runtime error (cudaError_t as int, cudaSuccess is 0): "CUDA, <what>: <the
-// runtime's text>". A kernel's error is reported by a later call and is permanent: the process cannot use
-// this GPU any more.
+// runtime's text>". A kernel's error is reported by a later call and is permanent: the process can no longer
+// use this GPU.
 void CheckCuda(int error, const char* what);
 
 // The runtime's name and text of an error.

@@ -5,13 +5,13 @@
 
 namespace tandem::device {
 
-// The stream of GPU `index` whose work this thread runs or issues (Stream::Enqueue), which is LibTorch's
-// current stream; outside of streams the GPU's default stream. Without an index: of this thread's current
-// GPU.
+// Returns LibTorch's current stream of GPU `index`; -1 is this thread's current GPU. Within Stream::Enqueue
+// this is the stream whose work is being issued, elsewhere the GPU's default stream.
 cudaStream_t CurrentCudaStream(int index = -1);
 
-// Makes GPU `index` this thread's current one until the end of the scope. The GPU before it is made current
-// again if it has a context: otherwise this would make one, of some 500 MB, on a GPU that no work was for.
+// Makes GPU `index` this thread's current GPU until the end of the scope. Then the previous GPU is made
+// current again, but only if it has a context: making it current would otherwise create one, of some 500 MB,
+// on a GPU that is not used.
 class CudaGuard {
  public:
   explicit CudaGuard(int index);

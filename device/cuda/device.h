@@ -9,10 +9,10 @@
 
 namespace tandem::device {
 
-// How many pieces of work a stream may still have to do when the next one is issued; if there are more, the
-// issuing thread waits. Without this limit the driver would block: it takes about a thousand kernels for a
-// stream and then holds the launching thread and every other thread that calls it, among them the one that
-// must notice a lost peer. The limit of two runs in flight does not help, because one run of a deep model is
+// The most pieces of work that a stream may have in flight. Before it issues another, the issuing thread
+// waits. Without this limit the driver would block: it queues about a thousand kernels for a stream, and then
+// holds the launching thread and every other thread that calls the driver, among them the thread that must
+// notice a lost peer. The limit of two runs in flight does not help, because one run of a deep model is
 // several thousand kernels.
 inline constexpr size_t kStreamAhead = 8;
 

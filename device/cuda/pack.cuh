@@ -3,13 +3,13 @@
 
 namespace tandem::device {
 
-// N neighbours in memory, which one thread reads and writes at once.
+// N adjacent elements, which one thread reads or writes at once.
 template <typename E, int N>
 struct alignas(N * sizeof(E)) Pack {
   E e[N];
 };
 
-// The number of elements in a pack of 16 bytes, the most that one instruction moves.
+// The number of elements in a pack of 16 bytes, the most that one instruction can move.
 template <typename E>
 constexpr int kPackSize = 16 / sizeof(E);
 
