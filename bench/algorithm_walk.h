@@ -21,26 +21,28 @@ namespace tandem::bench {
 using Algorithm = ops::ProductTable::Algorithm;
 using Clock = std::chrono::steady_clock;
 
-// Every algorithm that cuBLASLt has for products of bfloat16 with an output of that type, with every setting
-// that it names: tiles, stages, clusters, custom options, swizzles; sums are not split. The order is random
-// but always the same. Throws std::invalid_argument if cuBLASLt fails.
+// Returns every algorithm of cuBLASLt for products of bfloat16 with an output of type `output`, with every
+// combination of the settings that cuBLASLt lists for it: tiles, stages, clusters, custom options and
+// swizzles. No setting splits sums. The order is random, but the same in every run. Throws
+// std::invalid_argument if cuBLASLt fails.
 std::vector<Algorithm> AllAlgorithms(cublasLtHandle_t handle, cudaDataType_t output);
 
-// Asks cuBLASLt on all other processors which settings it accepts for a product, ahead of the caller, which
-// times them.
+// Finds the settings that cuBLASLt accepts for a product. Its threads, on all other processors, ask cuBLASLt
+// ahead of the caller, which times the accepted settings.
 class AlgorithmWalk {
  public:
-  // settings and plan must outlive this object. Nothing is asked after the deadline.
+  // `settings` and `plan` must outlive this object. Its threads stop at the deadline.
   AlgorithmWalk(const std::vector<Algorithm>& settings, const ops::cuda::ProductPlan& plan,
                 Clock::time_point deadline);
-  ~AlgorithmWalk();  // stops asking, and waits for its threads
+  ~AlgorithmWalk();  // stops its threads and waits for them
   AlgorithmWalk(const AlgorithmWalk&) = delete;
   AlgorithmWalk& operator=(const AlgorithmWalk&) = delete;
 
-  // The next accepted setting, in any order; waits for it. nullopt after the last.
+  // Waits for an accepted setting that it has not returned yet, in no particular order. nullopt if there are
+  // no more.
   std::optional<Algorithm> Next() ABSL_LOCKS_EXCLUDED(mu_);
 
-  // How many settings were asked for; final once Next has returned none.
+  // The number of settings that cuBLASLt was asked about; final once Next has returned nullopt.
   size_t asked() const { return asked_; }
 
  private:

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// How fast the host's own loops are on one thread, beside LibTorch's kernels for the same, in fp32:
+// Times the host's kernels on one thread in fp32, each beside LibTorch's kernels for the same operation:
 //   tandem-bench-cpu-kernels [SHAPE ...]      small, demo, layer, long, longer; all of them if omitted
-// Prints one JSON object a shape and operation: the median of repeated runs in ms, ours and LibTorch's in
-// turns, and how many times as fast ours is; with the processor, the commit and the date (result_line.h).
-// Where both have it, LibTorch's forward keeps what its backward needs.
+// Prints one JSON object for each shape and operation: the medians of repeated runs in ms, of ours and of
+// LibTorch's in turns, and how many times as fast ours is; with the processor, the commit and the date
+// (result_line.h). LibTorch's forward stores what its backward needs, as ours does.
 #include <ATen/Parallel.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>

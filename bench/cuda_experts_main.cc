@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// How fast the operations of sparse layers are on this machine's first GPU, in bfloat16:
+// Times the operations of sparse layers on this machine's first GPU, in bfloat16:
 //   tandem-bench-experts [TOKENS EXPERTS RANKS EXPERTS_PER_TOKEN HIDDEN INNER]
 // By default 8192 128 2 8 2048 768: a microbatch of a layer of Qwen3-30B-A3B whose experts two ranks share.
-// Measures one rank with the number of rows of an even load; each token chooses its experts at random, so all
-// experts have almost the same number. "known": every expert has exactly the same number of rows, and the
-// host knows it, as with padded experts. Prints one JSON object a line, as tandem-bench-kernels does:
-// first what the GPU can do, then one an operation with its share of that bound. "aten_ms": LibTorch's own
-// grouped product (CUTLASS) on the same numbers.
+// Measures one rank with the number of rows of an even load. Each token chooses its experts at random, so
+// experts have almost the same number of rows. For "known", every expert has exactly the same number of rows,
+// and the host knows it, as with padded experts. Prints one JSON object a line, as tandem-bench-kernels does:
+// first the GPU's measured speed, then each operation with its share of that bound. "aten_ms" is the time of
+// LibTorch's own grouped product (CUTLASS) on the same numbers.
 
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>

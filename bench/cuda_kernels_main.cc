@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// How fast each operation of the dense path is on this machine's first GPU, against what the GPU can do and
+// Times each operation of the dense path on this machine's first GPU, against the GPU's measured speed and
 // beside LibTorch's own kernels for the same:
 //   tandem-bench-kernels [SHAPE ...]      llama-3-8b, qwen2.5-7b, deepseek-v3, demo, nemotron-h-8b,
-//   qwen3-next; all if omitted
+//                                         qwen3-next; all if omitted
 // Prints one JSON object a line, each with the GPU, the commit and the date (result_line.h). The first has
-// what is measured against: a copy within the GPU, in bytes read and written a second, and an 8192^3 product
-// of bfloat16. Then one a shape and operation: the median of repeated runs in ms, what the operation must
+// the GPU's speed: a copy within the GPU, in bytes read and written a second, and an 8192^3 product of
+// bfloat16. Then one for each shape and operation: the median of repeated runs in ms, what the operation must
 // move ("bytes": every operand once) or compute ("flops": attention's of the scores that its mask leaves),
-// and the share of the bound that follows.
-// "aten_ms": LibTorch's time for the same, of several of its operations where no single one computes it; null
-// where it has no such operation. All runs of an operation have the same operands: those of llama-3-8b and
-// qwen2.5-7b are larger than the caches, the demo's are in them. Each measurement begins on a GPU that has
-// rested (gpu_bounds.h).
+// and its share of the bound. "aten_ms" is LibTorch's time for the same, of several of its operations if no
+// single one computes it, or null if it has none. All runs of an operation have the same operands: those of
+// llama-3-8b and qwen2.5-7b are larger than the caches, the demo's are in them. The GPU is idle before each
+// measurement (gpu_bounds.h).
 
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>

@@ -1,27 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
-// How long the compute stream stands still between two steps of a job on GPUs, a rank a GPU, ranks as
-// threads:
+// Measures how long the compute stream is idle between two steps of a job on GPUs. Each rank has a GPU and is
+// a thread:
 //   tandem-bench-seam JOB.yaml WARMUP_STEPS [parts]
-// Takes a job without validation and checkpoints. Prints one JSON object. Every piece of work on every stream
-// is marked by events, while steps run ahead as they always do. "gap_us": from the end of the last piece of
-// compute of one run to the start of the first one of the next; "of_it_reduce_us": how much of that the
-// reduce stream worked (the last reduction and the norm); "issue_ms": time that the host took to issue a run:
-// its work, waits and events, without the time in which it was far enough ahead and stood still;
-// "issue_cpu_ms": processor time of the issuing thread in it, without the sleep in which it waits for a
-// collective to start. Medians over the steps after the warm-up, of rank 0.
+// The job must have no validation and no checkpoints. Events mark every piece of work on every stream, while
+// steps run ahead as they always do. Prints one JSON object with medians over the steps of rank 0 after the
+// warm-up:
+//   "gap_us": from the end of the last piece of compute of one run to the start of the first one of the next
+//   "of_it_reduce_us": the part of the gap in which the reduce stream worked (last reduction and norm)
+//   "issue_ms": host time to issue a run: its work, waits and events, without the time in which the host was
+//     far enough ahead and waited
+//   "issue_cpu_ms": processor time of the issuing thread in issue_ms, without the sleep in which it waits for
+//     a collective to start
+// and, if ranks share experts:
+//   "all_to_all_ms": how long a step's exchanges took, from when their last input was ready
+//   "exposed_ms": the part of all_to_all_ms in which the compute stream was idle. An overlapped
+//     schedule hides 1 - its exposed_ms / the all_to_all_ms of the sequential schedule, which runs nothing
+//     beside exchanges.
+//   "moving_ms": the part of all_to_all_ms in which every rank had reached the exchange. In the rest, rank 0
+//     waited for another rank, whose experts had more tokens.
 //
-// If ranks share experts: "all_to_all_ms", how long a step's exchanges took, from when their last input was
-// ready; "exposed_ms", the part of that in which the compute stream was idle. An overlapped schedule hides 1
-// - its exposed_ms / the all_to_all_ms of the sequential schedule, in which nothing runs beside the
-// exchanges. "moving_ms": the part of all_to_all_ms in which every rank had come to the exchange; in
-// the rest rank 0 waited for another, whose experts had more tokens.
-//
-// "parts" adds where the step goes: how long each operation took in a step and how often it ran, by events
-// around every call, which lengthen the step a little. The fold runs beside the compute, all else in it;
-// "rest": of the compute stream's step, what no operation accounts for. "issue_us" and "most_issue_us": what
-// the host took to issue a call, the median and the most. Of a step's calls together: "issue_ms", as if each
-// took its operation's median, and "stalled_ms", what those took beyond it that took 100 us more: they stood
-// at a queue of launches that was full.
+// "parts" adds, for each operation, how long it took in a step and how often it ran, by events around every
+// call, which lengthen the step a little. The fold runs beside the compute, everything else within it; "rest"
+// is the time of the compute stream's step that belongs to no operation. "issue_us" and "most_issue_us" are
+// the median and the longest host time to issue a call. Over all calls of a step, "issue_ms" is the host time
+// if each call took its operation's median, and "stalled_ms" is what calls that took over 100 us more than
+// the median took beyond it, because the queue of launches was full.
 
 #include <c10/core/Device.h>
 #include <time.h>

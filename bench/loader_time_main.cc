@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// How fast one thread reads the batches of a job: a mixture of four prepared texts, shuffled, documents
-// packed, sequences of 4096 tokens. Medians of five runs, from the page cache, and from the disk beside reads
-// of as many blocks of a window's size at random places of the same files. One line of JSON.
-//
-// Usage: tandem-bench-loader FOLDER [MEBITOKENS]     (a folder that is made and removed; of each text: 128)
+// Measures how fast one thread reads the batches of a job: a mixture of four prepared texts, shuffled, with
+// packed documents and sequences of 4096 tokens. Prints one line of JSON: medians of five runs, from the page
+// cache, and from the disk, there beside reads of as many blocks of a window's size at random places of the
+// same files.
+//   tandem-bench-loader FOLDER [MEBITOKENS]
+// Makes FOLDER with MEBITOKENS (by default 128) of each text, and removes it.
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -208,7 +209,7 @@ int main(int argc, char** argv) {
   int64_t mebitokens = 128;
   if (argc < 2 || argc > 3 || (argc == 3 && (!absl::SimpleAtoi(argv[2], &mebitokens) || mebitokens < 1)) ||
       std::filesystem::exists(argv[1])) {
-    std::fprintf(stderr, "usage: tandem-bench-loader FOLDER [MEBITOKENS], a folder that is not there yet\n");
+    std::fprintf(stderr, "usage: tandem-bench-loader FOLDER [MEBITOKENS]; FOLDER must not exist yet\n");
     return 2;
   }
   const std::string folder = std::filesystem::absolute(argv[1]);

@@ -7,7 +7,7 @@
 
 namespace tandem::bench {
 
-// The median; of an even number of values the upper middle one; 0 if there are none.
+// Returns the median; of an even number of values the upper middle one; 0 without values.
 inline double Median(std::vector<double> values) {
   if (values.empty()) {
     return 0;

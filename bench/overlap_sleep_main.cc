@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// How much of expert communication the schedules hide, with compute and exchanges that sleep:
+// Measures how much of expert communication the schedules hide, with compute and exchanges that sleep:
 //   tandem-bench-overlap [MILLISECONDS]
-// Two ranks, as threads, share the experts of three layers; sixteen microbatches. An exchange takes that long
-// (20 ms unless said otherwise), and each piece of compute as much and a half or more, so that every window
-// can cover its exchange. Prints one JSON object a schedule, of a step in the middle of the job and rank 0:
-// "compute_ms", "exchange_ms": what the sleeps add up to; "ends_ms": exchanges of the first forward and the
-// last backward, beside which there is no other microbatch; "limit_ms": 1.10 x the larger of the two, and the
-// ends; "hidden": 1 - (compute's idle time behind dispatch and combine) / exchange_ms; "simulated_ms": the
-// simulator's, from the times of the step behind it, in which one instruction ran at a time.
+// Two ranks, as threads, share the experts of three layers and have sixteen microbatches. An exchange takes
+// MILLISECONDS (20 by default), and each piece of compute one to one and a half times as long, so that every
+// window can cover its exchange. Prints one JSON object for each schedule, about rank 0 and a step in the
+// middle of the job:
+//   "compute_ms", "exchange_ms": the sums of the sleeps
+//   "ends_ms": exchanges of the first forward and the last backward, which no other microbatch can hide
+//   "limit_ms": ends_ms + 1.10 x the larger of compute_ms and exchange_ms
+//   "hidden": 1 - (idle time of the compute stream after dispatch and combine) / exchange_ms
+//   "simulated_ms": the simulator's step, from the times of the next step, which ran serialized
 
 #include <algorithm>
 #include <chrono>

@@ -10,14 +10,15 @@
 
 namespace tandem::bench {
 
-// Products of y = x W^T for tandem-tune-products: x [tokens, inputs], W [outputs, inputs].
+// One argument of tandem-tune-products: y = x W^T with x [tokens, inputs] and W [outputs, inputs], and its
+// gradients.
 struct ProductTask {
   int64_t tokens = 0;
   int64_t outputs = 0;
   int64_t inputs = 0;
-  double seconds = 0;     // for each product
+  double seconds = 0;     // that may be spent on each product
   bool residual = false;  // y has an addend
-  // y, grad_x, grad_weight, grad_weight_in_float; empty: all of them.
+  // Which of y, grad_x, grad_weight and grad_weight_in_float to tune; all if empty.
   std::set<std::string, std::less<>> products;
 
   bool Has(std::string_view product) const { return products.empty() || products.contains(product); }

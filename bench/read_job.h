@@ -5,8 +5,8 @@
 
 namespace tandem::bench {
 
-// The resolved spec of a job file. If the file is refused, prints the violations on standard error and exits
-// with 64.
+// Reads a job file and returns its resolved spec. If the file is refused, prints the violations to standard
+// error and exits with code 64.
 v1::JobSpec ReadJobOrExit(const char* path);
 
 }  // namespace tandem::bench

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Steps per second of a job on real tandem-trainer processes, without the daemons around them:
+// Measures steps per second of a job on real tandem-trainer processes, without the daemons around them:
 //   tandem-bench-step JOB.yaml PATH_OF_TANDEM_TRAINER WARMUP_STEPS
 // Prints one JSON object. The time runs from the report of the last warm-up step to that of the last step.
 

@@ -14,15 +14,15 @@
 
 namespace tandem::bench {
 
-// One call of a kernel, on the stream that was current.
+// One call of a kernel, on the stream that was current when it was issued.
 struct TimedCall {
   std::string name;  // for products with both sizes: "Multiply [8192, 4096] [4096, 6144]"
   std::unique_ptr<device::TimeMark> start;
   std::unique_ptr<device::TimeMark> end;
-  std::chrono::nanoseconds issue{};  // of the host, without the marks
+  std::chrono::nanoseconds issue{};  // host time to issue the call, without that of the marks
 };
 
-// Issues calls between two marks on the device's current stream. Used by one issuing thread.
+// Issues calls, each between two time marks on the device's current stream. Used by one issuing thread.
 class CallTimer {
  public:
   CallTimer(device::Device& device, std::vector<TimedCall>& calls) : device_(device), calls_(calls) {}
@@ -48,7 +48,7 @@ class CallTimer {
   std::vector<TimedCall>& calls_;
 };
 
-// Wraps `inner` and times every call.
+// Wraps `inner`, which must outlive the result, and times every call.
 std::unique_ptr<ops::DeviceKernels> MakeTimedKernels(const ops::DeviceKernels& inner, CallTimer timer);
 std::unique_ptr<fsdp::ShardKernels> MakeTimedShardKernels(const fsdp::ShardKernels& inner, CallTimer timer);
 

@@ -1,23 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the matrix products of a model's layers lose to the best algorithm that cuBLASLt has for them, and
-// lines for ops/cuda/products.txt that mend it, measured on this machine's first GPU:
+// Finds out how much slower the matrix products of a model's layers are than with the best algorithm of
+// cuBLASLt, on this machine's first GPU, and prints lines for ops/cuda/products.txt that choose it:
 //   tandem-tune-products TOKENS,OUTPUTS,INPUTS,SECONDS[,residual][,PRODUCT ...] ...
-// Each argument is y = x W^T in bfloat16 and the other products of a layer, or those of them that it names: y
-// (with a residual, where that is said), grad_x = grad_y W, grad_weight = grad_y^T x in bfloat16, and
+// Each argument is y = x W^T in bfloat16 with its gradients, or only the PRODUCTs that it lists: y (plus a
+// residual, if that is given), grad_x = grad_y W, grad_weight = grad_y^T x in bfloat16, and
 // grad_weight_in_float.
-// Every setting of every algorithm (algorithm_walk.h) is asked for; where all have been for a product, others
-// of such types, transpositions and addends ask for those that it took. What is taken is timed on ever larger
-// parts of the product (Levels), each time without what was slower than the level's limit; the fastest, the
-// table's and the rules' first are then timed in turns, and those that do not repeat their bits, or whose
-// result is not the rules', are none for a table.
-// After SECONDS of a product the rest is left out, the slowest of the last level first, and counted; with 0
-// nothing is asked for, and the first of what the rules propose are compared.
-// A JSON object a product goes to stderr: the medians, how much the table's (or, where it is silent, the
-// rules' first) reaches of the best, and what was asked for, taken, timed and left out. LibTorch's mm takes
-// its turns too where it computes the product (bfloat16, no addend): "aten_ms". The turns are of a GPU that
-// has worked for half a second; under "rested" are those of the table's, the rules' first and mm, each after
-// a tenth of a second without work. A line of the table goes to stdout where the best is faster than the
-// rules' first by more than a hundredth.
+//
+// Asks cuBLASLt whether it accepts each setting of each algorithm (algorithm_walk.h). Once all settings have
+// been asked for a product, later products with the same types, transpositions and addend ask only for those
+// that were accepted. Accepted settings are timed on larger and larger parts of the product (Levels); those
+// slower than a level's limit are dropped. Then the fastest, the table's and the rules' first are timed in
+// turns. Settings that do not repeat their bits, or whose result differs from the rules', are not for a
+// table. After SECONDS for a product, the settings that are left, the slowest of the last level first, are
+// counted but not timed. With 0 seconds no setting is asked for, and the rules' first proposals are compared.
+//
+// Prints a JSON object for each product to standard error: the medians, how much of the best the table's
+// setting reaches (or the rules' first, if the table has none), and how many settings were asked for, taken,
+// timed and left out. LibTorch's mm takes part in the turns if it computes the product (bfloat16, no addend):
+// "aten_ms". The GPU has worked for half a second before the turns; "rested" has the times of the table's,
+// the rules' first and mm, each after the GPU was idle for a tenth of a second. Prints a line of the table to
+// standard output if the best is more than a hundredth faster than the rules' first.
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/equal.h>
