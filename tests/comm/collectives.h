@@ -5,10 +5,10 @@
 
 namespace tandem::comm {
 
-// What every communicator must do, whatever it is made of. Called on all ranks; checks with EXPECT.
+// Tests what every communicator must do, whatever its implementation. All ranks call it.
 void ExpectCollectivesMoveTheRightBytes(Communicator& comm);
 
-// Tests a link of two ranks: both send to each other in turn.
+// Tests a group of two ranks: both send to each other in turn. Both call it.
 void ExpectTransfersArrive(Communicator& link);
 
 }  // namespace tandem::comm

@@ -12,7 +12,7 @@
 
 namespace tandem::comm {
 
-// Does what another communicator does: the base of those that look at some calls, or change them.
+// Forwards every call to another communicator. The base of test doubles that watch or change some calls.
 class ForwardingCommunicator : public Communicator {
  public:
   explicit ForwardingCommunicator(std::unique_ptr<Communicator> inner) : inner_(std::move(inner)) {}

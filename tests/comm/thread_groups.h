@@ -8,8 +8,8 @@
 
 namespace tandem::comm {
 
-// Where ranks that are threads of this process join their groups. A group is known by its prefix;
-// the member that comes first makes it, for all, and no member waits. Thread-safe.
+// The groups of ranks that are threads of this process. A group is identified by its prefix. The first member
+// to join makes it for all members; no member waits. Thread-safe.
 class ThreadGroups {
  public:
   explicit ThreadGroups(WaitUntil wait_until = {});
@@ -17,7 +17,7 @@ class ThreadGroups {
   ThreadGroups(const ThreadGroups&) = delete;
   ThreadGroups& operator=(const ThreadGroups&) = delete;
 
-  // For one rank; the groups outlive it.
+  // Makes the factory of one rank. This object must outlive it.
   std::unique_ptr<CommunicatorFactory> MakeFactory();
 
  private:

@@ -13,7 +13,8 @@
 
 namespace tandem::device {
 
-// Another device, which outlives it: the base of fakes, which override what is different.
+// Forwards every call to another device, which must outlive it. The base of test doubles that watch or change
+// some calls.
 class ForwardingDevice : public Device {
  public:
   explicit ForwardingDevice(Device& inner) : inner_(inner) {}

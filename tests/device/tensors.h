@@ -11,7 +11,7 @@
 #include "device/memory.h"
 #include "device/static_arena.h"
 
-// Memory of a device as LibTorch's tensors, and tensors as memory.
+// Makes LibTorch's tensors from memory of a device, and memory from tensors.
 namespace tandem::device {
 
 at::ScalarType ScalarTypeOf(ElementKind kind);
@@ -23,14 +23,14 @@ Memory MemoryOf(const at::Tensor& tensor);
 // Bytes of a row of a matrix.
 int64_t RowBytesOf(const at::Tensor& matrix);
 
-// A contiguous tensor at the beginning of `memory`, which is of `device`; all of it where no shape is given.
-// Throws std::invalid_argument where it does not fit.
+// Returns a contiguous tensor at the beginning of `memory`, which is of `device`; FlatTensorIn's has all of
+// its elements. Throws std::invalid_argument if the tensor does not fit.
 at::Tensor TensorIn(const Device& device, Memory memory, const std::vector<int64_t>& shape,
                     at::ScalarType type);
 at::Tensor FlatTensorIn(const Device& device, Memory memory, at::ScalarType type);
 at::Tensor FlatTensorIn(const Device& device, Memory memory, ElementKind kind);
 
-// Of what lies there in the arena, which is of `device`.
+// Returns the tensor at byte `offset` of the arena, which is of `device`.
 at::Tensor TensorAt(const Device& device, const StaticArena& arena, int64_t offset,
                     const std::vector<int64_t>& shape, at::ScalarType type);
 

@@ -17,13 +17,13 @@ namespace tandem::fsdp::test {
 // How a unit is placed, and whether its gradients are accumulated in full before they are reduced.
 struct Placed {
   std::string strategy;
-  UnitMesh mesh;  // of no rank
+  UnitMesh mesh;  // its ranks are 0
   bool accumulates = false;
   int ranks() const { return mesh.inner * mesh.outer; }
 };
-std::vector<Placed> Placements();  // every strategy, of one to three ranks an axis
+std::vector<Placed> Placements();  // every strategy, with one to three ranks on an axis
 
-// What the ranks run on: each is a thread.
+// Makes what the ranks run on. Each rank is a thread.
 struct Machine {
   std::function<std::unique_ptr<device::Device>(int rank)> device;
   std::function<std::unique_ptr<comm::Communicator>(const std::string& group, int rank_in_group, int size,
@@ -32,14 +32,14 @@ struct Machine {
   const ShardKernels& kernels;
 };
 
-// By role, the bytes of each class that has elements: "weights", "exp_avg", "exp_avg_sq", "gradients",
-// "what nodes read", without gaps; "norm terms", "update norms".
+// The bytes of each class that has elements, by role: "weights", "exp_avg", "exp_avg_sq", "gradients" and
+// "what nodes read" (all without gaps), "norm terms" and "update norms".
 using Bytes = std::map<std::string, std::vector<std::string>>;
 
-// The state of each rank after a few steps of a unit with two classes of bf16 over fp32, one of fp32 and one
-// without elements: of 13, 1 and 3 granules. Contributions depend on class, rank, step and microbatch; the
-// second step is not applied. together: as one unit; otherwise each class as if it were the only one of its
-// unit.
+// Trains a unit for a few steps and returns the state of each rank. The unit has two classes of bf16 over
+// fp32 (13 and 3 granules), one of fp32 (1 granule) and one without elements. Contributions depend on class,
+// rank, step and microbatch; the second step is not applied. If not `together`, each class is a unit of its
+// own.
 std::vector<Bytes> TrainClasses(const Placed& placed, const Machine& machine, bool together);
 
 }  // namespace tandem::fsdp::test

@@ -9,7 +9,8 @@
 
 namespace tandem::fsdp {
 
-// Other kernels, which outlive it: the base of those that watch some calls, or change them.
+// Forwards every call to other kernels, which must outlive it. The base of kernels that watch or change some
+// calls.
 class ForwardingShardKernels : public ShardKernels {
  public:
   explicit ForwardingShardKernels(const ShardKernels& inner) : inner_(inner) {}

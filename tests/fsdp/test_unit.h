@@ -26,19 +26,19 @@ inline constexpr ClassTypes kClassTypes[] = {
     {ElementKind::kFloat, ElementKind::kBf16, ElementKind::kBf16},
     {ElementKind::kFloat, ElementKind::kBf16, ElementKind::kFloat}};
 std::string NameOf(const ClassTypes& types);  // "bfloat16_float32": compute and transport
-int ElementBytes(const ClassTypes& types);    // of the narrowest copy
+int ElementBytes(const ClassTypes& types);    // of an element in the narrowest of its types
 
-// Vectors and matrices; two of them are a block.
+// A layout of vectors and matrices, two of which are a block.
 Layout MixedLayout(const ClassTypes& types);
 
 device::Device& Cpu();
 
 bool SameBits(const at::Tensor& a, const at::Tensor& b);
 
-// A tensor per parameter: views of a flat buffer [at least layout.elements], shaped as the parameters.
+// Returns a view of `flat` [at least layout.elements] for each parameter, with the parameter's shape.
 std::vector<at::Tensor> Views(const Layout& layout, const at::Tensor& flat);
 
-// Two-dimensional parameters are normal, the others ones.
+// Initializes matrices from the normal distribution, and other parameters with ones.
 std::vector<ParameterInit> Inits(const Layout& layout, double deviation);
 
 // Bytes of a unit's memory on one rank, by role.
@@ -52,11 +52,11 @@ UnitBytes BytesOf(const Layout& layout, const UnitMesh& mesh, const ClassTypes& 
 
 inline constexpr AdamWConfig kAdamW{.beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .weight_decay = 0.1};
 
-// One rank's unit, and memory for all that it does, on any kind of device: NaN before anything is written.
-// Runs what it binds on the current stream; results are copies on the host.
+// One rank's unit with all the memory that it needs, on any kind of device. The memory is NaN at first. Calls
+// run on the current stream; results are copies on the host.
 class TestUnit {
  public:
-  // All outlive it. ranks: those of `comm`.
+  // The arguments must outlive this object. Its ranks are those of `comm`.
   TestUnit(const Layout& layout, ClassTypes types, comm::Communicator& comm, device::Device& device,
            const ShardKernels& kernels, AdamWConfig config = kAdamW);
   TestUnit(const Layout& layout, ElementKind type, comm::Communicator& comm, device::Device& device,
@@ -67,11 +67,11 @@ class TestUnit {
   const ClassShard& unit() const { return unit_; }
   void Initialize(uint64_t seed, double deviation = 0.02);
 
-  // contribution: [GatheredElements], of the host, in the transport type. last: yields terms.
+  // contribution: [GatheredElements], on the host, in the transport type. last: also computes the norm terms.
   void Reduce(const at::Tensor& contribution, bool add, bool last);
   UnitNormTerms terms() const;
 
-  // The outcome is what OptimizerStep goes by from now on; so it is after SetOutcome.
+  // Computes or sets the outcome that OptimizerStep uses from now on.
   NormOutcome Norm(double num_microbatches, double max_norm, NormRequests requests = {});
   void SetOutcome(const NormOutcome& outcome);
 
@@ -80,7 +80,7 @@ class TestUnit {
 
   at::Tensor Unshard();  // [GatheredElements], in the compute type
 
-  // The owned part of the shard, of each kind.
+  // The owned part of each array.
   at::Tensor weights() const;
   at::Tensor exp_avg() const;
   at::Tensor exp_avg_sq() const;
