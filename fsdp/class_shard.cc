@@ -6,7 +6,6 @@
 
 #include "comm/communicator.h"
 #include "device/device.h"
-#include "fsdp/buffer_bytes.h"
 #include "fsdp/shard_kernels.h"
 
 namespace tandem::fsdp {
@@ -78,28 +77,22 @@ ClassShard::ClassShard(std::string name, Layout layout, const UnitMesh& mesh, Cl
 ClassShard::~ClassShard() = default;
 ClassShard::ClassShard(ClassShard&&) noexcept = default;
 
-int64_t ClassShard::published_bytes() const {
-  const bool publishes = !types_.frozen && (types_.publishes || types_.compute != types_.main);
-  return publishes ? held_.size() * BytesOf(types_.compute) : 0;
-}
-
 ClassBytes ClassShard::bytes() const {
   const int64_t main = BytesOf(types_.main);
   const int64_t compute = BytesOf(types_.compute);
   const int64_t all = PaddedElements(layout_, mesh_);
-  const UnitBufferBytes small = BufferBytesOf(layout_, mesh_, static_cast<int>(main));
-  return {.weights = held_.size() * BytesOf(weights_type()),
-          .moment = held_.size() * main,
-          .published = published_bytes(),
-          .piece = PieceElements(layout_, mesh_) * compute,
-          .shard = ShardElements(layout_, mesh_) * compute,
-          .gathered = all * compute,
-          .contribution = all * BytesOf(types_.transport),
-          .full_gradient = all * main,
-          .accumulator = accumulator_.size() * main,
-          .norm_terms = small.norm_terms,
-          .update_norms = small.update_norms,
-          .optimizer_scratch = small.optimizer_scratch};
+  const bool publishes = !types_.frozen && (types_.publishes || types_.compute != types_.main);
+  ClassBytes bytes{BufferBytesOf(layout_, mesh_, static_cast<int>(main))};
+  bytes.weights = held_.size() * BytesOf(weights_type());
+  bytes.moment = held_.size() * main;
+  bytes.published = publishes ? held_.size() * compute : 0;
+  bytes.piece = PieceElements(layout_, mesh_) * compute;
+  bytes.shard = ShardElements(layout_, mesh_) * compute;
+  bytes.gathered = all * compute;
+  bytes.contribution = all * BytesOf(types_.transport);
+  bytes.full_gradient = all * main;
+  bytes.accumulator = accumulator_.size() * main;
+  return bytes;
 }
 
 void ClassShard::CheckBytes(const char* what, Memory memory, int64_t bytes) const {
@@ -111,8 +104,7 @@ void ClassShard::CheckBytes(const char* what, Memory memory, int64_t bytes) cons
 }
 
 // Exactly as many: a shard of another unit is a mistake, even a larger one.
-Memory ClassShard::Elements(const char* what, Memory memory, int64_t elements, ElementKind type) const {
-  const int64_t bytes = elements * BytesOf(type);
+Memory ClassShard::Sized(const char* what, Memory memory, int64_t bytes) const {
   if (memory.bytes != bytes) {
     throw std::invalid_argument("unit " + name_ + ": " + what + " has " + std::to_string(memory.bytes) +
                                 " bytes, and must have " + std::to_string(bytes));
@@ -130,7 +122,7 @@ void ClassShard::CheckGroup(const comm::Communicator& comm, int size, int rank) 
 
 UnitNormTerms* ClassShard::NormTermsIn(Memory memory) const {
   if (memory.begin != nullptr) {
-    CheckBytes("norm terms", memory, BufferBytesOf(layout_, mesh_, BytesOf(types_.main)).norm_terms);
+    CheckBytes("norm terms", memory, bytes().norm_terms);
   }
   return memory.as<UnitNormTerms>();
 }
@@ -145,7 +137,7 @@ void ClassShard::Initialize(uint64_t seed, const std::vector<ParameterInit>& ini
     throw std::invalid_argument("unit " + name_ + ": " + std::to_string(inits.size()) + " initialisers for " +
                                 std::to_string(layout_.parameters.size()) + " parameters");
   }
-  const Memory weights = Elements("weights", state.weights, held_.size(), weights_type());
+  const Memory weights = Sized("weights", state.weights, bytes().weights);
   // Those of a frozen unit may be of a narrower type: they are computed on the host.
   const bool in_place = weights_type() == types_.main;
   std::vector<float> main(in_place ? 0 : static_cast<size_t>(held_.size()));  // frozen: in the compute type
@@ -170,38 +162,33 @@ void ClassShard::Initialize(uint64_t seed, const std::vector<ParameterInit>& ini
     return;  // frozen
   }
   for (const auto& [what, moment] : {std::pair{"exp_avg", state.exp_avg}, {"exp_avg_sq", state.exp_avg_sq}}) {
-    device_->Fill(Elements(what, moment, held_.size(), types_.main).begin, 0, moment.bytes);
+    device_->Fill(Sized(what, moment, bytes().moment).begin, 0, moment.bytes);
   }
 }
 
 void ClassShard::Publish(const StateMemory& state) const {
-  if (published_bytes() > 0) {
-    BindCopy(Elements("weights", state.weights, held_.size(), weights_type()), weights_type(),
-             Elements("published", state.published, held_.size(), types_.compute), types_.compute, *device_,
-             *kernels_)();
+  if (bytes().published > 0) {
+    BindCopy(Sized("weights", state.weights, bytes().weights), weights_type(),
+             Sized("published", state.published, bytes().published), types_.compute, *device_, *kernels_)();
   }
 }
 
 BoundCall ClassShard::BindUnshard(comm::Communicator& inner, Memory shard, Memory gathered) const {
   CheckGroup(inner, mesh_.inner, mesh_.inner_rank);
-  return [&inner, from = Elements("shard", shard, ShardElements(layout_, mesh_), types_.compute),
-          to = Elements("gathered buffer", gathered, PaddedElements(layout_, mesh_), types_.compute)] {
-    inner.AllGather(from, to);
-  };
+  return [&inner, from = Sized("shard", shard, bytes().shard),
+          to = Sized("gathered buffer", gathered, bytes().gathered)] { inner.AllGather(from, to); };
 }
 
 BoundCall ClassShard::BindUnshardOuter(comm::Communicator& outer, Memory piece, Memory shard) const {
   CheckGroup(outer, mesh_.outer, mesh_.outer_rank);
-  return [&outer, from = Elements("piece", piece, PieceElements(layout_, mesh_), types_.compute),
-          to = Elements("shard", shard, ShardElements(layout_, mesh_), types_.compute)] {
+  return [&outer, from = Sized("piece", piece, bytes().piece), to = Sized("shard", shard, bytes().shard)] {
     outer.AllGather(from, to);
   };
 }
 
 BoundCall ClassShard::BindAccumulate(Memory contribution, Memory full_gradient, bool add) const {
-  const int64_t all = PaddedElements(layout_, mesh_);
-  return [kernels = accumulate_, from = Elements("contribution", contribution, all, types_.transport),
-          to = Elements("full gradient", full_gradient, all, types_.main),
+  return [kernels = accumulate_, from = Sized("contribution", contribution, bytes().contribution),
+          to = Sized("full gradient", full_gradient, bytes().full_gradient),
           add] { kernels->Fold(from.begin, to.begin, add, nullptr); };
 }
 
@@ -213,11 +200,10 @@ BoundCall ClassShard::BindReduceGradients(comm::Communicator* inner, const Reduc
     throw std::invalid_argument("unit " + name_ + ": a reduction over " + std::to_string(mesh_.inner) +
                                 " ranks needs their communicator");
   }
-  const int64_t all = PaddedElements(layout_, mesh_);
   const Range shard = ShardRange(layout_, mesh_);
-  const ElementKind type = memory.accumulated ? types_.main : types_.transport;
-  const Memory accumulator = Elements("accumulator", memory.gradients, accumulator_.size(), types_.main);
-  const Memory contribution = Elements("contribution", memory.contribution, all, type);
+  const int64_t sent = memory.accumulated ? bytes().full_gradient : bytes().contribution;
+  const Memory accumulator = Sized("accumulator", memory.gradients, bytes().accumulator);
+  const Memory contribution = Sized("contribution", memory.contribution, sent);
   char* const gradients = At(memory.gradients, shard.begin);
   UnitNormTerms* const terms = NormTermsIn(memory.norm_terms);
   const std::shared_ptr<UnitKernels> kernels = memory.accumulated ? fold_full_ : fold_;
@@ -226,8 +212,8 @@ BoundCall ClassShard::BindReduceGradients(comm::Communicator* inner, const Reduc
       kernels->Fold(contribution.begin, gradients, add, terms);
     };
   }
-  return [inner, kernels, contribution, staging = Elements("staging", memory.staging, all, type), gradients,
-          add, terms, everywhere = accumulator_ != shard,
+  return [inner, kernels, contribution, staging = Sized("staging", memory.staging, sent), gradients, add,
+          terms, everywhere = accumulator_ != shard,
           own = Memory{gradients, shard.size() * BytesOf(types_.main)}, accumulator] {
     inner->AllToAll(contribution, staging);
     kernels->Fold(staging.begin, gradients, add, terms);
@@ -240,11 +226,10 @@ BoundCall ClassShard::BindReduceGradients(comm::Communicator* inner, const Reduc
 BoundCall ClassShard::BindReduceOuter(comm::Communicator& outer, const ReduceOuterMemory& memory) const {
   CheckGroup(outer, mesh_.outer, mesh_.outer_rank);
   const Range piece = PieceRange(layout_, mesh_);
-  const Memory accumulator = Elements("accumulator", memory.gradients, accumulator_.size(), types_.main);
+  const Memory accumulator = Sized("accumulator", memory.gradients, bytes().accumulator);
   char* const gradients = At(memory.gradients, piece.begin);
-  return [&outer, kernels = fold_outer_,
-          staging = Elements("staging", memory.staging, accumulator_.size(), types_.main), gradients,
-          terms = NormTermsIn(memory.norm_terms), everywhere = !mesh_.outer_shards_optimizer,
+  return [&outer, kernels = fold_outer_, staging = Sized("staging", memory.staging, bytes().accumulator),
+          gradients, terms = NormTermsIn(memory.norm_terms), everywhere = !mesh_.outer_shards_optimizer,
           own = Memory{gradients, piece.size() * BytesOf(types_.main)}, accumulator] {
     outer.AllToAll(accumulator, staging);
     kernels->Fold(staging.begin, gradients, /*add=*/false, terms);
@@ -255,22 +240,20 @@ BoundCall ClassShard::BindReduceOuter(comm::Communicator& outer, const ReduceOut
 }
 
 BoundCall ClassShard::BindOptimizerStep(const OptimizerMemory& memory, const AdamWConfig& config) const {
-  Elements("accumulator", memory.gradients, accumulator_.size(), types_.main);
-  for (const auto& [what, state] : {std::pair{"weights", memory.state.weights},
-                                    {"exp_avg", memory.state.exp_avg},
-                                    {"exp_avg_sq", memory.state.exp_avg_sq}}) {
-    Elements(what, state, held_.size(), types_.main);
+  const ClassBytes size = bytes();
+  Sized("accumulator", memory.gradients, size.accumulator);
+  Sized("weights", memory.state.weights, size.moment);
+  Sized("exp_avg", memory.state.exp_avg, size.moment);
+  Sized("exp_avg_sq", memory.state.exp_avg_sq, size.moment);
+  if (size.published > 0) {
+    Sized("published", memory.state.published, size.published);
   }
-  if (published_bytes() > 0) {
-    Elements("published", memory.state.published, held_.size(), types_.compute);
-  }
-  const UnitBufferBytes bytes = BufferBytesOf(layout_, mesh_, BytesOf(types_.main));
   CheckBytes("outcome", memory.outcome, sizeof(NormOutcome));
   CheckBytes("inputs", memory.inputs, sizeof(RunInputs));
   if (memory.update_norms.begin != nullptr) {
-    CheckBytes("update norms", memory.update_norms, bytes.update_norms);
+    CheckBytes("update norms", memory.update_norms, size.update_norms);
   }
-  CheckBytes("scratch of the optimizer", memory.scratch, bytes.optimizer_scratch);
+  CheckBytes("scratch of the optimizer", memory.scratch, size.optimizer_scratch);
   const OptimizerArrays arrays{
       .gradients = At(memory.gradients, held_.begin),
       .weights = memory.state.weights.begin,
@@ -288,7 +271,7 @@ BoundCall ClassShard::BindOptimizerStep(const OptimizerMemory& memory, const Ada
       device->Fill(norms.begin, 0, norms.bytes);
     }
   };
-  if (published_bytes() == 0 || types_.compute != types_.main) {
+  if (size.published == 0 || types_.compute != types_.main) {
     return step;
   }
   return

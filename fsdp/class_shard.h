@@ -9,6 +9,7 @@
 
 #include "device/element_kind.h"
 #include "device/memory.h"
+#include "fsdp/buffer_bytes.h"
 #include "fsdp/initialize.h"
 #include "fsdp/layout.h"
 #include "fsdp/optimizer.h"
@@ -79,7 +80,7 @@ struct OptimizerMemory {
 };
 
 // The sizes of a class's memory on one rank, in bytes by role.
-struct ClassBytes {
+struct ClassBytes : UnitBufferBytes {
   int64_t weights = 0;
   int64_t moment = 0;
   int64_t published = 0;  // 0 if weights are not published
@@ -89,9 +90,6 @@ struct ClassBytes {
   int64_t contribution = 0;
   int64_t full_gradient = 0;
   int64_t accumulator = 0;
-  int64_t norm_terms = 0;
-  int64_t update_norms = 0;
-  int64_t optimizer_scratch = 0;
 };
 
 // The operations on one class of a unit (the parameters with the same element types), on one rank of a mesh,
@@ -113,7 +111,6 @@ class ClassShard {
   const std::vector<Piece>& pieces() const { return pieces_; }  // the pieces of parameters in held()
   // The part of held() that no other rank has, without padding.
   Range owned() const { return WithoutPadding(layout_, PieceRange(layout_, mesh_)); }
-  int64_t published_bytes() const;  // of the published part of held(); 0 if weights are not published
   ClassBytes bytes() const;
 
   // Initializes weights by `inits` (one for each parameter of the layout) and sets moments to zero. Every
@@ -156,9 +153,8 @@ class ClassShard {
   BoundCall BindOptimizerStep(const OptimizerMemory& memory, const AdamWConfig& config) const;
 
  private:
-  // Returns `memory`. Throws std::invalid_argument with `what` unless it has exactly `elements` elements.
-  device::Memory Elements(const char* what, device::Memory memory, int64_t elements,
-                          device::ElementKind type) const;
+  // Returns `memory`. Throws std::invalid_argument with `what` unless it has exactly `bytes` bytes.
+  device::Memory Sized(const char* what, device::Memory memory, int64_t bytes) const;
   void CheckGroup(const comm::Communicator& comm, int size, int rank) const;
   void CheckBytes(const char* what, device::Memory memory, int64_t bytes) const;
   UnitNormTerms* NormTermsIn(device::Memory memory) const;

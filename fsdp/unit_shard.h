@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -52,8 +54,11 @@ class UnitShard {
   BoundCall BindOptimizerStep(const OptimizerMemory& memory, const AdamWConfig& config) const;
 
  private:
-  // Cuts a buffer by class. If there is no memory, no class has any.
-  std::vector<device::Memory> Cut(const char* what, device::Memory memory, int64_t ClassBytes::*role) const;
+  // Returns the part of a buffer of the unit that is class i's buffer, `role`; no memory if there is none.
+  device::Memory Part(size_t i, const char* what, device::Memory memory, int64_t ClassBytes::*role) const;
+
+  // Binds a call for each class; the result makes them in order.
+  BoundCall BindEach(const std::function<BoundCall(size_t i)>& bind) const;
 
   std::string name_;
   std::vector<ClassShard> classes_;

@@ -79,7 +79,7 @@ TestUnit::TestUnit(const Layout& layout, ClassTypes types, comm::Communicator& c
                         OutcomeBytes(comm.size()) + 16 * 256;
   arena_ = std::make_unique<device::StaticArena>(
       device,
-      device.Reserve(small + 4 * unit.held + unit_.published_bytes() + unit.gathered + 2 * unit.contribution),
+      device.Reserve(small + 4 * unit.held + unit_.bytes().published + unit.gathered + 2 * unit.contribution),
       /*fill_with_nan=*/true);
   reduce_ = {.contribution = Next(unit.contribution),
              .staging = Next(unit.contribution),
@@ -92,8 +92,8 @@ TestUnit::TestUnit(const Layout& layout, ClassTypes types, comm::Communicator& c
       .state = {.weights = Next(unit.held), .exp_avg = Next(unit.held), .exp_avg_sq = Next(unit.held)},
       .update_norms = Next(bytes.update_norms),
       .scratch = Next(bytes.optimizer_scratch)};
-  if (unit_.published_bytes() > 0) {
-    optimizer_.state.published = Next(unit_.published_bytes());
+  if (unit_.bytes().published > 0) {
+    optimizer_.state.published = Next(unit_.bytes().published);
   }
   gathered_ = Next(unit.gathered);
   for (const bool add : {false, true}) {
@@ -107,7 +107,7 @@ TestUnit::TestUnit(const Layout& layout, ClassTypes types, comm::Communicator& c
   }
   step_ = unit_.BindOptimizerStep(optimizer_, config_);
   unshard_ = unit_.BindUnshard(
-      comm_, unit_.published_bytes() > 0 ? optimizer_.state.published : optimizer_.state.weights, gathered_);
+      comm_, unit_.bytes().published > 0 ? optimizer_.state.published : optimizer_.state.weights, gathered_);
 }
 
 TestUnit::~TestUnit() = default;

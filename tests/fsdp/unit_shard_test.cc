@@ -59,11 +59,11 @@ TEST(UnitShardTest, ClassTrainsAsIfAlone) {
 TEST(UnitShardTest, UnitPublishesAllOrNothing) {
   const UnitShard mixed("u", {{OneVector(70), kBf16}, {OneVector(5), kFp32}}, {.inner = 2}, test::Cpu(),
                         CpuShardKernels());
-  EXPECT_EQ(mixed.classes()[0].published_bytes(), 64 * 2);
-  EXPECT_EQ(mixed.classes()[1].published_bytes(), 64 * 4);
+  EXPECT_EQ(mixed.classes()[0].bytes().published, 64 * 2);
+  EXPECT_EQ(mixed.classes()[1].bytes().published, 64 * 4);
   const UnitShard fp32("u", {{OneVector(70), kFp32}, {OneVector(5), kFp32}}, {}, test::Cpu(),
                        CpuShardKernels());
-  EXPECT_EQ(fp32.classes()[0].published_bytes() + fp32.classes()[1].published_bytes(), 0);
+  EXPECT_EQ(fp32.classes()[0].bytes().published + fp32.classes()[1].bytes().published, 0);
 }
 
 TEST(UnitShardTest, MemoryOfAnotherSizeIsRefusedByName) {
