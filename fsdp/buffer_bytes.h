@@ -32,7 +32,7 @@ int64_t OutcomeBytes(int ranks);
 constexpr int64_t kExchangeOffset = 64;
 
 // A thread block of a GPU works on one tile at a time. A tile has so many chunks (of kGranule elements,
-// norms.h); the block works on 32 of them at once, with 8 threads for each.
+// host_loops.h); the block works on 32 of them at once, with 8 threads for each.
 constexpr int kTileChunks = 256;
 
 // The number of chunks that the host's optimizer works on at a time. Such a block stays in the first-level

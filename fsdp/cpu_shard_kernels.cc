@@ -4,8 +4,7 @@
 #include <utility>
 
 #include "fsdp/buffer_bytes.h"
-#include "fsdp/fold.h"
-#include "fsdp/norms.h"
+#include "fsdp/host_loops.h"
 #include "fsdp/shard_kernels.h"
 
 namespace tandem::fsdp {

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstdint>
-
-#include "fsdp/bf16.h"
 #include "fsdp/host_device.h"
 #include "fsdp/norm_outcome.h"
 
@@ -52,19 +49,5 @@ struct AdamWScalars {
   T epsilon;
   T weight_decay;
 };
-
-// Updates weights and moments of `elements` elements. Output: mean = sum / divisor, not clipped; update = new
-// - old weight. mean and update may both be null. The arrays do not overlap.
-void AdamWStep(const AdamWScalars<float>& scalars, int64_t elements, const float* sum, float* weight,
-               float* exp_avg, float* exp_avg_sq, float* mean, float* update);
-void AdamWStep(const AdamWScalars<double>& scalars, int64_t elements, const double* sum, double* weight,
-               double* exp_avg, double* exp_avg_sq, double* mean, double* update);
-
-// published[i] = weight[i], rounded.
-void Publish(const float* weight, int64_t elements, Bf16* published);
-
-// Computes only `mean`, for steps that do not change the weights.
-void MeanGradient(const AdamWScalars<float>& scalars, int64_t elements, const float* sum, float* mean);
-void MeanGradient(const AdamWScalars<double>& scalars, int64_t elements, const double* sum, double* mean);
 
 }  // namespace tandem::fsdp

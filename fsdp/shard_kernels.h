@@ -43,7 +43,7 @@ struct OptimizerArrays {
 
 // The loops over one unit's shard. The order of additions is the same on each kind of device and for any
 // number of ranks: contributions are added in rank order; squares by chunks that end at multiples of
-// kGranule, in eight lanes each (norms.h); and sums of chunks as a DoubleDouble. The loops run on the current
+// kGranule, in eight lanes each (host_loops.h); and sums of chunks as a DoubleDouble. The loops run on the current
 // stream. Objects have no state between calls, so several streams may use one.
 class UnitKernels {
  public:

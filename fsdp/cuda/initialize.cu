@@ -3,7 +3,6 @@
 #include <cuda_runtime.h>
 
 #include "fsdp/cuda/launch.h"
-#include "fsdp/initial_value.h"
 
 namespace tandem::fsdp::cuda {
 namespace {

@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include "fsdp/bf16.h"
-#include "fsdp/initial_value.h"
+#include "fsdp/initialize.h"
 #include "fsdp/norm_outcome.h"
 #include "fsdp/optimizer.h"
 #include "fsdp/parameter_norms.h"
@@ -52,7 +52,7 @@ int LaunchInitialize(const InitialValues& initial, T* values, Stream stream);
 // to[i] = from[i], rounded.
 int LaunchRound(const float* from, int64_t elements, Bf16* to, Stream stream);
 
-// Folds contributions into `gradients` as fold.h does, for the shard's parameters: gradients[i] =
+// Folds contributions into `gradients` as host_loops.h does, for the shard's parameters: gradients[i] =
 // (((gradients[i] + c0[i]) + c1[i]) + …), or without gradients[i] if not `add`. Writes the norm terms of the
 // result to `terms`, unless it is null; they are followed by space for the partial sums of min(num_tiles,
 // kMaxTermBlocks) blocks. `stride` is the distance between contributions in elements.

@@ -10,8 +10,8 @@
 #include "fsdp/buffer_bytes.h"
 #include "fsdp/cuda/launch.h"
 
-// How a block works through a tile. The squares of a chunk (norms.h) are added in the order of the CPU's
-// sums. A group of eight threads sums a chunk, element i on lane i % 8 as in norms.cc. A warp works on four
+// How a block works through a tile. The squares of a chunk (host_loops.h) are added in the order of the CPU's
+// sums. A group of eight threads sums a chunk, element i on lane i % 8 as in host_loops.cc. A warp works on four
 // consecutive chunks at a time; this is a round.
 //
 // A round of whole chunks of 64 elements moves in packs of 16 bytes: neighbouring threads move neighbouring

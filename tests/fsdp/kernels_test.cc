@@ -10,10 +10,9 @@
 #include <vector>
 
 #include "fsdp/bf16.h"
-#include "fsdp/fold.h"
+#include "fsdp/host_loops.h"
 #include "fsdp/layout.h"
 #include "fsdp/norm_outcome.h"
-#include "fsdp/norms.h"
 #include "fsdp/optimizer.h"
 #include "fsdp/run_inputs.h"
 #include "fsdp/shard_kernels.h"
