@@ -44,12 +44,11 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "bench/current_gpu.h"
 #include "bench/median.h"
 #include "bench/read_job.h"
 #include "bench/result_line.h"
 #include "bench/timed_operations.h"
-#include "device/device.h"
+#include "device/cuda/device.h"
 #include "nlohmann/json.hpp"
 #include "ops/operations.h"
 #include "plan/job_plan.h"
@@ -421,6 +420,7 @@ int main(int argc, char** argv) {
   }
   result["step_ms"] = Median(seconds) * 1e3;
   result["loss"] = run.steps.back().loss();
-  std::printf("%s\n", tandem::bench::ResultLine(std::move(result), tandem::bench::CurrentGpuName()).c_str());
+  const std::string machine = tandem::device::MakeCudaDevice(0)->name();
+  std::printf("%s\n", tandem::bench::ResultLine(std::move(result), machine).c_str());
   return 0;
 }

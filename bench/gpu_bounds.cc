@@ -18,10 +18,10 @@
 #include <utility>
 #include <vector>
 
-#include "bench/current_gpu.h"
 #include "bench/median.h"
 #include "bench/result_line.h"
 #include "device/cuda/check.h"
+#include "device/cuda/device.h"
 #include "nlohmann/json.hpp"
 
 namespace tandem::bench {
@@ -33,16 +33,6 @@ namespace {
 void Print(nlohmann::ordered_json line, const Bounds& bounds) {
   std::printf("%s\n", ResultLine(std::move(line), bounds.machine).c_str());
   std::fflush(stdout);
-}
-
-// Prints the line of an operation with LibTorch's time for the same.
-void Report(nlohmann::ordered_json line, const std::function<void()>& aten, const Bounds& bounds) {
-  line["aten_ms"] = nullptr;
-  if (aten) {
-    line["aten_ms"] = Time(aten);
-  }
-  Print(std::move(line), bounds);
-  c10::cuda::CUDACachingAllocator::emptyCache();
 }
 
 }  // namespace
@@ -91,26 +81,27 @@ double Bytes(std::initializer_list<at::Tensor> tensors) {
 
 void ShapeRows::Moves(const std::string& operation, double bytes, const std::function<void()>& ours,
                       const std::function<void()>& aten) const {
-  const double ms = Time(ours);
-  Report({{"shape", shape_},
-          {"operation", operation},
-          {"ms", ms},
-          {"bytes", bytes},
-          {"tb_per_s", bytes / ms * 1e-9},
-          {"of_bound", bytes / bounds_.bytes_per_second * 1e3 / ms}},
-         aten, bounds_);
+  Row(operation, "bytes", bytes, "tb_per_s", bounds_.bytes_per_second, ours, aten);
 }
 
 void ShapeRows::Computes(const std::string& operation, double flops, const std::function<void()>& ours,
                          const std::function<void()>& aten) const {
+  Row(operation, "flops", flops, "tflop_per_s", bounds_.flops_per_second, ours, aten);
+}
+
+void ShapeRows::Row(const std::string& operation, const char* unit, double amount, const char* rate,
+                    double bound, const std::function<void()>& ours,
+                    const std::function<void()>& aten) const {
   const double ms = Time(ours);
-  Report({{"shape", shape_},
-          {"operation", operation},
-          {"ms", ms},
-          {"flops", flops},
-          {"tflop_per_s", flops / ms * 1e-9},
-          {"of_bound", flops / bounds_.flops_per_second * 1e3 / ms}},
-         aten, bounds_);
+  nlohmann::ordered_json line = {
+      {"shape", shape_},   {"operation", operation},   {"ms", ms},
+      {unit, amount},      {rate, amount / ms * 1e-9}, {"of_bound", amount / bound * 1e3 / ms},
+      {"aten_ms", nullptr}};
+  if (aten) {
+    line["aten_ms"] = Time(aten);
+  }
+  Print(std::move(line), bounds_);
+  c10::cuda::CUDACachingAllocator::emptyCache();
 }
 
 Bounds MeasureBounds() {
@@ -121,7 +112,7 @@ Bounds MeasureBounds() {
   const at::Tensor a = at::randn({8192, 8192}, gpu.dtype(at::kBFloat16));
   at::Tensor c = at::empty_like(a);
   const double product = Time([&] { at::mm_out(c, a, a); });
-  const Bounds bounds{.machine = CurrentGpuName(),
+  const Bounds bounds{.machine = device::MakeCudaDevice(0)->name(),
                       .bytes_per_second = 2 * static_cast<double>(from.nbytes()) / copy * 1e3,
                       .flops_per_second = 2 * 8192.0 * 8192 * 8192 / product * 1e3};
   Print({{"copy_tb_per_s", bounds.bytes_per_second * 1e-12},

@@ -41,6 +41,10 @@ class ShapeRows {
                 const std::function<void()>& aten = {}) const;
 
  private:
+  // `amount` of `unit` are moved or computed; the GPU can do `bound` a second.
+  void Row(const std::string& operation, const char* unit, double amount, const char* rate, double bound,
+           const std::function<void()>& ours, const std::function<void()>& aten) const;
+
   const std::string shape_;
   const Bounds bounds_;
 };

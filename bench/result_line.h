@@ -7,14 +7,14 @@
 
 namespace tandem::bench {
 
-// What a result is measured on: the first GPU that nvidia-smi names, where the bench itself has no CUDA
-// (others ask current_gpu.h); or the processor and the instruction set that our kernels use there ("AMD EPYC
-// 7B13, AVX2").
+// The machine that a result is measured on. GpuName returns the first GPU that nvidia-smi lists, for benches
+// without CUDA (the others use device::Device::name). ProcessorName returns the processor and the instruction
+// set that our kernels use there: "AMD EPYC 7B13, AVX2".
 std::string GpuName();
 std::string ProcessorName();
 
-// A result as a line of JSON, with its origin: "machine", the build's "commit", and the current "date" in
-// UTC.
+// Returns `result` as a line of JSON, with its origin: `machine`, the build's "commit", and the current
+// "date" in UTC.
 std::string ResultLine(nlohmann::ordered_json result, const std::string& machine);
 
 }  // namespace tandem::bench

@@ -51,11 +51,11 @@
 #include <vector>
 
 #include "bench/algorithm_walk.h"
-#include "bench/current_gpu.h"
 #include "bench/median.h"
 #include "bench/product_task.h"
 #include "bench/result_line.h"
 #include "device/cuda/check.h"
+#include "device/cuda/device.h"
 #include "nlohmann/json.hpp"
 #include "ops/cuda/product_plan.h"
 #include "ops/linear_work.h"
@@ -442,7 +442,7 @@ class Tuner {
     return ms;
   }
 
-  const std::string gpu_ = tandem::bench::CurrentGpuName();
+  const std::string gpu_ = tandem::device::MakeCudaDevice(0)->name();
   cublasLtHandle_t handle_ = nullptr;
   int multiprocessors_ = 0;
   at::Tensor memory_;
