@@ -1,41 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "comm/nccl_memory.h"
 
-#include <cuda_runtime_api.h>
 #include <nccl.h>
 
 #include <cstddef>
 #include <string>
 
 #include "comm/nccl_error.h"
-#include "device/cuda/check.h"
 #include "device/cuda/current.h"
 
 namespace tandem::comm {
+namespace {
 
-NcclRegion::NcclRegion(int device, int64_t bytes) : device_(device), bytes_(bytes) {
-  if (bytes_ == 0) {
-    return;
+void* Allocate(int device, int64_t bytes) {
+  void* begin = nullptr;
+  if (bytes > 0) {
+    const device::CudaGuard guard(device);
+    const ncclResult_t result = ncclMemAlloc(&begin, static_cast<size_t>(bytes));
+    if (result != ncclSuccess) {
+      device::ThrowOutOfMemory(device, bytes, " (NCCL: " + NcclErrorText(result, nullptr) + ")");
+    }
   }
-  const device::CudaGuard guard(device_);
-  const ncclResult_t result = ncclMemAlloc(&begin_, static_cast<size_t>(bytes_));
-  if (result != ncclSuccess) {
-    size_t free = 0;
-    size_t total = 0;
-    cudaGetLastError();
-    device::CheckCuda(cudaMemGetInfo(&free, &total), "memory of the GPU");
-    throw device::OutOfMemory("GPU " + std::to_string(device_) + " has " + std::to_string(free) + " of " +
-                              std::to_string(total) + " bytes free, the job needs " + std::to_string(bytes_) +
-                              " of them (NCCL: " + NcclErrorText(result, nullptr) + ")");
-  }
+  return begin;
 }
 
-NcclRegion::~NcclRegion() {
-  if (begin_ == nullptr) {
-    return;
-  }
-  const device::CudaGuard guard(device_);
-  ncclMemFree(begin_);
-}
+}  // namespace
+
+NcclRegion::NcclRegion(int device, int64_t bytes)
+    : CudaRegion(device, Allocate(device, bytes), bytes, [](void* begin) { ncclMemFree(begin); }) {}
 
 }  // namespace tandem::comm

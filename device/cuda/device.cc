@@ -7,70 +7,36 @@
 
 #include "device/cuda/check.h"
 #include "device/cuda/current.h"
-#include "device/cuda/graph.h"
 
 namespace tandem::device {
 namespace {
 
-class CudaRegion final : public Region {
- public:
-  CudaRegion(int index, int64_t bytes) : index_(index), bytes_(bytes) {
-    if (bytes_ == 0) {
-      return;
-    }
-    const CudaGuard guard(index_);
-    const cudaError_t error = cudaMalloc(&begin_, static_cast<size_t>(bytes_));
+void* AllocateOnGpu(int index, int64_t bytes) {
+  void* begin = nullptr;
+  if (bytes > 0) {
+    const CudaGuard guard(index);
+    const cudaError_t error = cudaMalloc(&begin, static_cast<size_t>(bytes));
     if (error == cudaErrorMemoryAllocation) {
-      cudaGetLastError();  // this one does not stay
-      size_t free = 0;
-      size_t total = 0;
-      CheckCuda(cudaMemGetInfo(&free, &total), "memory of the GPU");
-      throw OutOfMemory("GPU " + std::to_string(index_) + " has " + std::to_string(free) + " of " +
-                        std::to_string(total) + " bytes free, the job needs " + std::to_string(bytes_) +
-                        " of them");
+      ThrowOutOfMemory(index, bytes);
     }
     CheckCuda(error, "allocation of memory");
   }
-  ~CudaRegion() override {
-    if (begin_ != nullptr) {
-      const CudaGuard guard(index_);
-      cudaFree(begin_);  // an earlier error of the GPU may be returned here once more
-    }
-  }
+  return begin;
+}
 
-  char* begin() const override { return static_cast<char*>(begin_); }
-  int64_t bytes() const override { return bytes_; }
-
- private:
-  const int index_;
-  void* begin_ = nullptr;
-  const int64_t bytes_;
-};
-
-class PinnedRegion final : public Region {
- public:
-  PinnedRegion(int index, int64_t bytes) : bytes_(bytes) {
-    if (bytes_ == 0) {
-      return;
-    }
+void* AllocatePinned(int index, int64_t bytes) {
+  void* begin = nullptr;
+  if (bytes > 0) {
     const CudaGuard guard(index);
-    const cudaError_t error = cudaMallocHost(&begin_, static_cast<size_t>(bytes_));
+    const cudaError_t error = cudaMallocHost(&begin, static_cast<size_t>(bytes));
     if (error == cudaErrorMemoryAllocation) {
       cudaGetLastError();  // this one does not stay
-      throw OutOfMemory("the machine has no " + std::to_string(bytes_) +
-                        " bytes of memory that can be pinned");
+      throw OutOfMemory("this machine cannot pin " + std::to_string(bytes) + " bytes of memory");
     }
     CheckCuda(error, "allocation of pinned memory");
   }
-  ~PinnedRegion() override { cudaFreeHost(begin_); }
-
-  char* begin() const override { return static_cast<char*>(begin_); }
-  int64_t bytes() const override { return bytes_; }
-
- private:
-  void* begin_ = nullptr;
-  const int64_t bytes_;
-};
+  return begin;
+}
 
 class EventMark final : public TimeMark {
  public:
@@ -126,28 +92,22 @@ class CudaDevice final : public Device {
     return MakeCudaStream(index_, priority, std::move(error));
   }
   std::unique_ptr<Region> Reserve(int64_t bytes) override {
-    return std::make_unique<CudaRegion>(index_, bytes);
+    // A free may return an earlier error of the GPU once more.
+    return std::make_unique<CudaRegion>(index_, AllocateOnGpu(index_, bytes), bytes,
+                                        [](void* begin) { cudaFree(begin); });
   }
   std::unique_ptr<Region> ReserveHost(int64_t bytes) override {
-    return std::make_unique<PinnedRegion>(index_, bytes);
+    return std::make_unique<CudaRegion>(index_, AllocatePinned(index_, bytes), bytes,
+                                        [](void* begin) { cudaFreeHost(begin); });
   }
   void CopyToDevice(void* device, const void* host, int64_t bytes) override {
-    const CudaGuard guard(index_);
-    CheckCuda(cudaMemcpyAsync(device, host, static_cast<size_t>(bytes), cudaMemcpyHostToDevice,
-                              CurrentCudaStream(index_)),
-              "copy to the GPU");
+    CopyAsync(device, host, bytes, cudaMemcpyHostToDevice, "copy to the GPU");
   }
   void CopyToHost(void* host, const void* device, int64_t bytes) override {
-    const CudaGuard guard(index_);
-    CheckCuda(cudaMemcpyAsync(host, device, static_cast<size_t>(bytes), cudaMemcpyDeviceToHost,
-                              CurrentCudaStream(index_)),
-              "copy from the GPU");
+    CopyAsync(host, device, bytes, cudaMemcpyDeviceToHost, "copy from the GPU");
   }
   void Copy(void* to, const void* from, int64_t bytes) override {
-    const CudaGuard guard(index_);
-    CheckCuda(cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), cudaMemcpyDeviceToDevice,
-                              CurrentCudaStream(index_)),
-              "copy on the GPU");
+    CopyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, "copy on the GPU");
   }
   std::unique_ptr<Graph> Capture(std::function<void()> work) override {
     return CaptureCudaGraph(index_, work);
@@ -165,10 +125,32 @@ class CudaDevice final : public Device {
   }
 
  private:
+  void CopyAsync(void* to, const void* from, int64_t bytes, cudaMemcpyKind kind, const char* what) {
+    const CudaGuard guard(index_);
+    CheckCuda(cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), kind, CurrentCudaStream(index_)), what);
+  }
+
   const int index_;
 };
 
 }  // namespace
+
+CudaRegion::~CudaRegion() {
+  if (begin_ != nullptr) {
+    const CudaGuard guard(index_);
+    free_(begin_);
+  }
+}
+
+void ThrowOutOfMemory(int index, int64_t bytes, const std::string& reason) {
+  cudaGetLastError();  // the error of the allocation does not stay
+  size_t free = 0;
+  size_t total = 0;
+  CheckCuda(cudaMemGetInfo(&free, &total), "memory of the GPU");
+  throw OutOfMemory("GPU " + std::to_string(index) + " has " + std::to_string(free) + " of " +
+                    std::to_string(total) + " bytes free, the job needs " + std::to_string(bytes) +
+                    " of them" + reason);
+}
 
 std::unique_ptr<Device> MakeCudaDevice(int index) { return std::make_unique<CudaDevice>(index); }
 

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "device/cuda/graph.h"
-
 #include <ATen/cuda/MemPool.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAFunctions.h>
@@ -13,6 +11,7 @@
 #include <thread>
 
 #include "device/cuda/check.h"
+#include "device/cuda/device.h"
 
 namespace tandem::device {
 namespace {
