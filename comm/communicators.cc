@@ -57,15 +57,6 @@ Communicators::Communicators(CommunicatorFactory& factory, const std::vector<Mem
 Communicators::~Communicators() = default;
 Communicators::Communicators(Communicators&&) noexcept = default;
 
-Communicator& Communicators::Of(const std::string& group, const std::string& purpose) const {
-  for (size_t i = 0; i < uses_.size(); ++i) {
-    if (uses_[i].group == group && uses_[i].purpose == purpose) {
-      return *communicators_[i];
-    }
-  }
-  throw std::invalid_argument("no communicator " + Text({.group = group, .purpose = purpose}) + " was made");
-}
-
 std::vector<Communicator*> Communicators::all() const {
   std::vector<Communicator*> all;
   for (const std::unique_ptr<Communicator>& each : communicators_) {

@@ -33,9 +33,6 @@ class Communicators {
   size_t size() const { return communicators_.size(); }
   Communicator& operator[](size_t use) const { return *communicators_.at(use); }
 
-  // Throws std::invalid_argument if `uses` did not list it.
-  Communicator& Of(const std::string& group, const std::string& purpose) const;
-
   // All of them, in the order of the uses.
   std::vector<Communicator*> all() const;
 

@@ -50,27 +50,24 @@ void MoveInAnArena(bool registrable) {
           device::TensorAt(*device, arena, offset + (int64_t{2} << 20), {ranks * kElements}, at::kFloat);
       mine.copy_(at::arange(kElements, at::kFloat).add(rank));
       device->Synchronize();
-      stream->Enqueue([&] {
-        communicators.Of("dp_cp", "gather").AllGather(device::MemoryOf(mine), device::MemoryOf(all));
-      });
+      stream->Enqueue([&] { communicators[0].AllGather(device::MemoryOf(mine), device::MemoryOf(all)); });
       stream->Synchronize();
       for (int peer = 0; peer < ranks; ++peer) {
         EXPECT_TRUE(at::equal(all.narrow(0, peer * kElements, kElements).cpu(),
                               at::arange(kElements, at::kFloat).add(peer)))
             << "at " << offset << " from " << peer;
       }
-      for (const char* purpose : {"gather", "reduce"}) {  // with a window, and without
+      for (const size_t use : {0, 1}) {  // with a window, and without
         at::Tensor slices =
             device::TensorAt(*device, arena, offset + (int64_t{16} << 20), {ranks * kElements}, at::kFloat);
         slices.fill_(-1);
         device->Synchronize();
-        stream->Enqueue([&] {
-          communicators.Of("dp_cp", purpose).AllToAll(device::MemoryOf(all), device::MemoryOf(slices));
-        });
+        stream->Enqueue(
+            [&] { communicators[use].AllToAll(device::MemoryOf(all), device::MemoryOf(slices)); });
         stream->Synchronize();
         // Everyone had gathered the same.
         EXPECT_TRUE(at::equal(slices.cpu(), at::arange(kElements, at::kFloat).add(rank).repeat({ranks})))
-            << "at " << offset << ", " << purpose;
+            << "at " << offset << ", use " << use;
       }
     }
   });
