@@ -38,9 +38,9 @@ TEST_P(ClassShardRefusalTest, WrongSizesAreRefusedByName) {
   std::vector<double> memory(100'000);
   char* const begin = reinterpret_cast<char*>(memory.data());
   const UnitMesh mesh{.inner = 2};
-  const test::UnitBytes bytes = test::BytesOf(layout, mesh, types);
   const ClassShard unit("layers.3", layout, mesh, types, Cpu(), CpuShardKernels());
-  const device::Memory shard{begin, bytes.held};
+  const ClassBytes bytes = unit.bytes();
+  const device::Memory shard{begin, bytes.moment};
   const device::Memory gathered{begin, bytes.gathered};
   const int64_t gathered_shard = bytes.gathered / 2;  // of each of the ranks
   const device::Memory sent{begin, gathered_shard};
@@ -91,8 +91,8 @@ TEST_P(ClassShardRefusalTest, ALayoutWithAnOverlapMakesNoUnit) {
 TEST_P(ClassShardRefusalTest, WrongRankInAGroupIsRefused) {
   const Layout layout = MixedLayout(GetParam());
   const UnitMesh mesh{.inner = 2, .inner_rank = 0, .outer = 2, .outer_rank = 1};
-  const test::UnitBytes bytes = test::BytesOf(layout, mesh, GetParam());
   const ClassShard unit("layers.3", layout, mesh, GetParam(), Cpu(), CpuShardKernels());
+  const ClassBytes bytes = unit.bytes();
   std::vector<double> memory(100'000);
   char* const begin = reinterpret_cast<char*>(memory.data());
   const int64_t shard = bytes.gathered / mesh.inner;  // in the compute type

@@ -4,11 +4,9 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
-#include <cstring>
 #include <random>
 #include <utility>
 
-#include "device/static_arena.h"
 #include "fsdp/buffer_bytes.h"
 #include "fsdp/norm_outcome.h"
 #include "fsdp/parameter_norms.h"
@@ -32,32 +30,6 @@ std::vector<UnitClass> Classes() {
           {MakeLayout({{.name = "D", .shape = {5}, .decays = false}}, 2), fp32},
           {MakeLayout({{.name = "A_log", .shape = {3, 50}}, {.name = "dt_bias", .shape = {1}}}, 2), wide}};
 }
-
-// Memory of one rank, and what the host reads and writes of it.
-class RankMemory {
- public:
-  RankMemory(device::Device& device, int64_t bytes)
-      : device_(device), arena_(device, device.Reserve(bytes), /*fill_with_nan=*/true) {}
-
-  device::Memory Next(int64_t bytes) {
-    const device::Memory memory = bytes > 0 ? arena_.At(end_, bytes) : device::Memory{};
-    end_ += (bytes + 255) / 256 * 256;
-    return memory;
-  }
-  void Write(device::Memory to, const void* from, int64_t bytes) const {
-    device::TensorIn(device_, to, {bytes}, at::kByte)
-        .copy_(at::from_blob(const_cast<void*>(from), {bytes}, at::kByte));
-  }
-  std::string Read(device::Memory memory) const {
-    const at::Tensor bytes = device::TensorIn(device_, memory, {memory.bytes}, at::kByte).cpu();
-    return {static_cast<const char*>(bytes.const_data_ptr()), static_cast<size_t>(memory.bytes)};
-  }
-
- private:
-  device::Device& device_;
-  const device::StaticArena arena_;
-  int64_t end_ = 0;
-};
 
 // This rank's contributions of one class, [PaddedElements], in its transport type.
 std::string ContributionOf(size_t of_class, const ClassShard& shard, int rank, int step, int microbatch) {
@@ -100,12 +72,6 @@ std::string NumbersOf(const ParameterNorms& norms) {
     Append(magnitude.max_abs, numbers);
   }
   return numbers;
-}
-template <typename T>
-T As(const std::string& bytes, size_t i = 0) {
-  T value;
-  std::memcpy(static_cast<void*>(&value), bytes.data() + i * sizeof(T), sizeof(T));
-  return value;
 }
 
 struct Groups {
@@ -201,7 +167,7 @@ void Train(const UnitShard& unit, size_t first, const UnitMesh& mesh, bool accum
   const std::vector<device::Memory> terms = unit.NormTermsByClass(norm_terms);
   std::string nodes_read = memory.Read(from);
   std::string reduced = memory.Read(gradients);
-  std::string norms = memory.Read(optimizer.update_norms);
+  size_t norm = 0;
   const auto cut = [](std::string& all, int64_t bytes) {
     const std::string front = all.substr(0, static_cast<size_t>(bytes));
     all.erase(0, static_cast<size_t>(bytes));
@@ -222,11 +188,10 @@ void Train(const UnitShard& unit, size_t first, const UnitMesh& mesh, bool accum
             ? std::pair(ShardRange(layout, mesh), size.shard)
             : std::pair(each.held(), size.published > 0 ? size.published : size.weights);
     result["what nodes read"].push_back(ParametersIn(each, range, cut(nodes_read, bytes)));
-    result["norm terms"].push_back(NumbersOf(As<UnitNormTerms>(memory.Read(terms[c]))));
+    result["norm terms"].push_back(NumbersOf(memory.ReadAs<UnitNormTerms>(terms[c])));
     std::string& numbers = result["update norms"].emplace_back();
-    const std::string of_class = cut(norms, size.update_norms);
     for (size_t i = 0; i < layout.parameters.size(); ++i) {
-      numbers += NumbersOf(As<ParameterNorms>(of_class, i));
+      numbers += NumbersOf(memory.ReadAs<ParameterNorms>(optimizer.update_norms, norm++));
     }
   }
 }

@@ -56,12 +56,26 @@ std::vector<ParameterInit> Inits(const Layout& layout, double deviation) {
   return inits;
 }
 
-UnitBytes BytesOf(const Layout& layout, const UnitMesh& mesh, const ClassTypes& types) {
-  const auto bytes = [](int64_t elements, ElementKind type) { return elements * device::BytesOf(type); };
-  return {.held = bytes(HeldRange(layout, mesh).size(), types.main),
-          .accumulator = bytes(AccumulatorRange(layout, mesh).size(), types.main),
-          .gathered = bytes(PaddedElements(layout, mesh), types.compute),
-          .contribution = bytes(PaddedElements(layout, mesh), types.transport)};
+device::Memory RankMemory::Next(int64_t bytes) {
+  const device::Memory memory = bytes > 0 ? arena_.At(end_, bytes) : device::Memory{};
+  end_ += (bytes + 255) / 256 * 256;
+  return memory;
+}
+
+void RankMemory::Write(device::Memory to, const void* from, int64_t bytes) const {
+  device::TensorIn(device_, to, {bytes}, at::kByte)
+      .copy_(at::from_blob(const_cast<void*>(from), {bytes}, at::kByte));
+}
+
+std::string RankMemory::Read(device::Memory memory) const {
+  const at::Tensor bytes = device::TensorIn(device_, memory, {memory.bytes}, at::kByte).cpu();
+  return {static_cast<const char*>(bytes.const_data_ptr()), static_cast<size_t>(memory.bytes)};
+}
+
+// At least as many as a TestUnit needs.
+static int64_t BytesFor(const ClassBytes& bytes) {
+  return 4 * bytes.full_gradient + 2 * (bytes.contribution + bytes.gathered) + bytes.norm_terms +
+         bytes.update_norms + bytes.optimizer_scratch + (1 << 13);
 }
 
 TestUnit::TestUnit(const Layout& layout, ClassTypes types, comm::Communicator& comm, device::Device& device,
@@ -71,31 +85,23 @@ TestUnit::TestUnit(const Layout& layout, ClassTypes types, comm::Communicator& c
       device_(device),
       config_(config),
       unit_("unit", layout, {.inner = comm.size(), .inner_rank = comm.rank()}, types, device, kernels),
+      memory_(device, BytesFor(unit_.bytes())),
       kernels_(kernels) {
-  const UnitMesh mesh{.inner = comm.size(), .inner_rank = comm.rank()};
-  const UnitBytes unit = BytesOf(layout, mesh, types);
-  const UnitBufferBytes bytes = BufferBytesOf(layout, mesh, static_cast<int>(device::BytesOf(types.main)));
-  const int64_t small = bytes.norm_terms + bytes.update_norms + bytes.optimizer_scratch + InputsBytes() +
-                        OutcomeBytes(comm.size()) + 16 * 256;
-  arena_ = std::make_unique<device::StaticArena>(
-      device,
-      device.Reserve(small + 4 * unit.held + unit_.bytes().published + unit.gathered + 2 * unit.contribution),
-      /*fill_with_nan=*/true);
-  reduce_ = {.contribution = Next(unit.contribution),
-             .staging = Next(unit.contribution),
-             .gradients = Next(unit.held),
-             .norm_terms = Next(bytes.norm_terms)};
-  optimizer_ = {
-      .gradients = reduce_.gradients,
-      .outcome = Next(OutcomeBytes(comm.size())),
-      .inputs = Next(InputsBytes()),
-      .state = {.weights = Next(unit.held), .exp_avg = Next(unit.held), .exp_avg_sq = Next(unit.held)},
-      .update_norms = Next(bytes.update_norms),
-      .scratch = Next(bytes.optimizer_scratch)};
-  if (unit_.bytes().published > 0) {
-    optimizer_.state.published = Next(unit_.bytes().published);
-  }
-  gathered_ = Next(unit.gathered);
+  const ClassBytes bytes = unit_.bytes();
+  reduce_ = {.contribution = memory_.Next(bytes.contribution),
+             .staging = memory_.Next(bytes.contribution),
+             .gradients = memory_.Next(bytes.accumulator),
+             .norm_terms = memory_.Next(bytes.norm_terms)};
+  optimizer_ = {.gradients = reduce_.gradients,
+                .outcome = memory_.Next(OutcomeBytes(comm.size())),
+                .inputs = memory_.Next(InputsBytes()),
+                .state = {.weights = memory_.Next(bytes.weights),
+                          .exp_avg = memory_.Next(bytes.moment),
+                          .exp_avg_sq = memory_.Next(bytes.moment),
+                          .published = memory_.Next(bytes.published)},
+                .update_norms = memory_.Next(bytes.update_norms),
+                .scratch = memory_.Next(bytes.optimizer_scratch)};
+  gathered_ = memory_.Next(bytes.gathered);
   for (const bool add : {false, true}) {
     for (const bool last : {false, true}) {
       ReduceMemory memory = reduce_;
@@ -107,29 +113,7 @@ TestUnit::TestUnit(const Layout& layout, ClassTypes types, comm::Communicator& c
   }
   step_ = unit_.BindOptimizerStep(optimizer_, config_);
   unshard_ = unit_.BindUnshard(
-      comm_, unit_.bytes().published > 0 ? optimizer_.state.published : optimizer_.state.weights, gathered_);
-}
-
-TestUnit::~TestUnit() = default;
-
-device::Memory TestUnit::Next(int64_t bytes) {
-  const device::Memory memory = arena_->At(offset_, bytes);
-  offset_ += (bytes + 255) / 256 * 256;
-  return memory;
-}
-
-template <typename T>
-T TestUnit::Read(device::Memory memory) const {
-  T value;
-  const at::Tensor bytes =
-      device::TensorIn(device_, memory, {static_cast<int64_t>(sizeof(T))}, at::kByte).cpu();
-  std::memcpy(static_cast<void*>(&value), bytes.const_data_ptr(), sizeof(T));
-  return value;
-}
-
-void TestUnit::Write(device::Memory memory, const void* from, int64_t bytes) const {
-  device::TensorIn(device_, memory, {bytes}, at::kByte)
-      .copy_(at::from_blob(const_cast<void*>(from), {bytes}, at::kByte));
+      comm_, bytes.published > 0 ? optimizer_.state.published : optimizer_.state.weights, gathered_);
 }
 
 void TestUnit::Initialize(uint64_t seed, double deviation) {
@@ -142,19 +126,19 @@ void TestUnit::Reduce(const at::Tensor& contribution, bool add, bool last) {
   reduces_[2 * (add ? 1 : 0) + (last ? 1 : 0)]();
 }
 
-UnitNormTerms TestUnit::terms() const { return Read<UnitNormTerms>(reduce_.norm_terms); }
+UnitNormTerms TestUnit::terms() const { return memory_.ReadAs<UnitNormTerms>(reduce_.norm_terms); }
 
 NormOutcome TestUnit::Norm(double num_microbatches, double max_norm, NormRequests requests) {
   const RunInputs inputs{.requests = requests};
-  Write(optimizer_.inputs, &inputs, sizeof(inputs));
+  memory_.Write(optimizer_.inputs, &inputs, sizeof(inputs));
   BindGradientNorm(
       comm_, {.norm_terms = {reduce_.norm_terms}, .inputs = optimizer_.inputs, .outcome = optimizer_.outcome},
       {.mean = {.num_microbatches = num_microbatches, .max_norm = max_norm}}, kernels_)();
-  return Read<NormOutcome>(optimizer_.outcome);
+  return memory_.ReadAs<NormOutcome>(optimizer_.outcome);
 }
 
 void TestUnit::SetOutcome(const NormOutcome& outcome) {
-  Write(optimizer_.outcome, &outcome, sizeof(outcome));
+  memory_.Write(optimizer_.outcome, &outcome, sizeof(outcome));
 }
 
 void TestUnit::OptimizerStep(int64_t update, double learning_rate) {
@@ -162,15 +146,14 @@ void TestUnit::OptimizerStep(int64_t update, double learning_rate) {
                          .learning_rate = learning_rate,
                          .correction1 = BiasCorrection(config_.beta1, update),
                          .correction2 = BiasCorrection(config_.beta2, update)};
-  Write(optimizer_.inputs, &inputs, sizeof(inputs));
+  memory_.Write(optimizer_.inputs, &inputs, sizeof(inputs));
   step_();
 }
 
 std::vector<ParameterNorms> TestUnit::norms() const {
   std::vector<ParameterNorms> norms;
   for (size_t i = 0; i < unit_.layout().parameters.size(); ++i) {
-    norms.push_back(Read<ParameterNorms>({.begin = optimizer_.update_norms.begin + i * sizeof(ParameterNorms),
-                                          .bytes = sizeof(ParameterNorms)}));
+    norms.push_back(memory_.ReadAs<ParameterNorms>(optimizer_.update_norms, i));
   }
   return norms;
 }

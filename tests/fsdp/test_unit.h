@@ -3,8 +3,9 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstddef>
 #include <cstdint>
-#include <memory>
+#include <cstring>
 #include <string>
 #include <vector>
 
@@ -41,19 +42,33 @@ std::vector<at::Tensor> Views(const Layout& layout, const at::Tensor& flat);
 // Initializes matrices from the normal distribution, and other parameters with ones.
 std::vector<ParameterInit> Inits(const Layout& layout, double deviation);
 
-// Bytes of a unit's memory on one rank, by role.
-struct UnitBytes {
-  int64_t held = 0;  // of weights; of each moment
-  int64_t accumulator = 0;
-  int64_t gathered = 0;
-  int64_t contribution = 0;
+// Memory of one rank on any kind of device, which the host reads and writes. NaN at first.
+class RankMemory {
+ public:
+  RankMemory(device::Device& device, int64_t bytes)
+      : device_(device), arena_(device, device.Reserve(bytes), /*fill_with_nan=*/true) {}
+
+  device::Memory Next(int64_t bytes);  // no memory for 0 bytes
+  void Write(device::Memory to, const void* from, int64_t bytes) const;
+  std::string Read(device::Memory memory) const;
+  template <typename T>
+  T ReadAs(device::Memory memory, size_t i = 0) const {  // the i-th T of `memory`
+    T value;
+    const std::string bytes = Read({.begin = memory.begin + i * sizeof(T), .bytes = sizeof(T)});
+    std::memcpy(static_cast<void*>(&value), bytes.data(), sizeof(T));
+    return value;
+  }
+
+ private:
+  device::Device& device_;
+  const device::StaticArena arena_;
+  int64_t end_ = 0;
 };
-UnitBytes BytesOf(const Layout& layout, const UnitMesh& mesh, const ClassTypes& types);
 
 inline constexpr AdamWConfig kAdamW{.beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .weight_decay = 0.1};
 
-// One rank's unit with all the memory that it needs, on any kind of device. The memory is NaN at first. Calls
-// run on the current stream; results are copies on the host.
+// One rank's unit with all the memory that it needs. Calls run on the current stream; results are copies on
+// the host.
 class TestUnit {
  public:
   // The arguments must outlive this object. Its ranks are those of `comm`.
@@ -62,7 +77,6 @@ class TestUnit {
   TestUnit(const Layout& layout, ElementKind type, comm::Communicator& comm, device::Device& device,
            const ShardKernels& kernels, AdamWConfig config = kAdamW)
       : TestUnit(layout, ClassTypes{type, type, type}, comm, device, kernels, config) {}
-  ~TestUnit();
 
   const ClassShard& unit() const { return unit_; }
   void Initialize(uint64_t seed, double deviation = 0.02);
@@ -88,10 +102,6 @@ class TestUnit {
   at::Tensor published() const;
 
  private:
-  device::Memory Next(int64_t bytes);
-  template <typename T>
-  T Read(device::Memory memory) const;
-  void Write(device::Memory memory, const void* from, int64_t bytes) const;
   at::Tensor Owned(device::Memory shard, ElementKind type) const;
 
   const ClassTypes types_;
@@ -99,8 +109,7 @@ class TestUnit {
   device::Device& device_;
   const AdamWConfig config_;
   const ClassShard unit_;
-  int64_t offset_ = 0;
-  std::unique_ptr<device::StaticArena> arena_;
+  RankMemory memory_;
   ReduceMemory reduce_;
   OptimizerMemory optimizer_;
   device::Memory gathered_;
