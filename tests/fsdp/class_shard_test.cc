@@ -395,7 +395,7 @@ TEST_P(ClassShardTest, PublishedWeightsAreRoundedCopies) {
 INSTANTIATE_TEST_SUITE_P(Types, ClassShardTest, testing::ValuesIn(test::kClassTypes),
                          [](const auto& info) { return test::NameOf(info.param); });
 
-TEST(BindCopyTest, CopiesWhatWasCollectedIntoTheTypeOfTheContribution) {
+TEST(BindCopyTest, CollectedGradientsGetTheContributionsType) {
   std::vector<float> collected = {1, -2.5F, 1e-30F, 1.01F};
   std::vector<float> contribution(4, 7);
   std::vector<device::Bf16> rounded(4);
