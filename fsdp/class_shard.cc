@@ -38,11 +38,6 @@ ClassShard::ClassShard(std::string name, Layout layout, const UnitMesh& mesh, Cl
       types_(types),
       device_(&device),
       kernels_(&kernels) {
-  try {
-    CheckLayout(layout_);
-  } catch (const std::invalid_argument& error) {
-    throw std::invalid_argument("unit " + name_ + ": " + error.what());
-  }
   if (!AreSupported(types)) {
     throw std::invalid_argument("unit " + name_ + ": main type " + ToText(types.main) + ", compute type " +
                                 ToText(types.compute) + ", transport type " + ToText(types.transport) +

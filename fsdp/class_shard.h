@@ -98,7 +98,8 @@ struct ClassBytes : UnitBufferBytes {
 // differs from the mesh's.
 class ClassShard {
  public:
-  // `device` and `kernels` are of the same kind, and must outlive this object and everything that it binds.
+  // `layout` is one of MakeLayout. `device` and `kernels` are of the same kind, and must outlive this object
+  // and everything that it binds.
   ClassShard(std::string name, Layout layout, const UnitMesh& mesh, ClassTypes types, device::Device& device,
              const ShardKernels& kernels);
   ~ClassShard();

@@ -99,35 +99,6 @@ Layout MakeLayout(const std::vector<ParameterSpec>& parameters, int element_byte
   return layout;
 }
 
-void CheckLayout(const Layout& layout) {
-  if (layout.elements % kGranule != 0) {
-    throw std::invalid_argument("layout: " + std::to_string(layout.elements) +
-                                " elements are not a multiple of the granule " + std::to_string(kGranule));
-  }
-  const Parameter* before = nullptr;
-  for (const Parameter& parameter : layout.parameters) {
-    const auto place = [](const Parameter& p) {
-      return "parameter '" + p.name + "' at [" + std::to_string(p.range.begin) + ", " +
-             std::to_string(p.range.end) + ")";
-    };
-    const int64_t elements =
-        ElementsOf({.name = parameter.name, .shape = parameter.shape, .slice = parameter.slice});
-    if (parameter.range.size() != elements) {
-      throw std::invalid_argument("layout: " + place(parameter) + " has " + std::to_string(elements) +
-                                  " elements");
-    }
-    if (parameter.range.begin < 0 || parameter.range.end > layout.elements) {
-      throw std::invalid_argument("layout: " + place(parameter) + " is not inside the buffer of " +
-                                  std::to_string(layout.elements));
-    }
-    if (before != nullptr && parameter.range.begin < before->range.end) {
-      throw std::invalid_argument("layout: " + place(parameter) + " overlaps " + place(*before) +
-                                  ", or comes before it");
-    }
-    before = &parameter;
-  }
-}
-
 int64_t ParameterElements(const Layout& layout) {
   int64_t elements = 0;
   for (const Parameter& parameter : layout.parameters) {

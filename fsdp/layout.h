@@ -55,11 +55,6 @@ using ClassLayouts = std::vector<Layout>;
 // overflow, and a block whose parameters are not consecutive.
 Layout MakeLayout(const std::vector<ParameterSpec>& parameters, int element_bytes);
 
-// Checks that the parameters follow each other without overlap inside the buffer, that each is as large as
-// its slice, and that the buffer ends at a multiple of kGranule. Throws std::invalid_argument with their
-// names.
-void CheckLayout(const Layout& layout);
-
 // Elements of the parameters, without padding.
 int64_t ParameterElements(const Layout& layout);
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a ClassShard refuses to be made of and to bind.
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <stdexcept>
@@ -77,14 +76,6 @@ TEST_P(ClassShardRefusalTest, WrongSizesAreRefusedByName) {
               unit.Initialize(1, {}, {shard, shard, shard});
             }),
             "unit layers.3: 0 initialisers for 5 parameters");
-}
-
-TEST_P(ClassShardRefusalTest, ALayoutWithAnOverlapMakesNoUnit) {
-  Layout layout = MixedLayout(GetParam());
-  layout.parameters[1].range = layout.parameters[0].range;
-  layout.parameters[1].shape = layout.parameters[0].shape;
-  EXPECT_THAT(MessageOf([&] { ClassShard("layers.3", layout, {}, GetParam(), Cpu(), CpuShardKernels()); }),
-              testing::StartsWith("unit layers.3: layout: parameter '"));
 }
 
 // The rank would send its part as another's, and nothing would fail.
