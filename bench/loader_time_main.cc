@@ -33,6 +33,8 @@
 #include "data/text.h"
 #include "nlohmann/json.hpp"
 #include "platform/clock.h"
+#include "tests/data/page_cache.h"
+#include "tests/data/prepared_folder.h"
 
 namespace {
 
@@ -47,63 +49,34 @@ double Now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-template <typename Number>
-void Write(std::ofstream& file, const std::vector<Number>& numbers) {
-  file.write(reinterpret_cast<const char*>(numbers.data()),
-             static_cast<std::streamsize>(numbers.size() * sizeof(Number)));
-}
+// Where a dataset is written (tests/data/prepared_folder.h).
+class Folder {
+ public:
+  explicit Folder(std::string path) : path_(std::move(path)) {}
 
-// A folder as tandem data prepare makes it, of random tokens in documents of 50 to 2,000.
-void WriteText(const std::string& folder, int64_t tokens, uint64_t seed) {
-  std::filesystem::create_directories(folder);
-  std::mt19937_64 random(seed);
-  std::vector<int32_t> lengths;
-  std::vector<int64_t> begins;
-  std::vector<int64_t> numbers = {0};
-  for (int64_t at = 0; at < tokens; at += lengths.back()) {
-    begins.push_back(at * 2);
-    lengths.push_back(
-        static_cast<int32_t>(std::min<int64_t>(tokens - at, 50 + static_cast<int64_t>(random() % 1951))));
-    numbers.push_back(static_cast<int64_t>(lengths.size()));
-  }
-  std::ofstream bin(folder + "/tokens-00000.bin", std::ios::binary);
-  std::vector<uint16_t> block(1 << 20);
-  for (int64_t left = tokens; left > 0; left -= static_cast<int64_t>(block.size())) {
-    block.resize(static_cast<size_t>(std::min<int64_t>(left, 1 << 20)));
-    for (uint16_t& token : block) {
-      token = static_cast<uint16_t>(random() % 32000);
+  const std::string& path() const { return path_; }
+  void Write(const std::string& name, const std::string& content) const {
+    const std::filesystem::path file = std::filesystem::path(path_) / name;
+    std::filesystem::create_directories(file.parent_path());
+    if (!(std::ofstream(file, std::ios::binary) << content).flush()) {
+      throw std::runtime_error(absl::StrCat(file.string(), ": cannot be written"));
     }
-    Write(bin, block);
   }
-  std::ofstream idx(folder + "/tokens-00000.idx", std::ios::binary);
-  idx.write("MMIDIDX\0\0", 9);
-  Write(idx, std::vector<uint64_t>{1});
-  Write(idx, std::vector<uint8_t>{8});
-  Write(idx, std::vector<uint64_t>{lengths.size(), lengths.size() + 1});
-  Write(idx, lengths);
-  Write(idx, begins);
-  Write(idx, numbers);
-  std::ofstream description(folder + "/dataset.json");
-  description << absl::StrCat(
-      R"({"format": "tandem-dataset", "version": 1, "tokenizer": {"kind": "huggingface", "path": "/t", "sha256": ")",
-      std::string(64, 'a'), R"(", "vocabulary": 32000, "bos": null, "eos": 0, "pad": null}, )",
-      R"("token_type": "u16", "documents": )", lengths.size(), R"(, "tokens": )", tokens,
-      R"(, "shards": [{"name": "tokens-00000", "documents": )", lengths.size(), R"(, "tokens": )", tokens,
-      "}]}\n");
-  bin.close();
-  idx.close();
-  description.close();
-  if (!bin || !idx || !description) {
-    throw std::runtime_error(absl::StrCat(folder, ": cannot be written"));
-  }
-}
 
-// Takes the file out of the page cache.
-void Forget(const std::string& path) {
-  const int file = ::open(path.c_str(), O_RDONLY);
-  ::fdatasync(file);
-  ::posix_fadvise(file, 0, 0, POSIX_FADV_DONTNEED);
-  ::close(file);
+ private:
+  const std::string path_;
+};
+
+// Random tokens in documents of 50 to 2,000.
+std::vector<tandem::data::Document> RandomDocuments(int64_t tokens, uint64_t seed) {
+  std::mt19937_64 random(seed);
+  std::vector<tandem::data::Document> documents;
+  for (int64_t left = tokens; left > 0; left -= std::ssize(documents.back())) {
+    const int64_t length = std::min<int64_t>(left, 50 + static_cast<int64_t>(random() % 1951));
+    std::generate_n(std::back_inserter(documents.emplace_back()), length,
+                    [&] { return static_cast<int64_t>(random() % 1000); });
+  }
+  return documents;
 }
 
 class Reader {
@@ -112,8 +85,7 @@ class Reader {
     tandem::data::TextOptions options{.documents = tandem::data::Documents{}, .sequence_length = kSequence};
     for (size_t i = 0; i < std::size(kWeights); ++i) {
       const std::string name = absl::StrCat("text-", i);
-      folders_.push_back(absl::StrCat(folder, "/", name));
-      WriteText(folders_.back(), tokens, i + 1);
+      folders_.push_back(tandem::data::WriteDataset(Folder(folder), name, {RandomDocuments(tokens, i + 1)}));
       options.train.push_back({.field = "data.train", .path = folders_.back()});
     }
     const tandem::data::SplitText text = tandem::data::OpenText(options, tandem::platform::SteadyClock());
@@ -142,7 +114,7 @@ class Reader {
   double ReadBlocks(int batches) {
     std::vector<int> files;
     for (const std::string& folder : folders_) {
-      files.push_back(::open((folder + "/tokens-00000.bin").c_str(), O_RDONLY));
+      files.push_back(::open((folder + "/tokens-0.bin").c_str(), O_RDONLY));
     }
     std::vector<char> block(2 * (kSequence + 1));
     const auto size = static_cast<int64_t>(block.size());
@@ -162,8 +134,8 @@ class Reader {
 
   void ForgetAll() const {
     for (const std::string& folder : folders_) {
-      Forget(folder + "/tokens-00000.bin");
-      Forget(folder + "/tokens-00000.idx");
+      tandem::data::DropFromCache(folder + "/tokens-0.bin");
+      tandem::data::DropFromCache(folder + "/tokens-0.idx");
     }
   }
 
