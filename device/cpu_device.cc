@@ -93,7 +93,7 @@ class CpuGraph final : public Graph {
 
 class CpuDevice final : public Device {
  public:
-  explicit CpuDevice(StreamFactory* streams) : streams_(streams == nullptr ? &threads_ : streams) {}
+  explicit CpuDevice(StreamFactory* streams) : streams_(streams) {}
 
   std::string name() const override { return "cpu"; }
   MemoryUse memory_use() const override {
@@ -102,7 +102,8 @@ class CpuDevice final : public Device {
   }
   bool finishes_in_calls() const override { return true; }
   std::unique_ptr<Stream> MakeStream(const std::string& name, StreamPriority, StreamError error) override {
-    return streams_->MakeStream(name, std::move(error));
+    return streams_ == nullptr ? MakeCpuStream(name, std::move(error))
+                               : streams_->MakeStream(name, std::move(error));
   }
   std::unique_ptr<Region> Reserve(int64_t bytes) override { return std::make_unique<MappedRegion>(bytes); }
   std::unique_ptr<Region> ReserveHost(int64_t bytes) override { return Reserve(bytes); }
@@ -125,8 +126,7 @@ class CpuDevice final : public Device {
   void Synchronize() override {}  // what is called runs at once; streams are joined by their events
 
  private:
-  CpuStreams threads_;
-  StreamFactory* const streams_;
+  StreamFactory* const streams_;  // null: streams are threads
 };
 
 }  // namespace

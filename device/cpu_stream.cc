@@ -193,8 +193,4 @@ std::unique_ptr<Stream> MakeCpuStream(const std::string& name, StreamError error
   return std::make_unique<CpuStream>(name, std::move(error));
 }
 
-std::unique_ptr<Stream> CpuStreams::MakeStream(const std::string& name, StreamError error) {
-  return MakeCpuStream(name, std::move(error));
-}
-
 }  // namespace tandem::device

@@ -115,10 +115,4 @@ class StreamFactory {
   virtual std::unique_ptr<Stream> MakeStream(const std::string& name, StreamError error) = 0;
 };
 
-// Makes each stream a thread.
-class CpuStreams final : public StreamFactory {
- public:
-  std::unique_ptr<Stream> MakeStream(const std::string& name, StreamError error) override;
-};
-
 }  // namespace tandem::device
