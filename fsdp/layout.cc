@@ -107,22 +107,6 @@ int64_t ParameterElements(const Layout& layout) {
   return elements;
 }
 
-int64_t ShardElements(const Layout& layout, int num_ranks) {
-  if (num_ranks <= 0) {
-    throw std::invalid_argument("layout: cannot shard over " + std::to_string(num_ranks) + " ranks");
-  }
-  const int64_t granules = layout.elements / kGranule;
-  return (granules / num_ranks + (granules % num_ranks != 0 ? 1 : 0)) * kGranule;
-}
-
-int64_t GatheredElements(const Layout& layout, int num_ranks) {
-  int64_t elements = 0;
-  if (__builtin_mul_overflow(ShardElements(layout, num_ranks), int64_t{num_ranks}, &elements)) {
-    throw std::invalid_argument("layout: the padded buffer ends beyond 2^63 elements");
-  }
-  return elements;
-}
-
 std::vector<Piece> PiecesOf(const Layout& layout, Range owned) {
   std::vector<Piece> pieces;
   for (size_t i = 0; i < layout.parameters.size(); ++i) {

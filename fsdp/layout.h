@@ -58,12 +58,6 @@ Layout MakeLayout(const std::vector<ParameterSpec>& parameters, int element_byte
 // Elements of the parameters, without padding.
 int64_t ParameterElements(const Layout& layout);
 
-// Elements of one of `num_ranks` equal shards of the padded buffer: a multiple of kGranule.
-int64_t ShardElements(const Layout& layout, int num_ranks);
-
-// Elements of a gathered buffer: num_ranks * ShardElements, at least layout.elements.
-int64_t GatheredElements(const Layout& layout, int num_ranks);
-
 // The part of one parameter that lies in a shard, in flat coordinates.
 struct Piece {
   int parameter = 0;  // index in the layout

@@ -6,15 +6,17 @@
 namespace tandem::fsdp {
 
 int64_t PieceElements(const Layout& layout, const UnitMesh& mesh) {
-  return ShardElements(layout, mesh.inner * mesh.outer);
+  const int64_t granules = layout.elements / kGranule;
+  const int64_t pieces = int64_t{mesh.inner} * mesh.outer;
+  return (granules + pieces - 1) / pieces * kGranule;
 }
 
 int64_t ShardElements(const Layout& layout, const UnitMesh& mesh) {
-  return PaddedElements(layout, mesh) / mesh.inner;
+  return mesh.outer * PieceElements(layout, mesh);
 }
 
 int64_t PaddedElements(const Layout& layout, const UnitMesh& mesh) {
-  return GatheredElements(layout, mesh.inner * mesh.outer);
+  return mesh.inner * ShardElements(layout, mesh);
 }
 
 Range ShardRange(const Layout& layout, const UnitMesh& mesh) {

@@ -67,7 +67,7 @@ TEST_P(CudaFoldTest, OfSeveralContributionsGivesTheCpusBits) {
                                     {.name = "e", .shape = {300, 1001}},
                                     {.name = "f", .shape = {70}}},
                                    main == at::kDouble ? 8 : 2);
-  const int64_t elements = ShardElements(layout, 2);
+  const int64_t elements = ShardElements(layout, {.inner = 2});
   const int64_t terms_bytes = BufferBytesOf(layout, {}, main == at::kDouble ? 8 : 4).norm_terms;
   ops::test::Numbers numbers(88);
   for (const int64_t begin : {int64_t{0}, elements}) {

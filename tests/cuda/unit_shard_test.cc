@@ -69,7 +69,7 @@ Outcome Train(const Layout& layout, ClassTypes types, int ranks, bool on_gpu, in
     ops::test::Numbers numbers(77 + rank);
     for (int step = 1; step <= kSteps; ++step) {
       for (int round = 0; round < kRounds; ++round) {
-        at::Tensor contribution = numbers.Normal({GatheredElements(layout, ranks)});
+        at::Tensor contribution = numbers.Normal({PaddedElements(layout, {.inner = ranks})});
         if (scales.defined()) {
           contribution = contribution * scales;
         }
@@ -203,7 +203,7 @@ TEST_P(CudaUnitShardTest, ALargeParameterToo) {
 // time are within the bounds of the fast arithmetic, or one of them is not.
 TEST_P(CudaUnitShardTest, NumbersOfAllMagnitudesToo) {
   const Layout layout = LayoutOf({{.name = "a", .shape = {512, 1024}}, {.name = "b", .shape = {90, 333}}});
-  at::Tensor scales = at::full({GatheredElements(layout, 1)}, 1.0, at::kDouble);
+  at::Tensor scales = at::full({PaddedElements(layout, {.inner = 1})}, 1.0, at::kDouble);
   for (int64_t i = 0; i < scales.numel(); ++i) {
     const int64_t range = i / 256;
     const double magnitude = std::pow(10.0, static_cast<double>(range % 49) - 45);  // 1e-45 ... 1e3

@@ -14,7 +14,7 @@ namespace {
 
 TEST(AdamWTest, EqualsLibTorchInDouble) {
   const Layout layout = MakeLayout({{.name = "a", .shape = {13, 7}}, {.name = "b", .shape = {33}}}, 8);
-  const int64_t elements = GatheredElements(layout, 1);
+  const int64_t elements = PaddedElements(layout, {.inner = 1});
   const auto communicators = comm::MakeThreadCommunicators("test", 1);
   const std::unique_ptr<device::Device> device = device::MakeCpuDevice();
   const AdamWConfig config = test::kAdamW;

@@ -36,7 +36,7 @@ Layout TinyLayout(ClassTypes types) {
 // no parameter is NaN.
 at::Tensor Contribution(const Layout& layout, at::ScalarType type, int num_ranks, int64_t step,
                         int microbatch) {
-  at::Tensor flat = at::full({GatheredElements(layout, num_ranks)}, kNan, type);
+  at::Tensor flat = at::full({PaddedElements(layout, {.inner = num_ranks})}, kNan, type);
   std::mt19937_64 random(static_cast<uint64_t>(step * 1000 + microbatch));
   std::normal_distribution<double> normal;
   for (at::Tensor& view : Views(layout, flat)) {
@@ -203,7 +203,7 @@ TEST_P(ClassShardTest, WeightDecayActsOnTheParametersThatDecay) {
     TestUnit unit(layout, GetParam(), comm, Cpu(), CpuShardKernels());
     unit.Initialize(3, /*deviation=*/1);
     const at::Tensor before = unit.weights();
-    unit.Reduce(at::zeros({GatheredElements(layout, 1)}, transport()), /*add=*/false, /*last=*/true);
+    unit.Reduce(at::zeros({PaddedElements(layout, {.inner = 1})}, transport()), /*add=*/false, /*last=*/true);
     unit.Norm(1, 0);
     unit.OptimizerStep(1, /*learning_rate=*/0.5);
     const std::vector<at::Tensor> old = Views(layout, before);
@@ -340,7 +340,7 @@ TEST_P(ClassShardTest, RanksWithoutElementsTakePart) {
     unit.Initialize(1);
     EXPECT_EQ(unit.unit().owned().size(), comm.rank() == 0 ? 64 : 0);
     EXPECT_EQ(unit.weights().numel(), unit.unit().owned().size());
-    unit.Reduce(at::zeros({GatheredElements(layout, 4)}, transport()), false, true);
+    unit.Reduce(at::zeros({PaddedElements(layout, {.inner = 4})}, transport()), false, true);
     EXPECT_EQ(unit.terms().squares.high, 0);
     EXPECT_EQ(unit.Norm(1, 0).norm, 0);
     unit.OptimizerStep(1, 0);
@@ -355,7 +355,7 @@ TEST_P(ClassShardTest, ContributionsAreAddedUpInTheMainType) {
   comm::RunThreadRanks(2, [&](comm::Communicator& comm) {
     TestUnit unit(layout, GetParam(), comm, Cpu(), CpuShardKernels());
     unit.Initialize(1);
-    const at::Tensor ones = at::ones({GatheredElements(layout, 2)}, transport());
+    const at::Tensor ones = at::ones({PaddedElements(layout, {.inner = 2})}, transport());
     for (int round = 0; round < 500; ++round) {
       unit.Reduce(ones, round > 0, round == 499);
     }

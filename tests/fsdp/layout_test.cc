@@ -11,6 +11,8 @@
 #include <string>
 #include <vector>
 
+#include "fsdp/unit_mesh.h"
+
 namespace tandem::fsdp {
 namespace {
 
@@ -81,11 +83,11 @@ TEST(LayoutTest, RandomUnitsKeepEveryPromise) {
     ASSERT_GE(layout.elements, end);
     ASSERT_LT(layout.elements - end, kGranule);
     for (int ranks = 1; ranks <= 16; ++ranks) {
-      const int64_t shard = ShardElements(layout, ranks);
+      const int64_t shard = ShardElements(layout, {.inner = ranks});
       ASSERT_EQ(shard % kGranule, 0);
-      ASSERT_EQ(GatheredElements(layout, ranks), ranks * shard);
-      ASSERT_GE(GatheredElements(layout, ranks), layout.elements);
-      ASSERT_LT(GatheredElements(layout, ranks) - layout.elements, ranks * kGranule);
+      ASSERT_EQ(PaddedElements(layout, {.inner = ranks}), ranks * shard);
+      ASSERT_GE(PaddedElements(layout, {.inner = ranks}), layout.elements);
+      ASSERT_LT(PaddedElements(layout, {.inner = ranks}) - layout.elements, ranks * kGranule);
     }
   }
 }

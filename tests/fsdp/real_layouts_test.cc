@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "fsdp/layout.h"
+#include "fsdp/unit_mesh.h"
 
 namespace tandem::fsdp {
 namespace {
@@ -54,7 +54,7 @@ TEST(RealLayoutsTest, PaddingIsAtMostAThousandth) {
         }
         const Layout layout = MakeLayout(unit, element_bytes);
         for (const int shards : {8, 64, 512}) {
-          const int64_t padding = GatheredElements(layout, shards) - needed;
+          const int64_t padding = PaddedElements(layout, {.inner = shards}) - needed;
           EXPECT_GE(padding, 0);
           EXPECT_LE(padding * 1000, needed) << shape.model << " " << unit[0].name << " on " << shards;
         }

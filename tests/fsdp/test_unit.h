@@ -81,7 +81,7 @@ class TestUnit {
   const ClassShard& unit() const { return unit_; }
   void Initialize(uint64_t seed, double deviation = 0.02);
 
-  // contribution: [GatheredElements], on the host, in the transport type. last: also computes the norm terms.
+  // contribution: [PaddedElements], on the host, in the transport type. last: also computes the norm terms.
   void Reduce(const at::Tensor& contribution, bool add, bool last);
   UnitNormTerms terms() const;
 
@@ -92,7 +92,7 @@ class TestUnit {
   void OptimizerStep(int64_t update, double learning_rate = 1e-2);
   std::vector<ParameterNorms> norms() const;
 
-  at::Tensor Unshard();  // [GatheredElements], in the compute type
+  at::Tensor Unshard();  // [PaddedElements], in the compute type
 
   // The owned part of each array.
   at::Tensor weights() const;

@@ -325,8 +325,8 @@ double UnitBytes(const JobPlan& plan, schedules::Opcode opcode) {
   double bytes = 0;
   for (const schedules::Instruction& instruction : plan.stage.train.instructions) {
     if (instruction.opcode == opcode) {
-      bytes += 4 * static_cast<double>(
-                       fsdp::GatheredElements(plan.layouts[instruction.target][0], plan.topology.world));
+      bytes += 4 * static_cast<double>(fsdp::PaddedElements(plan.layouts[instruction.target][0],
+                                                            {.inner = plan.topology.world}));
     }
   }
   return bytes;
