@@ -35,7 +35,6 @@
 #include <utility>
 #include <vector>
 
-#include "bench/median.h"
 #include "bench/result_line.h"
 #include "nlohmann/json.hpp"
 #include "ops/attention_work.h"

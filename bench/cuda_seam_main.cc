@@ -44,7 +44,6 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "bench/median.h"
 #include "bench/read_job.h"
 #include "bench/result_line.h"
 #include "bench/timed_operations.h"

@@ -18,7 +18,6 @@
 #include <utility>
 #include <vector>
 
-#include "bench/median.h"
 #include "bench/result_line.h"
 #include "device/cuda/check.h"
 #include "device/cuda/device.h"

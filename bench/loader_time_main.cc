@@ -27,7 +27,6 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "bench/median.h"
 #include "bench/result_line.h"
 #include "data/loader.h"
 #include "data/text.h"

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
 #include <string>
+#include <vector>
 
 #include "nlohmann/json.hpp"
 
@@ -16,5 +19,15 @@ std::string ProcessorName();
 // Returns `result` as a line of JSON, with its origin: `machine`, the build's "commit", and the current
 // "date" in UTC.
 std::string ResultLine(nlohmann::ordered_json result, const std::string& machine);
+
+// Returns the median; of an even number of values the upper middle one; 0 without values.
+inline double Median(std::vector<double> values) {
+  if (values.empty()) {
+    return 0;
+  }
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
 
 }  // namespace tandem::bench

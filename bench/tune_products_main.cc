@@ -51,7 +51,6 @@
 #include <vector>
 
 #include "bench/algorithm_walk.h"
-#include "bench/median.h"
 #include "bench/product_task.h"
 #include "bench/result_line.h"
 #include "device/cuda/check.h"
