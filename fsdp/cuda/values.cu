@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Initial values and rounding: each element is computed alone. Compiled without contraction (CMakeLists.txt):
+// the bits are those of the host.
 #include <cuda_runtime.h>
 
 #include "device/cuda/pack.cuh"
@@ -31,7 +33,34 @@ __global__ void RoundEach(const float* from, int64_t packs, int64_t elements, Bf
   }
 }
 
+template <typename T>
+__global__ void InitializeEach(InitialValues initial, T* values) {
+  for (int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x; i < initial.elements;
+       i += static_cast<int64_t>(gridDim.x) * kThreads) {
+    values[i] = static_cast<T>(InitialValue(initial.distribution, initial.deviation, initial.seed,
+                                            initial.stream, static_cast<uint64_t>(initial.first + i)));
+  }
+}
+
+// For `threads` threads; if there are more, each does several elements.
+unsigned BlocksOf(int64_t threads) {
+  const int64_t blocks = (threads + kThreads - 1) / kThreads;
+  return static_cast<unsigned>(blocks < 65536 ? blocks : 65536);
+}
+
 }  // namespace
+
+template <typename T>
+int LaunchInitialize(const InitialValues& initial, T* values, Stream stream) {
+  if (initial.elements == 0) {
+    return cudaSuccess;
+  }
+  InitializeEach<<<BlocksOf(initial.elements), kThreads, 0, stream>>>(initial, values);
+  return cudaGetLastError();
+}
+
+template int LaunchInitialize(const InitialValues&, float*, Stream);
+template int LaunchInitialize(const InitialValues&, double*, Stream);
 
 int LaunchRound(const float* from, int64_t elements, Bf16* to, Stream stream) {
   if (elements == 0) {
@@ -40,10 +69,7 @@ int LaunchRound(const float* from, int64_t elements, Bf16* to, Stream stream) {
   const bool packed =
       (reinterpret_cast<uintptr_t>(from) | reinterpret_cast<uintptr_t>(to)) % sizeof(Rounded) == 0;
   const int64_t packs = packed ? elements / kPack : 0;
-  const int64_t threads = packed ? packs + kPack : elements;
-  const int64_t blocks = (threads + kThreads - 1) / kThreads;
-  RoundEach<<<static_cast<unsigned>(blocks < 65536 ? blocks : 65536), kThreads, 0, stream>>>(from, packs,
-                                                                                             elements, to);
+  RoundEach<<<BlocksOf(packed ? packs + kPack : elements), kThreads, 0, stream>>>(from, packs, elements, to);
   return cudaGetLastError();
 }
 
