@@ -21,12 +21,12 @@ using device::ToText;
 template <typename From>
 struct ArrayOf;
 
-// A matrix, or a vector as a matrix of one column, in memory that has another owner and does not move,
-// because operations are bound to it once. A tensor with more dims has its first dim as rows and all others
-// as columns.
+// A view of a matrix; a vector is a matrix of one column. The view does not own its memory, which must stay
+// where it is as long as an operation is bound to it. A tensor with more dims has its first dim as rows and
+// all others as columns.
 struct Array {
   Array() = default;  // undefined: an operand that is absent
-  // Contiguous.
+  // Views a contiguous matrix.
   Array(const void* begin, ElementKind type, DeviceKind on, int64_t rows, int64_t columns)
       : begin(const_cast<void*>(begin)),
         type(type),
@@ -36,11 +36,12 @@ struct Array {
         row_stride(columns) {}
   template <typename From>
     requires requires(const From& from) { ArrayOf<From>::Of(from); }
-  Array(const From& from) : Array(ArrayOf<From>::Of(from)) {}  // NOLINT: where one is taken
+  Array(const From& from)
+      : Array(ArrayOf<From>::Of(from)) {}  // NOLINT: implicit, so that tensors are accepted as arrays
 
   bool defined() const { return type != ElementKind::kNone; }
   int64_t elements() const { return rows * columns; }
-  // Of a contiguous one.
+  // Requires a contiguous matrix.
   int64_t bytes() const { return elements() * BytesOf(type); }
   device::Memory memory() const { return {.begin = static_cast<char*>(begin), .bytes = bytes()}; }
   bool contiguous() const;
@@ -54,7 +55,7 @@ struct Array {
 
   void* begin = nullptr;
   ElementKind type = ElementKind::kNone;
-  DeviceKind on = DeviceKind::kCpu;  // the device that has the memory
+  DeviceKind on = DeviceKind::kCpu;  // the device whose memory it is
   int64_t rows = 0;
   int64_t columns = 0;
   int64_t row_stride = 0;  // in elements

@@ -18,7 +18,7 @@ struct AttentionShape {
   // otherwise a row attends to all rows before it. Documents are isolated from each other only if all numbers
   // are finite (attention.h).
   bool documents = false;
-  double scale = 0;  // of products of queries and keys; 0: 1 / sqrt(d)
+  double scale = 0;  // factor of the products of queries and keys; 0 means 1 / sqrt(d)
 
   int64_t tokens() const { return sequences * length; }
   // Columns of a row of queries, keys and values, and of its context.
@@ -26,8 +26,8 @@ struct AttentionShape {
   int64_t context_columns() const { return heads * head_dim; }
 };
 
-// The first row of each row's document: starts[b * stride + s], from 0 to s, for row s of sequence b. It
-// never decreases within a sequence. Null if the shape has no documents.
+// The first row of each row's document: for row s of sequence b it is starts[b * stride + s], from 0 to s,
+// which never decreases within a sequence. `starts` is null if the shape has no documents.
 struct DocumentStarts {
   const int64_t* starts = nullptr;
   int64_t stride = 0;

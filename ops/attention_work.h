@@ -47,8 +47,8 @@ constexpr int64_t AttentionScoreStride(int64_t length, int64_t element_bytes) {
   return AttentionPaddedLength(keys, element_bytes) + 64 / element_bytes;
 }
 
-// In elements of the arithmetic type: transposed keys, and values; queries and outputs of rows; their scores
-// in blocks.
+// The forward's work memory on the CPU, in elements of the arithmetic type: transposed keys; values; the
+// queries and outputs of kAttentionForwardRows rows; the scores of these rows, block by block.
 constexpr int64_t AttentionWorkElements(int64_t length, int64_t head_dim, int64_t element_bytes) {
   const int64_t padded = AttentionPaddedLength(length, element_bytes);
   const int64_t dim = AttentionPaddedDim(head_dim, element_bytes);
@@ -58,8 +58,9 @@ constexpr int64_t AttentionWorkElements(int64_t length, int64_t head_dim, int64_
          blocks * rows * AttentionScoreStride(length, element_bytes);
 }
 
-// In elements of the arithmetic type: transposed keys and values; keys and the gradients of both; two blocks
-// of scores; and for rows the queries, the context's gradients and the queries' gradients.
+// The backward's work memory on the CPU, in elements of the arithmetic type: transposed keys and values;
+// keys; the gradients of keys and values; two blocks of scores; the queries, their gradients and the
+// context's gradients of kAttentionBackwardRows rows.
 constexpr int64_t AttentionBackwardWorkElements(int64_t length, int64_t head_dim, int64_t element_bytes) {
   const int64_t padded = AttentionPaddedLength(length, element_bytes);
   const int64_t dim = AttentionPaddedDim(head_dim, element_bytes);
@@ -80,21 +81,22 @@ constexpr bool IsFlashAttention(const AttentionShape& shape, int64_t element_byt
   return element_bytes == 2 && shape.length > 1 && shape.head_dim % 8 == 0 && shape.head_dim <= most_dims;
 }
 
-// Work memory that cuDNN's plans take beyond what is known. The forward takes nothing else.
+// Work memory that is reserved for needs of cuDNN's plans that are not documented. Without documents the
+// forward has no other work memory.
 inline constexpr int64_t kFlashSlackBytes = int64_t{1} << 20;
 
-// The size of the documents' starts, in front of that memory.
+// The size of a copy of the documents' starts, which is at the beginning of the work memory.
 int64_t FlashStartsBytes(const AttentionShape& shape);
 
-// If its bits need not repeat, cuDNN's backward is called once for the whole batch. The backward whose bits
-// repeat keeps the gradients of the scores, in bfloat16, while it runs. It is therefore called for some whole
-// sequences at a time, or for some key-value heads of one sequence with the query heads that read them: as
-// many as keep these gradients below kScoreGradientBytes, but at least one.
+// cuDNN's backward is called once for the whole batch if its bits need not repeat. The backward whose bits
+// repeat needs memory for the gradients of the scores, in bfloat16, while it runs. It is therefore called for
+// some whole sequences at a time, or for some key-value heads of one sequence with the query heads that read
+// them: as many as keep these gradients below kScoreGradientBytes, but at least one.
 inline constexpr int64_t kScoreGradientBytes = int64_t{2} << 30;
 AttentionShape FlashBackwardPart(const AttentionShape& shape);
 
 // If cuDNN does not compute the shape: the number of query rows of one sequence whose scores are in memory
-// together, for one query head of each key-value head. It is as large as keeps the scores below
+// together, for one query head of each key-value head. It is the largest number that keeps the scores below
 // kScoreBlockBytes, but at least one.
 inline constexpr int64_t kScoreBlockBytes = int64_t{64} << 20;
 int64_t ScoreBlockRows(const AttentionShape& shape, int64_t element_bytes);

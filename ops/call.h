@@ -7,10 +7,10 @@
 
 namespace tandem::ops {
 
-// A bound operation: its operands have been checked and the struct of its arguments made, once. A call runs
-// the kernel on the CPU, or launches it on the current stream of the GPU. It allocates nothing, waits for
-// nothing, and keeps nothing between calls. One exception: on the CPU, matrix products make LibTorch's views
-// in each call.
+// A bound operation. Its operands were checked when it was bound. A call runs the kernel on the CPU, or
+// launches it on the GPU's current stream without waiting for it. It allocates nothing and keeps nothing
+// between calls, except that matrix products on the CPU create LibTorch's views in each call. On a GPU, a
+// call that has run once may be captured in a CUDA graph (Device::Capture).
 using Call = std::function<void()>;
 
 // Runs several calls, one after another.

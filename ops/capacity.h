@@ -8,11 +8,11 @@
 
 namespace tandem::ops {
 
-// Drops choices of experts that have no room for them. `ranked` is [T, k], as Route chose. Overwrites
+// Drops those choices whose expert has no room for them. `ranked` is [T, k], as Route chose. Overwrites
 // `chosen`, [T, k]: the same choices, with -1 for dropped ones, whose probabilities become 0; other
 // probabilities do not change. If several probabilities equal that of the last choice with room, the first of
 // them stay. Dropped choices have no gradient, but their experts' scores still count in the divisor of the
-// other probabilities. `experts` is larger than all indices. `slots` is T k.
+// other probabilities. Each index is less than `experts`. `slots` is T k.
 template <typename T>
 struct DropOverflowArgs {
   static constexpr const char* kName = "DropOverflow";

@@ -11,10 +11,10 @@ namespace tandem::ops {
 
 inline constexpr int64_t kMostConvWidth = 8;  // limit of CausalConvInputs::width
 
-// y = silu(bias + the causal convolution of x, channel by channel): of token t of its sequence
+// y = silu(bias + the causal convolution of x, channel by channel): for token t of a sequence
 //   y[t, c] = silu(bias[c] + sum_j weight[c, j] x[t - width + 1 + j, c]),
 // where a token before the document of t counts as zeros. x: [B * S, channels], rows x_stride apart; weight:
-// [channels, width], width at most kMostConvWidth; bias: [channels], or null: zeros; y: [B * S, channels].
+// [channels, width], width at most kMostConvWidth; bias: [channels], or null for zeros; y: [B * S, channels].
 template <typename E>
 struct CausalConvInputs {
   int64_t sequences;

@@ -22,8 +22,8 @@ struct DeltaShape {
   constexpr int64_t values() const { return value_heads * value_dim; }
   // Columns of a token: queries, keys and values, in this order.
   constexpr int64_t channels() const { return 2 * keys() + values(); }
-  // Columns that one projection gives for a key head: its query, its key, the values of its value heads, and
-  // their gates.
+  // Columns of one projection for each key head: its query, its key, the values of its value heads, and their
+  // gates.
   constexpr int64_t head_columns() const { return 2 * key_dim + 2 * share() * value_dim; }
   constexpr int64_t chunks() const { return (length + chunk - 1) / chunk; }  // of a sequence
   constexpr int64_t state() const { return values() * key_dim; }  // numbers in the states of all heads

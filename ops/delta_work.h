@@ -16,18 +16,16 @@ constexpr bool DeltasOnTensorCores(const DeltaShape& shape, int64_t element_byte
   return element_bytes == 2 && (shape.key_dim == 64 || shape.key_dim == 128) && shape.value_dim % 64 == 0;
 }
 
-// With tensor cores: of each token the decay so far and β of its value heads, and what its queries and keys
-// are divided by, in float; and in bfloat16 two matrices of a piece's tokens for each head (its solved
-// system, and what tokens read of each other). States are passed on in registers.
+// The forward on tensor cores needs, in float: the sum of log decays and β for each token and value head, and
+// the reciprocal lengths of query and key for each token and key head. In bfloat16: for each piece and value
+// head, the matrices `solved` and `reads` (cuda/gated_delta.cuh). States are in registers.
 constexpr int64_t TensorDeltaWorkBytes(const DeltaShape& shape) {
   return 4 * 2 * shape.tokens() * (shape.value_heads + shape.key_heads) +
          2 * 2 * Pieces(shape) * shape.value_heads * kScanPiece * kScanPiece;
 }
 
-// Without them: on a GPU, by piece of kScanPiece tokens: of each token the decay so far and β of its value
-// heads, and what its queries and keys are divided by; the states before each piece, what each token writes
-// to them, and two matrices of a piece's tokens for each head (its solved system, and what tokens read of
-// each other).
+// The forward on a GPU without tensor cores needs so many numbers: the same as above, the states before each
+// piece, and what each token writes to them.
 constexpr int64_t DeltaPieceNumbers(const DeltaShape& shape) {
   return 2 * shape.tokens() * (shape.value_heads + shape.key_heads) + Pieces(shape) * shape.state() +
          shape.tokens() * shape.values() + 2 * Pieces(shape) * shape.value_heads * kScanPiece * kScanPiece;
@@ -51,12 +49,12 @@ constexpr int64_t GatedDeltaWorkBytes(DeviceKind device, const DeltaShape& shape
   return numbers * MixerSumBytes(element_bytes);
 }
 
-// On a GPU, with tensor cores: the same, and in bfloat16 the state before each piece, the adjoint after it,
-// what each token writes and its gradient; and two sums for each head in each piece. Without them: the same,
-// and the adjoints of the states after each piece, the gradients of what tokens write before the system is
-// solved, the gradients of queries and keys before the division, and two sums for each head in each piece. On
-// the CPU: the adjoints of a sequence's states, the states of one channel in a chunk, the chunk's queries and
-// keys with their gradients, and seven numbers for each of its tokens.
+// On a GPU the backward needs the memory of the forward, two sums for each head in each piece, and more. With
+// tensor cores, in bfloat16: the state before each piece, the adjoint after it, what each token writes to the
+// state, and the gradient of the right side of its equation. Without tensor cores: the adjoint after each
+// piece, the gradients of the right sides, and the gradients of queries and keys before their division by the
+// lengths. On the CPU: the adjoints of a sequence's states, the states of one channel in a chunk, the chunk's
+// queries and keys with their gradients, and seven numbers for each of its tokens.
 constexpr int64_t GatedDeltaBackwardWorkBytes(DeviceKind device, const DeltaShape& shape,
                                               int64_t element_bytes) {
   if (device == DeviceKind::kGpu && DeltasOnTensorCores(shape, element_bytes)) {

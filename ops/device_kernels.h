@@ -49,7 +49,7 @@ using KernelCall =
            SquaredReluBackwardArgs, StateScanArgs, StateScanBackwardArgs, SwiGluArgs, SwiGluBackwardArgs,
            TokenGateArgs, TokenGateBackwardArgs, UnpackLatentHeadsArgs, UnpermuteArgs>;
 
-// The same for sparse layers. Routers compute in float or double.
+// The arguments of one call of a kernel of sparse layers. Routers compute in float or double.
 using SparseKernelCall =
     std::variant<CopyArgs, CountTokensArgs, FillArgs, MeanCountsArgs, PermuteArgs, PlanRowsArgs,
                  PlanSendsArgs, PlanWindowArgs, CollectSlotsArgs<float>, CollectSlotsArgs<double>,
@@ -71,13 +71,14 @@ class DeviceKernels {
   virtual std::string digest() const = 0;  // Operations::kernels_digest
 
   // Binds a kernel to its arguments (call.h). The order of every addition depends only on sizes and on the
-  // alignment of matrices: whether it is a multiple of 32 bytes, and for products on the alignment up to 16
-  // bytes.
+  // alignment of matrices. For products, that is their alignment up to 16 bytes; for other kernels, whether
+  // they are aligned to 32 bytes.
   virtual Call Bind(const KernelCall& call) const = 0;
   virtual Call Bind(const SparseKernelCall& call) const = 0;
   virtual Call Bind(const ProductArgs& product) const = 0;
 
-  // Copies bytes of the host to memory of the current device, aligned to 64. Blocks.
+  // Copies `bytes` bytes of the host to new memory of the current device, aligned to 64 bytes. Blocks until
+  // done.
   virtual std::shared_ptr<const void> CopyOf(const void* host, int64_t bytes) const = 0;
 
   // Implements Operations::PrepareAttention.

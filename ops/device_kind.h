@@ -5,8 +5,8 @@
 
 namespace tandem::ops {
 
-// The kind of device that operations compute on. Operands are the same on every kind, apart from the memory
-// that they are in. The size of work memory differs.
+// The kind of device that operations compute on. Operations have the same operands on every kind, except that
+// the size of work memory differs.
 enum class DeviceKind : uint8_t { kCpu, kGpu };
 
 }  // namespace tandem::ops

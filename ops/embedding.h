@@ -10,7 +10,7 @@
 namespace tandem::ops {
 
 // output[t] = factor * weight[tokens[t]]. weight: [vocabulary, columns]; output: [T, columns]. An id outside
-// the vocabulary: std::out_of_range on the CPU, a row of NaN on a GPU.
+// the vocabulary throws std::out_of_range on the CPU and gives a row of NaN on a GPU.
 template <typename E>
 struct EmbeddingArgs {
   static constexpr const char* kName = "Embedding";
@@ -22,11 +22,11 @@ struct EmbeddingArgs {
   E* output;
 };
 
-// The gradient of the table (+)= factor * the rows of grad_output that belong to each id, summed in token
-// order; rows of other ids become zero unless `add`. One of the two tables is null: sums are in grad_weight,
-// or each element is rounded once to `rounded`, where grad_output is of bfloat16. On a GPU ids outside the
-// vocabulary add to none, and an id of more than 128 tokens has sixteen sums, each of every sixteenth of its
-// tokens in token order, which are then added in order.
+// grad_weight[id] (+)= factor * the sum, in token order, of the rows of grad_output whose token is `id`. Rows
+// of ids without a token become zero unless `add`. One of grad_weight and `rounded` is null; `rounded`, only
+// for bfloat16, gets each element of the gradient rounded once. On a GPU ids outside the vocabulary are
+// ignored, and an id of more than 128 tokens has sixteen sums, each of every sixteenth of its tokens in token
+// order, which are then added in order.
 template <typename E>
 struct EmbeddingBackwardArgs {
   static constexpr const char* kName = "EmbeddingBackward";

@@ -8,11 +8,11 @@
 
 namespace tandem::ops {
 
-// The experts' rows and weights of a matrix product for each expert over its own rows. `begins`, [experts +
-// 1], says where each expert's rows begin, the first expert's at 0, and ends with the number of all rows, at
-// most `rows`. Rows behind these are neither read nor written. If on_host, `begins` is in the host's memory,
-// and inconsistent values are refused; otherwise it is on the GPU and read there. The experts' weights are
-// consecutive.
+// The shapes of one matrix product for each expert, with the expert's own weight and rows. `begins`, [experts
+// + 1], has the first row of each expert, beginning with 0, and at its end the number of all rows, at most
+// `rows`. Rows after these are neither read nor written. If on_host, `begins` is in the host's memory, and
+// binding throws std::invalid_argument for inconsistent values; otherwise it is on the GPU and read there.
+// The experts' weights are consecutive.
 //
 // `work` has GroupedWorkBytes (sparse_work.h).
 struct ExpertRows {
@@ -44,9 +44,9 @@ struct GroupedLinearBackwardInputArgs : ExpertRows {
   E* grad_x;
 };
 
-// Sets the gradient of expert e's weight to grad_y^T x over its rows, or adds it. An expert without rows gets
-// zeros, unless it is added to. One of the two outputs is null: sums go to grad_weight, or, if x is bfloat16,
-// each element is rounded once to `rounded`.
+// The gradient of expert e's weight (+)= grad_y^T x over the expert's rows. An expert without rows gets zeros
+// unless `add`. One of grad_weight and `rounded` is null; `rounded`, only for bfloat16, gets each element of
+// the gradient rounded once.
 template <typename E>
 struct GroupedLinearBackwardWeightArgs : ExpertRows {
   static constexpr const char* kName = "GroupedLinearBackwardWeight";

@@ -10,8 +10,8 @@
 namespace tandem::ops {
 
 // Applies RMSNorm to each query and key head separately, and copies values. normed is [tokens, (heads + 2
-// kv_heads) head_dim]. qkv is the same, or has a gate of head_dim columns behind each query head
-// (output_gate.h), which is left out. They may not overlap. query_weight, key_weight: [head_dim].
+// kv_heads) head_dim]. qkv has the same shape, or also a gate of head_dim columns after each query head
+// (output_gate.h), which is not copied. qkv and normed may not overlap. query_weight, key_weight: [head_dim].
 template <typename E>
 struct HeadNormArgs {
   static constexpr const char* kName = "HeadNorm";
@@ -30,9 +30,9 @@ struct HeadNormArgs {
   constexpr int64_t qkv_columns() const { return heads * query_columns + 2 * kv_heads * head_dim; }
 };
 
-// `grad` is the gradient of `normed`. grad_qkv is that of the queries and keys of qkv and has its layout; its
-// gates and values are not written. Without gates it is `grad` itself. grad_query_weight and grad_key_weight
-// are set or, if add_weights, added to.
+// `grad` is the gradient of `normed`. Without gates, grad_qkv is `grad` itself, whose queries and keys become
+// the gradient of those of qkv. With gates it has the layout of qkv; its gates and values are not written.
+// grad_query_weight and grad_key_weight are set or, if add_weights, added to.
 template <typename E>
 struct HeadNormBackwardArgs {
   static constexpr const char* kName = "HeadNormBackward";

@@ -8,11 +8,13 @@
 
 namespace tandem::ops {
 
-// Lays heads out as ops/attention.h reads them, qkv: [tokens, 3 heads d], d = head_dim(), with zeros behind
-// the values, so that the rotation of ops/rope.h over whole heads turns the right pairs: dims 2 i and 2 i + 1
-// of a rotary part become dims i and i + d / 2, and its tables turn no other (LatentRotaryTables).
+// Copies the parts of latent attention into heads as ops/attention.h reads them, qkv: [tokens, 3 heads d],
+// with d = head_dim() and zeros after the values. Dims 2 i and 2 i + 1 of a rotary part become dims i and i +
+// d / 2 of the head, so that ops/rope.h rotates them together; with the tables of LatentRotaryTables it
+// rotates no other pairs.
 //   query: [tokens, heads (content + rotary)]; key_value: [tokens, heads (content + value)];
-//   down: [tokens, down_columns], whose last `rotary` are the rotary part of a key, which all heads share.
+//   down: [tokens, down_columns], whose last `rotary` columns are the rotary part of the key that all heads
+//   share.
 template <typename E>
 struct PackLatentHeadsArgs {
   static constexpr const char* kName = "PackLatentHeads";

@@ -9,13 +9,13 @@ namespace tandem::ops {
 
 // Work memory of one matrix product of operations.h, in bytes.
 
-// On the CPU, if operands have another type than the arithmetic: the size of an output tile, and of the depth
-// that is added to it at a time. There are two operand tiles and one output tile, in float.
+// On the CPU, products of bfloat16 are computed in tiles of float: two operand tiles of kTileRows x
+// kTileDepth and one output tile of kTileRows x kTileRows.
 inline constexpr int64_t kTileRows = 256;
 inline constexpr int64_t kTileDepth = 512;
 inline constexpr int64_t kTileBytes = (2 * kTileRows * kTileDepth + kTileRows * kTileRows) * 4;
 
-// On a GPU: the memory for which cuBLASLt may choose algorithms; its makers recommend this for the largest
+// On a GPU: the memory for which cuBLASLt may choose algorithms; NVIDIA recommends this size for the largest
 // GPUs.
 inline constexpr int64_t kGpuLinearWorkBytes = int64_t{32} << 20;
 

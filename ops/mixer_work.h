@@ -13,7 +13,7 @@ namespace tandem::ops {
 // size of the elements; sums of bfloat16 are float.
 
 // On a GPU a scan of either shape (scan_shape.h, delta_shape.h) is cut into pieces of at most this many
-// tokens. Each chunk begins a piece.
+// tokens. Each chunk begins with a new piece.
 inline constexpr int64_t kScanPiece = 64;
 template <typename Shape>
 constexpr int64_t PiecesOfChunk(const Shape& shape) {
@@ -39,7 +39,7 @@ inline constexpr int64_t kGatedRows = 264;
 
 constexpr int64_t MixerSumBytes(int64_t element_bytes) { return std::max<int64_t>(4, element_bytes); }
 
-// The sums of each block, and the total.
+// On a GPU: the gradients of weight and bias, for each block and in total.
 constexpr int64_t CausalConvBackwardWorkBytes(DeviceKind device, int64_t sequences, int64_t length,
                                               int64_t channels, int64_t width, int64_t element_bytes) {
   return device == DeviceKind::kCpu
@@ -57,8 +57,8 @@ constexpr bool ScansOnTensorCores(const ScanShape& shape, int64_t element_bytes)
   return element_bytes == 2 && shape.head_dim == 64 && (shape.state == 64 || shape.state == 128);
 }
 
-// On a GPU: two numbers of each step, and without tensor cores the states before each piece. On the CPU: the
-// state of a head.
+// On a GPU: two numbers for each token and head, and without tensor cores the states before each piece. On
+// the CPU: the state of one head.
 constexpr int64_t StateScanWorkBytes(DeviceKind device, const ScanShape& shape, int64_t element_bytes) {
   const int64_t steps = 2 * shape.tokens() * shape.heads;
   const int64_t states = Pieces(shape) * shape.inner() * shape.state;
@@ -68,10 +68,11 @@ constexpr int64_t StateScanWorkBytes(DeviceKind device, const ScanShape& shape, 
   return numbers * MixerSumBytes(element_bytes);
 }
 
-// On a GPU: two numbers of each step, the states before each piece and the adjoints of those behind it, three
-// sums of each head in each piece, and the gradients of B and C. With tensor cores states and adjoints are
-// bfloat16, and those gradients are not there. On the CPU: the adjoints of a sequence's states, the states of
-// one channel in a chunk, the gradients of the chunk's B and C, and four numbers a token of it.
+// On a GPU: two numbers for each token and head, the states before each piece, the adjoints of the states
+// after it, three sums for each head in each piece, and the gradients of B and C. With tensor cores, states
+// and adjoints are bfloat16, and the gradients of B and C need no work memory. On the CPU: the adjoints of a
+// sequence's states, the states of one channel in a chunk, the gradients of the chunk's B and C, and four
+// numbers a token of it.
 constexpr int64_t StateScanBackwardWorkBytes(DeviceKind device, const ScanShape& shape,
                                              int64_t element_bytes) {
   const int64_t sum_bytes = MixerSumBytes(element_bytes);

@@ -3,10 +3,10 @@
 
 namespace tandem::ops {
 
-// What the norms of a model share.
+// The constants that all norms of a model share.
 struct NormConfig {
-  double epsilon = 0;  // is added to the mean square
-  double added = 0;    // to each weight: 1 where weights start at 0
+  double epsilon = 0;  // added to the mean square
+  double added = 0;    // added to each weight: 1 for models whose norm weights start at 0
 };
 
 }  // namespace tandem::ops

@@ -23,7 +23,7 @@ struct ScanShape;
 struct ScanInputs {
   Array xbc;
   Array steps;    // [tokens, heads], without their bias; rows may be apart
-  Array dt_bias;  // this and the next two have the main type
+  Array dt_bias;  // dt_bias, a_log and d: [heads], of the arithmetic type
   Array a_log;
   Array d;
   Array documents;  // int64 [B, S], rows may be apart; undefined: each sequence is one document
@@ -35,12 +35,12 @@ struct DeltaInputs {
   Array k;
   Array v;
   Array ba;       // [tokens, 2 Hv]; rows may be apart
-  Array dt_bias;  // this and the next have the main type
+  Array dt_bias;  // dt_bias and a_log: [Hv], of the arithmetic type
   Array a_log;
   Array documents;  // as in ScanInputs
 };
 
-// The gradients of all inputs.
+// The gradients of all of DeltaInputs but the documents.
 struct DeltaGradients {
   Array q;
   Array k;
@@ -50,9 +50,10 @@ struct DeltaGradients {
   Array a_log;
 };
 
+// An array in memory of its own on the device of the operations.
 struct Constant {
   std::shared_ptr<const void> memory;
-  Array array;  // in it
+  Array array;
 };
 
 // The forward and backward operations on one kind of device. Each function binds an operation to memory: it
@@ -85,7 +86,7 @@ class Operations {
   Constant MakeConstant(const Array& host) const;
 
   // to = from, both of one shape, rounded to the type of `to`; columns are adjacent. One of the two may be on
-  // the host, contiguous, of the same type and, for a GPU, pinned.
+  // the host. Then both are contiguous and of one type and, for a GPU, the host's memory is pinned.
   Call Copy(const Array& from, const Array& to) const;
   // to += from, in the type of both, rounded once.
   Call Add(const Array& from, const Array& to) const;
@@ -98,8 +99,8 @@ class Operations {
   // without a copy. The bits depend only on shapes and types, not on addresses, if these are multiples of 64
   // bytes (for MKL; 16 on a GPU).
   //
-  // y = residual + factor x W^T. x: [T, I], W: [O, I], y: [T, O]; residual: the shape and type of y,
-  // contiguous; undefined: none.
+  // y = residual + factor x W^T. x: [T, I], W: [O, I], y: [T, O]; residual, if defined: the shape and type of
+  // y, contiguous.
   Call Linear(const Array& x, const Array& weight, const Array& residual, const Array& y, Workspace work,
               double factor = 1) const;
   // grad_x (+)= factor grad_y W.
@@ -139,23 +140,23 @@ class Operations {
                          const Array& context, const Array& lse, const Array& grad_context,
                          const Array& grad_qkv, Workspace work) const;
 
-  // Overwrites `starts`, int64 [B, S], which Attention then takes as documents.
+  // Overwrites `starts`, int64 [B, S], which Attention then reads as documents.
   Call WindowStarts(int64_t window, const Array& documents, const Array& starts) const;
 
   Call HeadNorm(const Array& qkv, int64_t heads, int64_t kv_heads, const Array& query_weight,
                 const Array& key_weight, const NormConfig& norm, const Array& normed) const;
-  // grad_qkv: where qkv has gates; otherwise `grad` becomes the gradient of qkv.
+  // grad_qkv is defined if qkv has gates; otherwise `grad` becomes the gradient of qkv.
   Call HeadNormBackward(const Array& qkv, int64_t heads, int64_t kv_heads, const Array& query_weight,
                         const Array& key_weight, const NormConfig& norm, bool add_weights, const Array& grad,
                         const Array& grad_query_weight, const Array& grad_key_weight, Workspace work,
                         const Array& grad_qkv = {}) const;
 
-  // Rows of qkv may be apart; those of grad_qkv are as far.
+  // Rows of qkv may be apart; grad_qkv has the same row stride.
   Call OutputGate(const Array& context, const Array& qkv, int64_t heads, const Array& gated) const;
   Call OutputGateBackward(const Array& grad_gated, const Array& context, const Array& qkv, int64_t heads,
                           const Array& gated, const Array& grad_context, const Array& grad_qkv) const;
 
-  // gates, grad_gates: [rows], of statistics. grad_weight: undefined: it is not computed.
+  // gates, grad_gates: [rows], of the arithmetic type. An undefined grad_weight is not computed.
   Call TokenGate(const Array& x, const Array& weight, const Array& gates) const;
   Call TokenGateBackward(const Array& grad_gates, const Array& x, const Array& weight, const Array& gates,
                          const Array& grad_x, bool add_weight, const Array& grad_weight,

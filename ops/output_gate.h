@@ -7,8 +7,8 @@
 
 namespace tandem::ops {
 
-// gated = context * sigmoid(gate), what an attention's output projection reads. context, gated: [tokens,
-// heads head_dim]. qkv: rows qkv_stride apart, in which the gate of a head is behind its query, each of
+// gated = context * sigmoid(gate), the input of an attention's output projection. context, gated: [tokens,
+// heads head_dim]. qkv: rows qkv_stride apart, with the gate of each query head after its query, each of
 // head_dim columns.
 template <typename E>
 struct OutputGateArgs {
@@ -21,14 +21,14 @@ struct OutputGateArgs {
   int64_t head_dim;
   E* gated;
 
-  // Where the gate begins in qkv, or in its gradient, whose rows are as far apart.
+  // The offset of a gate in qkv, and in the gradient of qkv, which has the same stride.
   constexpr int64_t GateOf(int64_t token, int64_t head) const {
     return token * qkv_stride + (2 * head + 1) * head_dim;
   }
 };
 
-// Overwrites grad_context, which may be grad_gated itself, and in grad_qkv the gates' columns alone; computes
-// `gated` again.
+// Overwrites grad_context, which may be grad_gated itself, and the gates' columns of grad_qkv. Recomputes
+// `gated`.
 template <typename E>
 struct OutputGateBackwardArgs {
   static constexpr const char* kName = "OutputGateBackward";

@@ -7,13 +7,14 @@
 
 namespace tandem::ops {
 
-// Rows in the order of experts. A token has k slots, one for each expert that it chose; slot t * k + j is the
-// j-th of token t. If a slot is empty, its expert and its row are -1. Rows have the order of (expert, token).
+// Copies tokens to rows that are sorted by expert, and back. A token has k slots, one for each expert that it
+// chose; slot t * k + j is the j-th of token t. If a slot is empty, its expert and its row are -1. Rows are
+// sorted by (expert, token).
 
 // chosen: [T, k], ascending in each row and below `experts`, or -1. counts: [experts], the number of rows of
 // each expert. row_of: [T k], the row of each slot. slots: T k. chunk: if not 0, every expert has this many
 // rows, at least as many as it has slots; its slots come first, and the other rows belong to no slot. If 0,
-// an expert has as many rows as slots. On the CPU, more slots than rows are std::out_of_range.
+// an expert has as many rows as slots. On the CPU, more slots than rows throw std::out_of_range.
 struct PlanRowsArgs {
   static constexpr const char* kName = "PlanRows";
   const int64_t* chosen;
@@ -25,8 +26,9 @@ struct PlanRowsArgs {
   Workspace work;  // of SortWorkBytes (sparse_work.h)
 };
 
-// For the experts' rows in [first, first + rows): begins[e] is where those of expert e begin, counted from
-// `first`, and the last element is their number. counts: [experts]; begins: [experts + 1].
+// Divides the window [first, first + rows) of all experts' rows: begins[e] is the first row of expert e,
+// counted from `first`, and the last element is the number of rows in the window. counts: [experts]; begins:
+// [experts + 1].
 struct PlanWindowArgs {
   static constexpr const char* kName = "PlanWindow";
   const int64_t* counts;
@@ -38,7 +40,7 @@ struct PlanWindowArgs {
 
 // out[row_of[t k + j] - first] = tokens[t] for the slots whose row is in [first, first + rows); rows without
 // a slot are not written. tokens: [count, columns] with elements of any type and k slots each; out: [rows,
-// columns]. With probabilities, [T k, 1] and one slot each, it sorts them in the order of the experts' rows.
+// columns]. `tokens` may also be the probabilities, [T k, 1], with one slot each.
 struct PermuteArgs {
   static constexpr const char* kName = "Permute";
   const void* tokens;

@@ -6,8 +6,8 @@
 
 namespace tandem::ops {
 
-// output = addend + factor a b, views as Operations says of its products. addend: has
-// output's shape and may be output itself; undefined: none. work: at least LinearWorkBytes (linear_work.h).
+// output = addend + factor a b. Types and strides are as for the matrix products of Operations. addend, if
+// defined, has output's shape and may be output itself. work: at least LinearWorkBytes (linear_work.h).
 struct ProductArgs {
   Array a;  // [M, K]
   Array b;  // [K, N]

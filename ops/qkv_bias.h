@@ -14,17 +14,17 @@ template <typename E>
 struct QkvBiasArgs {
   static constexpr const char* kName = "QkvBias";
   int64_t tokens;
-  int64_t query;  // number of columns, and of the bias's elements
-  int64_t key;    // the same for keys, and for values
+  int64_t query;  // number of columns of queries
+  int64_t key;    // number of columns of keys, and of values
   const E* query_bias;
   const E* key_bias;
   const E* value_bias;
   E* qkv;
 };
 
-// Adds up the rows of `grad`, the gradient of qkv, into grad_query_bias, grad_key_bias and grad_value_bias,
-// or adds the sums if `add`. The CPU adds rows in order; a GPU adds kNormGroups partial sums, each over every
-// kNormGroups-th row.
+// grad_query_bias, grad_key_bias and grad_value_bias (+)= the sums of the rows of `grad`, the gradient of
+// qkv; they are added if `add`. The CPU adds rows in order; a GPU adds kNormGroups partial sums, each over
+// every kNormGroups-th row.
 template <typename E>
 struct QkvBiasBackwardArgs {
   static constexpr const char* kName = "QkvBiasBackward";

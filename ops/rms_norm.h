@@ -22,8 +22,8 @@ struct RmsNormArgs {
 };
 
 // grad_x (+)= residual + the norm's gradient; grad_weight (+)= the sum over the rows. The CPU adds rows in
-// order; a GPU adds kNormGroups partial sums, each over every kNormGroups-th row. `residual` is the gradient
-// that reaches x beside the norm, or null for none. The reciprocal norms are recomputed.
+// order; a GPU adds kNormGroups partial sums, each over every kNormGroups-th row. `residual` is the part of
+// x's gradient that does not come through the norm, or null. The reciprocal norms are recomputed.
 template <typename E>
 struct RmsNormBackwardArgs {
   static constexpr const char* kName = "RmsNormBackward";

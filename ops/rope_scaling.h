@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-// How rotary embeddings are stretched to texts that are longer than those a model was first trained on.
+// How rotary embeddings are adapted to sequences that are longer than those of a model's first training.
 // Torch-free, because model/ includes it.
 namespace tandem::ops {
 
@@ -20,7 +20,7 @@ struct RopeScaling {
   double beta_fast = 32;  // for yarn
   double beta_slow = 1;
   bool truncate = true;
-  double attention_factor = 0;  // for yarn; 0: follows from factor, mscale and mscale_all_dim
+  double attention_factor = 0;  // for yarn; 0: computed from factor, mscale and mscale_all_dim
   double mscale = 0;            // 0: unset
   double mscale_all_dim = 0;
 };

@@ -10,12 +10,12 @@ namespace tandem::ops {
 // Decides which experts each token visits, and their weights. There are T tokens and E experts; each token
 // chooses k. Everything is computed in the type of the logits, float or double.
 
-// Throws std::invalid_argument, naming the option, if top_k or groups are out of range or do not divide.
+// Throws std::invalid_argument if top_k or the groups are out of range, or if the groups are not equal.
 void CheckRouter(const RouterConfig& config);
 
-// logits: [T, E]. chosen: [T, k], ascending in each row. probabilities: [T, k], those of the chosen experts.
-// The k largest scores are chosen; of equal scores those with the smallest index. bias: [E] or null; added to
-// the scores for the choice only, never to the probabilities; only with sigmoid scores. Softmax scores are
+// logits: [T, E]. chosen: [T, k], ascending in each row. probabilities: [T, k], of the chosen experts. The k
+// largest scores are chosen; of equal scores those with the smallest index. bias: [E] or null; added to the
+// scores for the choice only, never to the probabilities; only with sigmoid scores. Softmax scores are
 // compared as logits. A row with NaN or infinity chooses the first k experts, with NaN as probabilities. If
 // config.deals, DealtExpert chooses, and the probabilities are those of its choice.
 template <typename T>

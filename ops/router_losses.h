@@ -10,21 +10,24 @@
 
 namespace tandem::ops {
 
-// Losses of a router beside the model's: they have a gradient of their own and are not part of its loss.
+// Auxiliary losses of a router. Their gradients are added to those of the logits; they are not part of the
+// model's loss.
 //
-// balance: the mean over sequences of E / (k S^2) * sum_e n_e * sum_t s_te: 1 where the load is even (Switch
+// balance: the mean over sequences of E / (k S^2) * sum_e n_e * sum_t s_te: 1 if the load is even (Switch
 // Transformers, arXiv:2101.03961, section 2.2, for k experts). S: tokens of a sequence; s: softmax over all
 // experts, or sigmoids divided by their sum (if all of them underflow: a softmax of their logarithms); n_e:
 // how many tokens of the sequence have e among the k largest s, without bias and groups. n_e has no gradient.
-// Or the n_e are given, of a microbatch that would send its tokens where the mean of many microbatches does:
-// then S is T, and the mean over these microbatches of their balances is the balance of all their tokens.
-// z: the mean over tokens of logsumexp(logits)^2 (ST-MoE, arXiv:2202.08906, section 3.2).
+// If `counts` are given, they are n_e (MeanCounts): a microbatch then counts as if its tokens were
+// distributed as those of many microbatches. S is then T, and the mean of the balances of these microbatches
+// is the balance of all their tokens. z: the mean over tokens of logsumexp(logits)^2 (ST-MoE,
+// arXiv:2202.08906, section 3.2).
 
-// Below this, the sum of a token's sigmoids has lost digits and is not used as a divisor.
+// A smaller sum of a token's sigmoids has lost digits and is not used as a divisor.
 template <typename T>
 constexpr T kLeastSigmoidSum = std::numeric_limits<T>::min() / std::numeric_limits<T>::epsilon();
 
-// values: balance and z, without their coefficients. Added in double, on the CPU in the order of tokens.
+// values: balance and z, without their coefficients. They are summed in double, on the CPU in the order of
+// tokens.
 template <typename T>
 struct RouterLossesArgs {
   static constexpr const char* kName = "RouterLosses";
@@ -53,7 +56,7 @@ struct RouterLossesBackwardArgs {
   Workspace work;  // of RouterLossesWorkBytes
 };
 
-// counts: [E], the n_e of all tokens.
+// counts: [E], n_e over all tokens.
 template <typename T>
 struct CountLargestArgs {
   static constexpr const char* kName = "CountLargest";
@@ -63,10 +66,9 @@ struct CountLargestArgs {
   double* counts;
 };
 
-// counts: [E], the n_e of a microbatch of T tokens that is distributed as everything seen: seen * k T /
-// sum(seen). seen: [E], to which the sum of by_rank over ranks is added if it continues, or which is
-// overwritten; null: only the sum is used. by_rank: [ranks, E], whole numbers, so that any order of addition
-// is exact.
+// counts = seen * k T / sum(seen), [E]: n_e of a microbatch of T tokens that is distributed like everything
+// seen. seen: [E], (+)= the sum of by_rank over ranks, added if `continues`; if it is null, that sum alone is
+// used. by_rank: [ranks, E], whole numbers, so that any order of addition is exact.
 struct MeanCountsArgs {
   static constexpr const char* kName = "MeanCounts";
   const double* by_rank;

@@ -11,10 +11,10 @@ struct ScanShape {
   int64_t length = 0;     // S
   int64_t heads = 0;      // H, a multiple of groups
   int64_t head_dim = 0;   // P
-  int64_t groups = 0;     // G: head h uses the vectors of group h / (H / G) for its state
-  int64_t state = 0;      // N: numbers of state for each channel
+  int64_t groups = 0;     // G: head h uses B and C of group h / (H / G)
+  int64_t state = 0;      // N: numbers in the state of each channel
   int64_t chunk = 0;      // tokens between two states that are kept
-  double least_step = 0;  // shorter time steps are lengthened to this
+  double least_step = 0;  // lower limit of a time step
 
   constexpr int64_t tokens() const { return sequences * length; }
   constexpr int64_t inner() const { return heads * head_dim; }

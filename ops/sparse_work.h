@@ -14,12 +14,12 @@ namespace tandem::ops {
 // The largest number of experts, or ranks, for which GPUs have kernels.
 inline constexpr int64_t kMostGpuGroups = 1024;
 
-// On a GPU slots are sorted by group in stretches of this many, each of which counts its slots of every
+// On a GPU slots are sorted by group in stretches of this many slots, each of which counts its slots of every
 // group.
 inline constexpr int64_t kSortedAtATime = 256;
 
-// For PlanRows: `groups` is the number of experts, with one slot for each expert of each token. For
-// PlanSends: the number of ranks, with a slot for each expert of each token.
+// For PlanRows, `groups` is the number of experts, and a token has a slot for each expert that it chose. For
+// PlanSends, `groups` is the number of ranks, and a token has a slot for each rank.
 constexpr int64_t SortWorkBytes(DeviceKind device, int64_t slots, int64_t groups) {
   return device == DeviceKind::kCpu
              ? 0

@@ -13,9 +13,9 @@ namespace tandem::ops {
 // For each head h of a Mamba-2 mixer and token t of a document, with dt = max(softplus(raw + dt_bias),
 // least_step) and A = -exp(a_log):
 //   S_t = exp(dt_t A) S_{t-1} + dt_t x_t ⊗ B_t;  y_t = S_t C_t + d x_t;  S before a document is zeros.
-// xbc: [B * S, channels()]; raw: [B * S, heads], rows raw_stride apart; dt_bias, a_log, d: [heads], in what
-// is computed with (float if E is bfloat16). y: [B * S, inner()]. states: kept() numbers, S before the first
-// token of each chunk of a sequence. Other chunks give other roundings, and nothing else.
+// xbc: [B * S, channels()]; raw: [B * S, heads], rows raw_stride apart; dt_bias, a_log, d: [heads], of the
+// arithmetic type (float if E is bfloat16). y: [B * S, inner()]. states: kept() numbers, S before the first
+// token of each chunk of a sequence. The size of chunks affects only rounding.
 template <typename E>
 struct StateScanInputs {
   ScanShape shape;
@@ -35,12 +35,12 @@ struct StateScanArgs : StateScanInputs<E> {
   Workspace work;  // of StateScanWorkBytes (mixer_work.h)
 };
 
-// Overwrites grad_xbc, grad_raw (rows grad_raw_stride apart), grad_dt_bias, grad_a_log and grad_d, which are
-// sums over the tokens in one order. The states of a chunk are computed again from the one before it. With
-// the adjoint G_t = dy_t ⊗ C_t + exp(dt_{t+1} A) G_{t+1}:
-//   dC_t = S_t^T dy_t, dB_t = dt_t G_t^T x_t (summed over the heads of a group), dx_t = dt_t G_t B_t + d
-//   dy_t, d(dt_t) = <G_t, x_t ⊗ B_t> + A exp(dt_t A) <G_t, S_{t-1}>, dA = sum_t dt_t exp(dt_t A) <G_t,
-//   S_{t-1}>.
+// Overwrites grad_xbc, grad_raw (rows grad_raw_stride apart), grad_dt_bias, grad_a_log and grad_d. The last
+// three are sums over the tokens in a fixed order. The states within a chunk are recomputed from the one
+// before it. With the adjoint G_t = dy_t ⊗ C_t + exp(dt_{t+1} A) G_{t+1}:
+//   dC_t = S_t^T dy_t;  dB_t = dt_t G_t^T x_t, both summed over the heads of a group
+//   dx_t = dt_t G_t B_t + d dy_t;  d(dt_t) = <G_t, x_t ⊗ B_t> + A exp(dt_t A) <G_t, S_{t-1}>
+//   dA = sum_t dt_t exp(dt_t A) <G_t, S_{t-1}>
 template <typename E>
 struct StateScanBackwardArgs : StateScanInputs<E> {
   static constexpr const char* kName = "StateScanBackward";

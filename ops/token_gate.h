@@ -8,7 +8,7 @@
 
 namespace tandem::ops {
 
-// gates[t] = sigmoid(x[t] · weight): a number a token, of statistics. x: [rows, columns]; weight: [columns].
+// gates[t] = sigmoid(x[t] · weight), one number for each token. x: [rows, columns]; weight: [columns].
 template <typename E>
 struct TokenGateArgs {
   static constexpr const char* kName = "TokenGate";
@@ -19,17 +19,17 @@ struct TokenGateArgs {
   device::Arithmetic<E>* gates;
 };
 
-// grad_x += the gradient; grad_weight (+)= that summed over the rows, as RmsNormBackward sums them; null: it
-// is not computed.
+// grad_x += the gradient of x. grad_weight (+)= the gradient of the weight, summed over the rows in the same
+// order as by RmsNormBackward; null if it is not needed.
 template <typename E>
 struct TokenGateBackwardArgs {
   static constexpr const char* kName = "TokenGateBackward";
-  TokenGateArgs<E> forward;  // whose gates are read
+  TokenGateArgs<E> forward;  // its `gates` are read
   const device::Arithmetic<E>* grad_gates;
   E* grad_x;
   bool add_weight;
   device::Arithmetic<E>* grad_weight;
-  Workspace work;  // RmsNormBackwardWorkBytes (row_work.h)
+  Workspace work;  // of RmsNormBackwardWorkBytes (row_work.h)
 };
 
 }  // namespace tandem::ops

@@ -5,10 +5,10 @@
 
 namespace tandem::ops {
 
-// Replaces a target that does not count: it has no loss, and its logits have no gradient.
+// The id of a target that does not count: it adds no loss, and its logits have no gradient.
 inline constexpr int64_t kNotCounted = -1;
 
-// Token ids [sequences, length], rows `stride` apart (a part of a batch's columns).
+// Token ids [sequences, length], rows `stride` apart, because they may be some of a batch's columns.
 struct Tokens {
   const int64_t* ids = nullptr;
   int64_t sequences = 0;

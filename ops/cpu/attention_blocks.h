@@ -7,8 +7,8 @@
 #include "ops/cpu/register_tiles.h"
 #include "ops/cpu/simd.h"
 
-// The operands of attention on the CPU, packed, and blocks of scores. For files that CMake compiles once for
-// each instruction set, as simd.h.
+// Packs the operands of attention on the CPU and divides its scores into blocks. Only for files that CMake
+// compiles once for each instruction set (simd.h).
 //
 // D: head_dim, S: length; Dp: D padded to whole cache lines.
 namespace tandem::ops::cpu::TANDEM_ISA {
@@ -41,8 +41,8 @@ void Unpack(const T* in, int64_t width, int64_t rows, int64_t columns, T scale, 
   }
 }
 
-// out[rows / kPair, columns, kPair] = in[rows, columns], transposed, with zeros behind the last row. A tile
-// of a product with this as right side reads consecutive memory, however long the sequence is.
+// out[rows / kPair, columns, kPair] = in[rows, columns], transposed, with zeros behind the last row. If this
+// is the right side of a product, a tile reads consecutive memory, however long the sequence is.
 template <typename E, typename T = Arithmetic<E>>
 void PackTransposed(const E* in, int64_t in_stride, int64_t rows, int64_t columns, T* out) {
   for (int64_t from = 0; from < rows; from += kPair<T>, in += kPair<T> * in_stride) {
@@ -79,8 +79,8 @@ struct QkvColumns {
   HeadColumns<E> v;
 };
 
-// The scores [rows, columns] of the query rows [from, from + rows) of a sequence for the keys that they see
-// in one block of keys, [begin, end). Behind these they are padded to whole vectors.
+// The scores [rows, columns] of the query rows [from, from + rows) of a sequence for keys [begin, end), the
+// part of one block of keys that they attend to. Columns after these keys pad a row to whole vectors.
 template <typename T>
 struct ScoreBlock {
   // The first key of the first row's document, rounded down to where a packed block of keys begins. Without
@@ -99,10 +99,10 @@ struct ScoreBlock {
         end(Smaller(key_block + kAttentionBlockKeys, from + rows)),
         columns((end - begin + Lanes<T>::kCount - 1) / Lanes<T>::kCount * Lanes<T>::kCount) {}
 
-  // How many of the scores of row i are not of later keys.
+  // The number of scores of row i for keys up to the row itself.
   int64_t Valid(int64_t i) const { return Smaller(from + i + 1, end) - begin; }
 
-  // Hides the scores of row i for keys before its own document: exp will turn them into zeros.
+  // Sets the scores of row i for keys before its own document to -infinity, which exp turns into zeros.
   void HideOthers(int64_t i, T* scores) const {
     if (starts == nullptr) {
       return;
@@ -115,14 +115,14 @@ struct ScoreBlock {
   const int64_t from;
   const int64_t rows;
   const int64_t* const starts;
-  const bool first;  // no key before `begin` is seen
+  const bool first;  // the rows attend to no key before `begin`
   const int64_t begin;
   const int64_t end;
   const int64_t columns;
 };
 
-// Calls `each` with every block of scores of query rows [from, to). It takes all strips of rows that see the
-// first block of keys, then those of the next block, so that the keys stay in the cache.
+// Calls `each` with every block of scores of query rows [from, to). All strips of rows are visited for one
+// block of keys before the next, so that the keys stay in the cache.
 template <typename T, typename Each>
 inline void ForEachScoreBlock(int64_t length, const DocumentStarts& documents, int64_t sequence, int64_t from,
                               int64_t to, const Each& each) {

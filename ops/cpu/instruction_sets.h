@@ -4,7 +4,7 @@
 #include "ops/cpu/best_instruction_set.h"
 #include "ops/cpu/kernels.h"
 
-// The kernels that rows.cc, attention.cc, mixer.cc, gated_delta.cc and gates.cc have in their build for each
+// The kernels of rows.cc, attention.cc, mixer.cc, gated_delta.cc and gates.cc, which are built once for each
 // instruction set.
 namespace tandem::ops::cpu {
 

@@ -15,9 +15,9 @@ using device::Bf16;
 // Single-threaded, deterministic for given sizes, without state. An index outside its range throws
 // std::out_of_range.
 //
-// A kernel is a function Run(const Args<E>&) in the file of its operation, with TANDEM_CPU_KERNEL(Args)
-// behind it. Those that are compiled once for each instruction set (instruction_sets.h) stand in
-// best_kernels.cc too.
+// A kernel is a function Run(const Args<E>&) in the file of its operation, followed by
+// TANDEM_CPU_KERNEL(Args). Kernels that are compiled once for each instruction set (instruction_sets.h) are
+// also listed in best_kernels.cc.
 template <typename Args>
 void RunKernel(const Args& args);
 

@@ -5,8 +5,8 @@
 
 #include "ops/cpu/simd.h"
 
-// Products of small matrices in tiles that stay in registers. For files that CMake compiles once for each
-// instruction set, as simd.h.
+// Products of small matrices in tiles that stay in registers. Only for files that CMake compiles once for
+// each instruction set (simd.h).
 namespace tandem::ops::cpu::TANDEM_ISA {
 
 inline int64_t Smaller(int64_t a, int64_t b) { return a < b ? a : b; }
@@ -72,7 +72,7 @@ inline void Panel(int64_t rows, int64_t depth, const T* a, int64_t row, int64_t 
       Tile<R, V>(depth, a + i * row, row, column, b, b_stride, c + i * c_stride, c_stride, add);
     }
   };
-  // Uses one large tile less if otherwise fewer rows would be left than fill a tile.
+  // Uses one large tile less if fewer rows then need a tile of their own.
   const int64_t left = rows % kTileRows;
   const bool one_less = (left + kTileRows) % kFewRows < left % kFewRows;
   tiles.template operator()<kTileRows>(rows - (one_less ? kTileRows : 0));
@@ -81,7 +81,7 @@ inline void Panel(int64_t rows, int64_t depth, const T* a, int64_t row, int64_t 
 }
 
 // C[rows, columns] (+)= A[rows, depth] * B[depth, columns]; columns is a multiple of the vector's lanes. B
-// has pairs of vectors of columns, which are b_pair elements apart.
+// consists of panels of kPair columns, which are b_pair elements apart.
 template <typename T>
 void Multiply(int64_t rows, int64_t columns, int64_t depth, const T* a, int64_t row, int64_t column,
               const T* b, int64_t b_stride, int64_t b_pair, T* c, int64_t c_stride, bool add) {

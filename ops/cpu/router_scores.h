@@ -22,8 +22,7 @@ T LogSigmoid(T x) {
   return std::min<T>(x, 0) - std::log1p(std::exp(-std::abs(x)));
 }
 
-// scores: as large as logits, or `logits` itself; becomes the softmax over all of them. Returns the
-// log-sum-exp.
+// Writes the softmax of all logits to `scores`, which may be `logits` itself. Returns the log-sum-exp.
 template <typename T>
 T Softmax(const T* logits, int64_t experts, T* scores) {
   const T largest = *std::max_element(logits, logits + experts);
@@ -38,9 +37,9 @@ T Softmax(const T* logits, int64_t experts, T* scores) {
   return largest + std::log(sum);
 }
 
-// shares: the sigmoids divided by their sum, which is returned. If the sum is too small to divide by, because
-// the sigmoids of all logits underflow, the shares are a softmax of the sigmoids' logarithms, and 0 is
-// returned.
+// Writes the sigmoids divided by their sum to `shares`, and returns the sum. If the sum is too small to
+// divide by, because the sigmoids of all logits underflow, the shares are a softmax of the sigmoids'
+// logarithms, and 0 is returned.
 template <typename T>
 T SigmoidShares(const T* logits, int64_t experts, T* shares) {
   T sum = 0;
@@ -59,7 +58,7 @@ T SigmoidShares(const T* logits, int64_t experts, T* shares) {
   return sum;
 }
 
-// grad_logits (+)= the gradient of that softmax.
+// grad_logits (+)= the gradient of Softmax.
 template <typename T>
 void SoftmaxBackward(const T* scores, const T* grad_scores, int64_t experts, bool add, T* grad_logits) {
   const T dot = std::inner_product(scores, scores + experts, grad_scores, T{0});

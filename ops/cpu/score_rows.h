@@ -7,7 +7,7 @@
 #include "ops/cpu/simd.h"
 
 // What attention on the CPU does with a row of a block's scores: the softmax, in steps that process one block
-// at a time, and its backward. For files that CMake compiles once for each instruction set, as simd.h.
+// at a time, and its backward. Only for files that CMake compiles once for each instruction set (simd.h).
 namespace tandem::ops::cpu::TANDEM_ISA {
 
 // Returns, lane by lane, the largest of `most` and of scores [valid]. Sets the rest of the last vector to

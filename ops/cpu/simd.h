@@ -34,7 +34,7 @@ struct Lanes<float> {
   static constexpr int kMantissaBits = 23;
   static constexpr float kRounder = 12582912.0f;  // 1.5 * 2^23: adding it rounds to an integer
   static constexpr int32_t kRounderBits = 0x4B400000;
-  static constexpr float kLowest = -87.0f;  // exp of less is 0 here; still a normal number
+  static constexpr float kLowest = -87.0f;  // Exp of less is 0; exp of this is still a normal number
   static constexpr float kHighest = 88.0f;
 };
 
@@ -58,7 +58,7 @@ using Vector = typename Lanes<T>::Vector;
 template <typename T>
 inline constexpr int64_t kStep = Lanes<T>::kCount;
 
-// The functions of std:: are inline functions of the standard library.
+// Builtins, because the functions of std:: are inline functions of the standard library.
 inline float SquareRoot(float x) { return __builtin_sqrtf(x); }
 inline double SquareRoot(double x) { return __builtin_sqrt(x); }
 inline float Logarithm(float x) { return __builtin_logf(x); }
@@ -104,7 +104,7 @@ inline void Store(Bf16* p, Vector<float> v) {
       __builtin_convertvector((rounded & number) | (~number & 0x7FC0), Halves);
 }
 
-// Takes the first `count` lanes and sets the others to `rest`.
+// Loads the first `count` lanes and sets the others to `rest`.
 template <typename E>
 inline Vector<Arithmetic<E>> LoadFirst(const E* p, int64_t count, Arithmetic<E> rest) {
   using T = Arithmetic<E>;
@@ -125,10 +125,10 @@ inline void StoreFirst(E* p, int64_t count, Vector<Arithmetic<E>> v) {
   }
 }
 
-// A vector of a row of `columns`, from element i on. What lies behind the row is read as zeros, and not
-// written. The end of a row goes through the same arithmetic as the rest. With a loop over single elements,
-// the compiler would make several versions by the distances of pointers and contract multiply and add in only
-// one, so that rounding would depend on where the operands lie.
+// Load and store a vector of a row of `columns` elements, from element i on. Elements after the row are read
+// as zeros, and not written. The end of a row goes through the same arithmetic as the rest. With a loop over
+// single elements, the compiler would make several versions by the distances of pointers and contract
+// multiply and add in only one, so that rounding would depend on the operands' addresses.
 template <typename E>
 inline Vector<Arithmetic<E>> LoadOfRow(const E* row, int64_t i, int64_t columns) {
   const int64_t left = columns - i;

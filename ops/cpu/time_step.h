@@ -3,7 +3,7 @@
 
 #include "ops/cpu/simd.h"
 
-// Private to the files that are compiled once per instruction set (CMakeLists.txt).
+// Only for files that CMake compiles once for each instruction set (simd.h).
 namespace tandem::ops::cpu::TANDEM_ISA {
 
 inline float Exponential(float x) { return __builtin_expf(x); }
@@ -11,11 +11,11 @@ inline double Exponential(double x) { return __builtin_exp(x); }
 inline float LogarithmOfMore(float x) { return __builtin_log1pf(x); }
 inline double LogarithmOfMore(double x) { return __builtin_log1p(x); }
 
-// The length of a token's time step: softplus(raw), or `least` if that is longer.
+// The length of a token's time step: the larger of softplus(raw) and `least`.
 template <typename T>
 struct StepLength {
   StepLength(T raw, T least) {
-    constexpr T kLinear = 20;  // LibTorch's softplus has the same
+    constexpr T kLinear = 20;  // the threshold of LibTorch's softplus
     const T exponential = raw > kLinear ? T{0} : Exponential(raw);
     const T softplus = raw > kLinear ? raw : LogarithmOfMore(exponential);
     length = softplus < least ? least : softplus;

@@ -5,8 +5,8 @@
 
 namespace tandem::ops::cuda {
 
-// Copies from global to shared memory that a thread starts without waiting, and commits in groups. After it
-// has waited for a group, a thread can read what it has copied itself without a barrier.
+// Asynchronous copies from global to shared memory, which a thread commits in groups. After waiting for a
+// group, a thread can read its own copies without a barrier.
 
 // Starts a copy of 16 bytes.
 __device__ inline void CopyPack(void* shared, const void* global) {

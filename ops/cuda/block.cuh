@@ -8,7 +8,7 @@
 
 namespace tandem::ops::cuda {
 
-// What all row kernels share: one block of kThreads threads for each row, and sums as trees of one shape.
+// What kernels of rows share. A row has a block of kThreads threads; sums are added as trees of one shape.
 constexpr int kThreads = 256;
 constexpr int kWarps = kThreads / 32;
 
@@ -43,14 +43,14 @@ __device__ T BlockMax(T value) {
   return BlockReduce<kBlock>(value, [](T a, T b) { return a > b || a != a ? a : b; });
 }
 
-// log(sum(exp(x))) of numbers that the threads of a block read one pack after the other; NaN if any is NaN.
+// log(sum(exp(x))) of numbers that the threads of a block read pack by pack; NaN if any number is NaN.
 template <typename T>
 struct LogSumExp {
   static constexpr T kLowest = -static_cast<T>(INFINITY);
   T max = kLowest;
   T sum = 0;
 
-  // present(j) says whether values[j] counts.
+  // present(j): whether values[j] counts.
   template <int kCount, int N, typename E, typename Present>
   __device__ void Add(const Pack<E, N> (&values)[kCount], const Present& present) {
     T now = max;
@@ -81,7 +81,7 @@ struct LogSumExp {
     }
   }
 
-  // Includes what `other` has seen.
+  // Adds the numbers of `other`.
   __device__ void Add(const LogSumExp& other) {
     const T now = fmax(max, other.max);
     const T base = now == kLowest ? T{0} : now;
@@ -117,7 +117,7 @@ struct LogSumExp {
   __device__ T value() const { return (max == kLowest ? T{0} : max) + log(sum); }
 };
 
-// Does the same for a row that the block reads once.
+// Returns the log-sum-exp of a row, which the block reads once.
 template <int N, int kBlock = kThreads, typename E, typename T = Arithmetic<E>>
 __device__ T BlockLogSumExp(const E* row, int64_t columns) {
   constexpr int kAtOnce = 4;  // number of packs that a thread reads before it uses any
@@ -142,7 +142,7 @@ inline unsigned Blocks(int64_t elements) {
   return static_cast<unsigned>(blocks < 65536 ? blocks : 65536);  // the kernels stride over the rest
 }
 
-// Loops over the elements of the grid.
+// Loops over `elements` elements with all threads of the grid.
 #define TANDEM_EACH(i, elements)                                                              \
   for (int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x; i < (elements); \
        i += static_cast<int64_t>(gridDim.x) * kThreads)

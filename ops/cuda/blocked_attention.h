@@ -17,9 +17,9 @@ void BlockedAttention(const AttentionArgs<E>& args);
 template <typename E>
 void BlockedAttention(const AttentionBackwardArgs<E>& args);
 
-// Some query rows of one sequence in causal attention, between its matrix products. Their scores are [heads,
-// rows, columns]. Row i reads columns starts[i] ... columns - rows + i, and its lse is at lse[head *
-// lse_stride + columns - rows + i]. T is float or double; scores are not rounded.
+// Some query rows of one sequence in causal attention. Their scores are [heads, rows, columns]. Row i reads
+// columns starts[i] ... columns - rows + i, and its lse is at lse[head * lse_stride + columns - rows + i]. T
+// is float or double; scores are not rounded.
 struct ScoreBlock {
   int64_t heads = 0;
   int64_t rows = 0;

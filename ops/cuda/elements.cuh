@@ -45,8 +45,8 @@ __device__ void SetPack(E* elements, int64_t pack, const Pack<E, N>& value) {
   reinterpret_cast<Pack<E, N>*>(elements)[pack] = value;
 }
 
-// Apply to all elements of a pack. A register holds two bfloat16s, so one instruction converts both, or each
-// takes one.
+// Convert all elements of a pack. A register holds two bfloat16s: one instruction rounds both, and one each
+// widens them.
 template <typename E, int N>
 __device__ void Widen(const Pack<E, N>& pack, Arithmetic<E> (&to)[N]) {
   if constexpr (std::is_same_v<E, Bf16> && N % 2 == 0) {
@@ -82,8 +82,8 @@ __device__ void Narrow(const Arithmetic<E> (&from)[N], Pack<E, N>& to) {
   }
 }
 
-// Calls launch with the elements of a pack, as a constant: kPackSize where rows of so many elements of E
-// begin and end between packs in all these matrices (null ones aside), else 1.
+// Calls launch(Packed<n>()), where n is the number of elements of a pack: kPackSize<E> if it divides all row
+// sizes and all matrices are aligned to 32 bytes, otherwise 1. Null matrices are ignored.
 template <int N>
 struct Packed {
   static constexpr int kSize = N;

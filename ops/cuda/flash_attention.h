@@ -24,7 +24,7 @@ namespace tandem::ops::cuda {
 // kernels for all twelve tried heads from 136 to 256.
 //
 // A shape's kernels are chosen once for each GPU, by cuDNN's own rules, in Prepare or when the first call is
-// bound. Throws std::invalid_argument with cuDNN's text. Thread-safe.
+// bound. Throws std::invalid_argument with cuDNN's message. Thread-safe.
 class FlashAttention {
  public:
   FlashAttention();

@@ -11,9 +11,9 @@
 
 namespace tandem::ops::cuda {
 
-// What forward and backward of a gated delta net have in common. In a piece (pieces.cuh), with S the state
-// before it, e_i = exp(sum_i) if the document of i began before the piece, else 0, and u_i what token i
-// writes to the state (arXiv:2412.06464, section 3.3):
+// What forward and backward of a gated delta net have in common (arXiv:2412.06464, section 3.3). In a piece
+// (pieces.cuh), let S be the state before it, e_i = exp(sum_i) if the document of i began before the piece,
+// else 0, and u_i what token i writes to the state:
 //   u_i = β_i (v_i - e_i S^T k_i - sum_{j<i} L(i, j) (k_i · k_j) u_j), a system (1 + A) U = R of the piece's
 //   tokens, A(i, j) = β_i L(i, j) (k_i · k_j) for j < i, R_i = β_i (v_i - e_i S^T k_i)
 //   y_i = e_i S^T q_i + sum_{j<=i} L(i, j) (q_i · k_j) u_j
@@ -35,22 +35,22 @@ struct DeltaWork {
         grad_qk(grad_right + s.tokens() * s.values()),
         partial(grad_qk + s.tokens() * 2 * s.keys()) {}
 
-  T* sums;     // [tokens, Hv], of the logarithms of decays
+  T* sums;     // [tokens, Hv]: of the logarithms of decays
   T* betas;    // [tokens, Hv]
-  T* of_q;     // [tokens, Hk], one divided by the length
-  T* of_k;     // [tokens, Hk]
+  T* of_q;     // [tokens, Hk]: 1 / the length of a query
+  T* of_k;     // [tokens, Hk]: 1 / the length of a key
   T* states;   // [pieces, Hv, Dv, Dk], before each piece
   T* written;  // [tokens, Hv, Dv]: U
   T* solved;   // [pieces, Hv, kPiece, kPiece]: the inverse of 1 + A
   T* reads;    // [pieces, Hv, kPiece, kPiece]: L(i, j) (q_i · k_j)
-  // Of a backward:
-  T* adjoints;    // of the states behind each piece
-  T* grad_right;  // [tokens, Hv, Dv], of R
-  T* grad_qk;     // [tokens, 2 Hk Dk], of what was divided by its length
-  T* partial;     // [pieces, 2 Hv]: of the gradients of dt_bias and a_log
+  // Only in the backward:
+  T* adjoints;    // [pieces, Hv, Dv, Dk]: of the states after each piece
+  T* grad_right;  // [tokens, Hv, Dv]: the gradient of R
+  T* grad_qk;     // [tokens, 2 Hk Dk]: of queries and keys after the division by their lengths
+  T* partial;     // [pieces, 2 Hv]: the parts of the gradients of dt_bias and a_log
 };
 
-// Of a value head at a token.
+// The gates of a value head at a token.
 template <typename T>
 struct DeltaGate {
   template <typename Args>
@@ -64,8 +64,8 @@ struct DeltaGate {
   }
 
   T beta;
-  T length;  // of its step of time
-  T slope;   // of the length
+  T length;  // softplus(a + dt_bias)
+  T slope;   // the derivative of `length` by a
 };
 
 // A head of a piece, whose queries and keys are divided by their lengths.
@@ -106,11 +106,11 @@ struct DeltaHead {
   const T* sums;
   const T* betas;
   T* written;
-  const int64_t state;   // the place of the first number of its state
-  const int64_t matrix;  // and of its matrices of tokens
+  const int64_t state;   // the offset of its state
+  const int64_t matrix;  // the offset of its parts of `solved` and `reads`
 };
 
-// A thread has a head of a piece. sums, betas: [tokens, Hv].
+// Writes `sums` and `betas` of DeltaWork. A thread computes one head of a piece.
 template <typename Args, typename T>
 __global__ void SumDecays(Args args, T* sums, T* betas) {
   const DeltaShape s = args.shape;
@@ -137,7 +137,7 @@ __device__ T ReciprocalLength(const E* x, int64_t count) {
   return rsqrt(WarpSum(squares) + static_cast<T>(kDeltaNormEpsilon));
 }
 
-// A warp has a key head of a token. of_q, of_k: [tokens, Hk].
+// Writes of_q and of_k of DeltaWork. A warp computes one key head of a token.
 template <typename Args, typename T>
 __global__ void MeasureLengths(Args args, T* of_q, T* of_k) {
   const DeltaShape& s = args.shape;
@@ -153,7 +153,7 @@ __global__ void MeasureLengths(Args args, T* of_q, T* of_k) {
   }
 }
 
-// The gradients of dt_bias and a_log, from those of each piece: partial [pieces, 2 Hv].
+// Adds up the gradients of dt_bias and a_log from the pieces' parts, partial: [pieces, 2 Hv].
 template <typename Args, typename T>
 void AddDeltaSums(const Args& args, const T* partial, Stream stream) {
   const int64_t heads = args.shape.value_heads;
@@ -164,7 +164,7 @@ void AddDeltaSums(const Args& args, const T* partial, Stream stream) {
   }
 }
 
-// The value channels of a head that a block passes on.
+// The value channels of a head whose state a block passes from piece to piece.
 struct DeltaColumns {
   __device__ DeltaColumns(const DeltaShape& s, int64_t block) {
     const int64_t tiles = Tiles(s);
@@ -181,7 +181,7 @@ struct DeltaColumns {
   int64_t count;
 };
 
-// Of what is passed from piece to piece.
+// The shared memory of a block that passes states from piece to piece.
 template <typename T>
 struct PassMemory {
   TileMemory<T> tiles;
@@ -189,8 +189,8 @@ struct PassMemory {
   PieceDecays<T> decays;
 };
 
-// What the outputs and the gradients need of all pieces: sums, β, lengths, matrices, states, what is written;
-// where `kept` is not null, the states before chunks there. Returns the runtime's error. Of gated_delta.cu.
+// Fills the work memory for all pieces, up to `reads`. If `kept` is not null, also writes the states before
+// chunks to it. Returns the runtime's error. Defined in gated_delta.cu.
 template <typename Args, typename T>
 int LaunchDeltaStates(const Args& args, const DeltaWork<T>& work, T* kept, Stream stream);
 

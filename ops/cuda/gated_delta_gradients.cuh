@@ -5,25 +5,27 @@
 
 #include "ops/cuda/gated_delta.cuh"
 
-// The gradients of a gated delta net piece by piece, from what gated_delta_backward.cu has passed on.
+// The gradients of a gated delta net, piece by piece. gated_delta_backward.cu computes the adjoints after all
+// pieces first.
 namespace tandem::ops::cuda {
 
+// The shared memory of a block; dy_i, dR_i: gradients of y_i and R_i.
 template <typename T>
 struct DeltaGradientMemory {
   TileMemory<T> tiles;
   PieceMatrix<T> of_reads;  // L(i, j) (dy_i · u_j)
   PieceMatrix<T> of_keys;   // -L(i, j) (dR_i · u_j), j < i
-  PieceMatrix<T> passed;    // what decays from j to i: of_reads by (q_i · k_j), β_i of_keys by (k_i · k_j)
+  PieceMatrix<T> passed;    // the gradient of log L(i, j): of_reads (q_i · k_j) + β_i of_keys (k_i · k_j)
   PieceDecays<T> decays;
   T betas[kPiece];
-  T from_before[kPiece];  // what decays from the state before the piece to i
-  T to_behind[kPiece];    // and from j to the state behind it
-  T within[kPiece];       // the sum of `passed` over the pairs that decay through a token
-  T as_reader[kPiece];    // k_i · its gradient as that of a token that reads, without β_i
+  T from_before[kPiece];  // the gradient of sum_i, through the state before the piece
+  T to_behind[kPiece];    // the gradient of -sum_j, through the state after the piece
+  T within[kPiece];       // the sum of `passed` over the pairs j < t <= i, for token t
+  T as_reader[kPiece];    // k_i · (its gradient as a reader of the state), without β_i
   T of_values[kPiece];    // dR_i · v_i
 };
 
-// A block has the value heads of a key head of a piece, one after the other.
+// A block computes the value heads of one key head in a piece, one after the other.
 template <typename E, typename T>
 class DeltaGradientBlock {
  public:
@@ -66,7 +68,7 @@ class DeltaGradientBlock {
   }
   __device__ T* GradK(int64_t t) const { return GradQ(t) + s_.keys(); }
 
-  // What a warp has of each token: dR_i · v_i, and the gradient of v_i.
+  // Computes dR_i · v_i and the gradient of v_i; a warp computes one token at a time.
   __device__ void ReadTokens(const DeltaHead<E, T>& in, int64_t head) {
     for (int t = static_cast<int>(threadIdx.x) / 32; t < piece_.tokens; t += kWarps) {
       const T beta = in.Beta(t);
@@ -118,8 +120,8 @@ class DeltaGradientBlock {
         });
   }
 
-  // What decays from the state before the piece, or to the one behind it, is a product by itself: the
-  // gradients of decays are sums of it.
+  // Products with the states before and after the piece are computed by themselves, because the gradients of
+  // decays are sums of their elements.
   __device__ void AddGradQ(const DeltaHead<E, T>& in, int64_t head, bool first) {
     const int tokens = piece_.tokens;
     const T* const state = work_.states + in.state;
@@ -144,7 +146,7 @@ class DeltaGradientBlock {
         });
   }
 
-  // A key is that of a token that reads the state, and of one that writes to it.
+  // The gradient of a key has two parts, because its token reads the state and writes to it.
   __device__ void AddGradK(const DeltaHead<E, T>& in, int64_t head, bool first) {
     const int tokens = piece_.tokens;
     const T* const state = work_.states + in.state;
@@ -199,7 +201,8 @@ class DeltaGradientBlock {
         });
   }
 
-  // Without differences: first over the tokens from i on, of each j, then over those j that are before i.
+  // Computes `within` without subtractions: sums `passed` first over the tokens from i on for each j, then
+  // over the tokens j before i.
   __device__ void SumWithin() {
     const int t = static_cast<int>(threadIdx.x);
     T sum = 0;
@@ -218,7 +221,7 @@ class DeltaGradientBlock {
     __syncthreads();
   }
 
-  // <G, S> of what is in the state behind the piece of the one before it.
+  // <G, S> for the part of the state before the piece that remains in the state after it.
   __device__ T Passed(const DeltaHead<E, T>& in) const {
     const T* const state = work_.states + in.state;
     const T* const adjoint = work_.adjoints + in.state;
@@ -229,16 +232,16 @@ class DeltaGradientBlock {
     return DecayOf<T>(args_.documents, piece_, [&](int t) { return in.Sum(t); }) * BlockSum(passed);
   }
 
-  // The gradient of a token's logarithm of a decay is the sum of all that decays through it: the state before
-  // the piece in the one behind it and in the tokens from it on, what the tokens before it write, in the
-  // state behind, and in those from it on. The first of a document decays nothing.
+  // The gradient of log γ_t is a sum over everything that decays through token t. It decays from the state
+  // before the piece, or from tokens before t, to tokens from t on or to the state after the piece. Nothing
+  // decays through the first token of a document.
   __device__ void Finish(const DeltaHead<E, T>& in, int64_t head, T passed) const {
     if (threadIdx.x > 0) {
       return;
     }
     const T a = -exp(args_.a_log[head]);
     const int64_t column = key_head_ * 2 * s_.share() + head % s_.share();
-    T before = 0;  // of the tokens before one
+    T before = 0;  // the sum of to_behind over the tokens before t
     for (int t = 0; t < piece_.tokens; ++t) {
       m_.within[t] += before;
       before += m_.to_behind[t];
@@ -262,7 +265,7 @@ class DeltaGradientBlock {
     partial[s_.value_heads] = a * of_a;
   }
 
-  // The gradients of queries and keys before they were divided by their lengths.
+  // Writes the gradients of queries and keys as they are before the division by their lengths.
   __device__ void WriteDivided() const {
     const DeltaHead<E, T> in(args_, work_, piece_, index_, key_head_ * s_.share());
     for (int t = static_cast<int>(threadIdx.x) / 32; t < piece_.tokens; t += kWarps) {
@@ -273,7 +276,7 @@ class DeltaGradientBlock {
     }
   }
 
-  // Of a warp: x * r is of length 1.
+  // Writes one row by a warp. r = 1 / the length of x.
   __device__ void WriteDividedRow(const E* x, const T* grad, T r, T scale, E* to) const {
     T dot = 0;
     for (int64_t n = threadIdx.x % 32; n < s_.key_dim; n += 32) {

@@ -9,15 +9,15 @@
 #include "ops/cuda/async_copy.cuh"
 #include "ops/cuda/block.cuh"
 
-// Rows that the blocks of a cluster hold in shared memory, a share each, on GPUs with clusters: logits are
-// read once.
+// Rows of logits in the shared memory of a cluster's blocks, a share in each, so that logits are read once.
+// Only for GPUs with clusters.
 namespace tandem::ops::cuda {
 
 constexpr int kHeldThreads = 384;
 [[maybe_unused]] constexpr int kHeldWarps = kHeldThreads / 32;
-constexpr int kHeldBlocks = 4;            // of a row
-constexpr int kHeldPacks = 13;            // of a thread, at most
-constexpr int kHeldOfMultiprocessor = 3;  // blocks: as many as have room for rows of 300 KiB
+constexpr int kHeldBlocks = 4;            // blocks that share a row: a cluster
+constexpr int kHeldPacks = 13;            // packs of a thread, at most
+constexpr int kHeldOfMultiprocessor = 3;  // blocks on a multiprocessor, which has room for rows of 300 KiB
 
 template <typename E>
 constexpr int64_t kMaxHeldColumns = int64_t{kHeldPacks} * kHeldBlocks * kHeldThreads * kPackSize<E>;
@@ -35,7 +35,8 @@ __device__ inline unsigned RankInCluster() {
   return rank;
 }
 
-// What its blocks have written to shared memory before, they see behind it.
+// A barrier of all blocks of the cluster. After it they see what the others have written to shared memory
+// before it.
 __device__ inline void SyncCluster() {
   asm volatile(
       "barrier.cluster.arrive.release.aligned;\n"
@@ -43,7 +44,7 @@ __device__ inline void SyncCluster() {
           : "memory");
 }
 
-// To the shared memory of the block of that rank, where `own` lies in this one's.
+// Writes `value` to the shared memory of the cluster's block `rank`, at the offset of `own` in this block's.
 __device__ inline void WriteShared(float2& own, unsigned rank, float2 value) {
   asm volatile(
       "{ .reg .u32 there;\n"
@@ -69,10 +70,11 @@ class HeldPacks {
         first_(rank * Share(columns) + static_cast<int>(threadIdx.x)),
         count_(min(columns / kSize, (rank + 1) * Share(columns)) - first_) {}
 
-  // Where those of a row begin, in a matrix of such rows.
+  // The offset of this thread's first element of row `row` in a matrix.
   __device__ int64_t Begin(int64_t row) const { return row * columns_ + int64_t{first_} * kSize; }
 
-  // Starts the copy of the j-th of those that begin at `from`, or null: of none. Commits a group.
+  // Starts the copy of the thread's j-th pack of the row at `from`, or of nothing if `from` is null. Commits
+  // a group.
   __device__ void Fetch(const E* from, int j) const {
     if (from != nullptr && IsPresent(j)) {
       CopyPack(held_ + j * kHeldThreads, from + j * kHeldThreads * kSize);
@@ -80,7 +82,7 @@ class HeldPacks {
     CommitGroup();
   }
 
-  // Of all of them; kHeldPacks groups are on their way, and no others.
+  // The log-sum-exp of the thread's elements. Requires that kHeldPacks groups are in flight, and no others.
   __device__ LogSumExp<float> Sum() const {
     LogSumExp<float> sum;
     [&]<int... kPairs>(std::integer_sequence<int, kPairs...>) { (AddTo<2 * kPairs, 2>(sum), ...); }
@@ -91,8 +93,8 @@ class HeldPacks {
     return sum;
   }
 
-  // Writes their gradients, which begin at `to`, and fetches those that begin at `next` in their place.
-  // target: the column that is subtracted from, or -1.
+  // Writes the gradients of the thread's packs to the row at `to`, and fetches the packs of the row at `next`
+  // in their place. target: the column of the target, or -1.
   __device__ void WriteGradients(int target, float lse, float scale, E* to, const E* next) const {
     const int target_pack = target >= 0 ? target / kSize - first_ : -1;  // from this thread's first one on
 #pragma unroll
@@ -124,7 +126,7 @@ class HeldPacks {
   static __device__ int Share(int columns) { return (columns / kSize + kHeldBlocks - 1) / kHeldBlocks; }
   __device__ bool IsPresent(int j) const { return j * kHeldThreads < count_; }
 
-  // kCount of them from the kFirst-th on, once they have come.
+  // Adds kCount packs from the kFirst-th on, after waiting for them.
   template <int kFirst, int kCount>
   __device__ void AddTo(LogSumExp<float>& sum) const {
     WaitGroup<kHeldPacks - kFirst - kCount>();

@@ -17,31 +17,32 @@
 #include "ops/sparse_work.h"
 #include "ops/workspace.h"
 
-// A matrix product an expert, D = A B or D += A B, by one launch of CUTLASS's kernel. It reads the sizes and
-// the places of each expert's matrices from lists in the work memory, which a kernel before it writes.
+// A matrix product for each expert, D = A B or D += A B, by one launch of CUTLASS's kernel. It reads the
+// sizes and addresses of each expert's matrices from lists in the work memory, which the kernel ListExperts
+// writes.
 //
-// As many blocks as the GPU has multiprocessors share the tiles out among themselves before they start. Where
-// another kernel holds some of these, their blocks begin when others end: collectives that are to run beside
-// such products should be copy engines'.
+// Each multiprocessor has one block, and the tiles are divided among the blocks before they start. While
+// another kernel occupies a multiprocessor, its block has to wait until another block ends. So collectives
+// that overlap with such products should use copy engines.
 namespace tandem::ops::cuda {
 
 using HopperShape = cute::Shape<int, int, int>;  // rows and columns of D, and the depth
 
-// Where one of the three matrices of each expert lies, in elements. An expert's is at begin + by_row times
-// the rows of the experts before it, where each has its own rows of one matrix; or at begin + by_expert times
-// the experts before it, where each has a weight. The other of the two is 0.
+// The places of A, B or D of all experts, in elements. The matrix of expert e begins at begin + by_row * (its
+// first row) + by_expert * e. If the experts have rows of one matrix, by_expert is 0; if each has a weight,
+// by_row is 0.
 struct ExpertMatrices {
   const void* begin = nullptr;
   int64_t by_row = 0;
   int64_t by_expert = 0;
-  int64_t stride = 0;  // from line to line of an expert's
+  int64_t stride = 0;  // between lines of an expert's matrix
 };
 
 struct ExpertProducts {
   const int64_t* begins = nullptr;
   bool on_host = false;  // begins
   int experts = 0;
-  // As HopperShape; -1: as many as the expert has rows.
+  // The sizes of HopperShape; -1: the number of the expert's rows.
   int rows = 0;
   int columns = 0;
   int depth = 0;
@@ -50,7 +51,7 @@ struct ExpertProducts {
   ExpertMatrices d;
 };
 
-// What CUTLASS reads of each expert. A, B, D: elements.
+// The lists that CUTLASS reads, with an entry for each expert. A, B, D: types of elements.
 template <typename A, typename B, typename D>
 struct ExpertLists {
   HopperShape* shapes = nullptr;
@@ -62,7 +63,7 @@ struct ExpertLists {
   int64_t* d_strides = nullptr;
 };
 
-// Gives out parts of the work memory; null once it is used up.
+// Divides the work memory into parts. Take returns null if too little is left.
 class WorkParts {
  public:
   explicit WorkParts(Workspace work) : next_(static_cast<char*>(work.begin)), left_(work.bytes) {}
@@ -85,15 +86,16 @@ class WorkParts {
   int64_t left_;
 };
 
-// Begins that the host knows, as an argument of a kernel: 8 KiB, of which there may be 32,764 bytes.
+// Begins that are on the host, passed to a kernel as an argument: 8 KiB of at most 32,764 bytes.
 struct KnownBegins {
   __device__ int64_t operator[](int64_t expert) const { return of[expert]; }
 
   int64_t of[kMostGpuGroups + 1];
 };
 
-// Begins: const int64_t* or KnownBegins. Block x, y writes down expert x; where that has no rows, and D is a
-// weight's that is not added to, all blocks of it clear D, as CUTLASS computes nothing of depth 0.
+// Writes the lists: block (x, 0) writes the entries of expert x. If `clears`, all blocks (x, y) set D of an
+// expert x without rows to zero, because CUTLASS skips products of depth 0. Begins: const int64_t* or
+// KnownBegins.
 template <typename Begins, typename Lists, typename E, typename D>
 __global__ void __launch_bounds__(256)
     ListExperts(const __grid_constant__ Begins begins, ExpertProducts products, bool clears, Lists lists) {
@@ -124,8 +126,8 @@ __global__ void __launch_bounds__(256)
   }
 }
 
-// LayoutA, LayoutB: cutlass::layout. D: cutlass::bfloat16_t or float. kWeights: D is a weight's, which may be
-// added to.
+// LayoutA, LayoutB: cutlass::layout. D: cutlass::bfloat16_t or float. kWeights: D is a weight's gradient, to
+// which the product may be added.
 template <typename LayoutA, typename LayoutB, typename D, bool kWeights>
 class HopperProduct {
  public:
@@ -189,7 +191,7 @@ class HopperProduct {
     if (status == cutlass::Status::kSuccess) {
       status = product.run(stream);
     }
-    // CUTLASS has taken the runtime's error, and says only that there was one.
+    // CUTLASS has cleared the runtime's error and returns only that there was one.
     return status == cutlass::Status::kSuccess ? cudaSuccess : cudaErrorLaunchFailure;
   }
 
@@ -222,7 +224,7 @@ class HopperProduct {
   using Kernel =
       cutlass::gemm::kernel::GemmUniversal<cutlass::gemm::GroupProblemShape<HopperShape>, Mainloop, Epilogue>;
   using Device = cutlass::gemm::device::GemmUniversalAdapter<Kernel>;
-  // One line's stride alone; the other is 1, and there is no third.
+  // CUTLASS's strides consist of the stride between lines only.
   static_assert(sizeof(typename Kernel::InternalStrideA) == sizeof(int64_t) &&
                 sizeof(typename Kernel::InternalStrideB) == sizeof(int64_t) &&
                 sizeof(typename Kernel::InternalStrideD) == sizeof(int64_t));

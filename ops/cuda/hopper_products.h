@@ -9,9 +9,9 @@
 namespace tandem::ops::cuda {
 
 // The experts' products of bfloat16 by CUTLASS's kernels for GPUs of capability 9.0, whose tensor cores read
-// shared memory directly and whose copies to it are asynchronous. The functions do what
-// LaunchKernel (kernels.h) does for the same arguments, and also take begins on the host. The order of
-// additions is another one, but fixed as well.
+// shared memory directly and whose copies to it are asynchronous. LaunchHopper computes what LaunchKernel
+// (kernels.h) computes for the same arguments, and also accepts begins on the host. It adds in another order,
+// which is fixed too.
 
 // The release of these kernels that the current GPU runs, because another release may add in another order;
 // empty if it has none.

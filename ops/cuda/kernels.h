@@ -14,15 +14,16 @@ using device::Bf16;
 using Stream = CUstream_st*;
 
 // Launches the kernels for the struct of an operation's arguments, which says what it computes, on the
-// current GPU and `stream`. Returns the runtime's error (cudaError_t). For all operations except attention
-// and single products; E is float, double or, except for routers and their probabilities, Bf16.
+// current GPU and `stream`. The launches may be captured in a CUDA graph. Returns the runtime's error
+// (cudaError_t). For all operations except attention and single products; E is float, double or, except for
+// routers and their probabilities, Bf16.
 //
-// Atomics add whole numbers alone, whose order means nothing. What `begins` and rows_there say is read on the
-// GPU, so grids are as large as the most rows that there can be, and blocks beyond those that are there end
-// at once. An index outside its range counts as none.
+// Atomics add only whole numbers, whose order does not matter. `begins` and rows_there are read on the GPU,
+// so grids are as large as the largest possible number of rows, and blocks without rows end at once. An index
+// outside its range counts as -1.
 //
-// Each is a function Launch(const Args<E>&, Stream) in the file of its operation, with TANDEM_KERNEL(Args)
-// behind it.
+// A kernel is a function Launch(const Args<E>&, Stream) in the file of its operation, followed by
+// TANDEM_KERNEL(Args).
 template <typename Args>
 int LaunchKernel(const Args& args, Stream stream);
 

@@ -7,7 +7,7 @@
 
 namespace tandem::ops::cuda {
 
-// sums (+)= the rows of partial_sums, which are row_stride apart. A block of kThreads has 32 columns; each
+// sums (+)= the rows of partial_sums, which are row_stride apart. A block of kThreads adds 32 columns; each
 // warp adds every kWarps-th row.
 template <typename T>
 __global__ void AddPartialSums(const T* partial_sums, int64_t row_stride, int64_t rows, int64_t columns,

@@ -13,7 +13,7 @@ namespace tandem::ops::cuda {
 // states are passed from piece to piece. A block of kThreads threads computes one head of a piece.
 constexpr int kPiece = static_cast<int>(kScanPiece);
 constexpr int kTile = 64;                // rows and columns of a tile of a product
-constexpr int kDepth = 32;               // part of the depth that is in shared memory at a time
+constexpr int kDepth = 32;               // depth of the parts of operands that are in shared memory
 constexpr int kMicro = 4;                // rows and columns that a thread computes
 constexpr int kAcross = kTile / kMicro;  // threads in each direction
 static_assert(kAcross * kAcross == kThreads);
@@ -146,7 +146,7 @@ __device__ void Product(TileMemory<T>& memory, int64_t rows, int64_t columns, in
   __syncthreads();
 }
 
-// Calls visit(row, column, element) for those elements of a thread that are inside the matrix.
+// Calls visit(row, column, element) for each element of a thread that is inside the matrix.
 template <typename T, typename Visit>
 __device__ void EachInside(int64_t row, int64_t column, int64_t rows, int64_t columns,
                            const T (&elements)[kMicro][kMicro], const Visit& visit) {
@@ -161,8 +161,8 @@ __device__ void EachInside(int64_t row, int64_t column, int64_t rows, int64_t co
   }
 }
 
-// Adds to sums[row] over the columns of a thread's rows and of its neighbours, which have the same rows. No
-// other threads add to them.
+// sums[row + i] += the sum of sums_of[i] over the threads that have the same rows. No other threads may add
+// to these rows.
 template <typename T>
 __device__ void AddRowSums(int64_t row, int64_t rows, T (&sums_of)[kMicro], T* sums) {
 #pragma unroll

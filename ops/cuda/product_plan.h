@@ -13,33 +13,34 @@
 
 namespace tandem::ops::cuda {
 
-// Throws std::invalid_argument with cuBLASLt's text if it has failed.
+// Throws std::invalid_argument with cuBLASLt's message if `status` is an error.
 void CheckProduct(cublasStatus_t status, const char* what);
 
-// A matrix as cuBLASLt sees it, which knows columns that are adjacent: the transpose of ours.
+// A matrix as cuBLASLt describes it. cuBLASLt's matrices are column-major, so it computes with the transposes
+// of ours.
 struct Operand {
   explicit Operand(const Array& matrix);
 
-  uint32_t alignment() const;  // of where it begins, at most 16
-  std::string text() const;    // as the table names it; empty where it does not
+  uint32_t alignment() const;  // of `memory` in bytes, at most 16
+  std::string text() const;    // its key in the table; empty if the table has no such matrices
 
   const void* memory;
   cudaDataType_t type;
   int64_t rows;
   int64_t columns;
-  bool transposed;  // our rows are adjacent
+  bool transposed;  // row_stride is 1 instead of column_stride
   int64_t stride;
 };
 
-// output = addend + factor left right, or without an addend, which is then a second name of the output. The
+// output = addend + factor left right. Without an addend, `adds` is false and `addend` is the output. The
 // factor changes neither text nor algorithm.
 struct ProductOperands {
-  // Throws std::invalid_argument for what MatrixProduct::Multiply does not take. Refers to the matrices'
-  // memory alone.
+  // Throws std::invalid_argument for operands that MatrixProduct::Bind refuses. Keeps the addresses of the
+  // matrices.
   explicit ProductOperands(const ProductArgs& product);
 
-  // "bf16 16384x4096 * bf16 transposed 4096x6144 + addend = bf16 16384x6144". Empty where the table does not
-  // name such matrices: whose rows or columns follow each other, from a multiple of 16 bytes on.
+  // "bf16 16384x4096 * bf16 transposed 4096x6144 + addend = bf16 16384x6144". Empty unless each matrix is
+  // without gaps and aligned to 16 bytes, because the table has no other matrices.
   std::string text() const;
 
   Operand left;
@@ -53,24 +54,25 @@ struct ProductOperands {
 // The current GPU and the version of cuBLASLt, as the table names them.
 std::string ProductMachine();
 
-// What cuBLASLt calls one product: types, shapes, strides and an algorithm, for any memory that is aligned
-// alike. Immutable; of the handle's GPU.
+// What cuBLASLt needs for one product: types, shapes, strides and an algorithm. A plan serves all operands of
+// the same alignment on the handle's GPU. Immutable.
 class ProductPlan {
  public:
-  // algorithm: of the table, or null: the first of cuBLASLt's rules. So is what cuBLASLt refuses, with a
-  // warning in the log: on every GPU of the machine's name alike, so that ranks still agree. Throws
-  // std::invalid_argument where the rules have none that takes at most kGpuLinearWorkBytes of work memory.
+  // `algorithm` is from the table. If it is null, or if cuBLASLt refuses it, the plan has the first algorithm
+  // that cuBLASLt's heuristics propose; a refusal is logged as a warning. GPUs of one name refuse the same
+  // algorithms, so ranks still agree. Throws std::invalid_argument if no proposal needs at most
+  // kGpuLinearWorkBytes of work memory.
   ProductPlan(cublasLtHandle_t handle, const ProductOperands& operands,
               const ProductTable::Algorithm* algorithm);
   ~ProductPlan();
   ProductPlan(const ProductPlan&) = delete;
   ProductPlan& operator=(const ProductPlan&) = delete;
 
-  // What the rules propose for it, at most max_count, best first.
+  // Returns the algorithms that the heuristics propose, at most max_count, best first.
   std::vector<ProductTable::Algorithm> Proposed(cublasLtHandle_t handle, const ProductOperands& operands,
                                                 int max_count) const;
 
-  // Whether that algorithm computes it, in kGpuLinearWorkBytes of work memory.
+  // Whether that algorithm can compute the product with kGpuLinearWorkBytes of work memory.
   bool Takes(cublasLtHandle_t handle, const ProductTable::Algorithm& algorithm) const;
 
   void Run(cublasLtHandle_t handle, const ProductOperands& operands, Workspace work,

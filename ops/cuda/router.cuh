@@ -8,7 +8,7 @@
 #include "ops/cuda/warp.cuh"
 #include "ops/router_config.h"
 
-// A warp looks at the scores of one token: lane l at every 32nd from l on.
+// A warp processes the scores of one token; lane l reads every 32nd score from the l-th on.
 namespace tandem::ops::cuda {
 
 constexpr int kRouterWarps = 4;  // of a block, at most
@@ -35,7 +35,7 @@ __device__ T SigmoidOf(T x) {
   return 1 / (1 + exp(-x));
 }
 
-// What exponentials of a row's softmax are divided by, and the largest number.
+// The softmax of a row: the largest logit, and the sum of the exponentials.
 template <typename T>
 struct SoftmaxOf {
   __device__ SoftmaxOf(const T* logits, int64_t experts) {
@@ -57,7 +57,7 @@ struct SoftmaxOf {
   T sum;
 };
 
-// A key and where it is, in the order of falling keys, of equal ones of rising indices.
+// A key and its index, ordered by descending keys and, for equal keys, by ascending indices.
 template <typename T>
 struct Ranked {
   T key = static_cast<T>(INFINITY);  // before the first
@@ -68,8 +68,8 @@ struct Ranked {
   }
 };
 
-// The one behind `last` among those that `allows` lets, by key_of(index); the lanes search together. index
-// INT_MAX: there is none, keys of NaN aside.
+// Returns the first entry after `last` in that order among the indices that `allows` accepts; the lanes
+// search together. Keys of NaN are skipped. The index is INT_MAX if there is no such entry.
 template <typename T, typename KeyOf, typename Allows>
 __device__ Ranked<T> NextLargest(int64_t count, const Ranked<T>& last, const KeyOf& key_of,
                                  const Allows& allows) {

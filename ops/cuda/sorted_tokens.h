@@ -9,11 +9,11 @@
 
 namespace tandem::ops::cuda {
 
-// Tokens sorted by their ids, those of one id in order. An id outside of the vocabulary has the key
-// `vocabulary`, behind all others.
+// Tokens sorted by their ids; tokens of one id keep their order. An id outside the vocabulary has the key
+// `vocabulary`, after all others.
 struct SortedTokens {
   uint32_t* keys = nullptr;
-  int32_t* places = nullptr;  // of the tokens
+  int32_t* places = nullptr;  // the positions of the tokens
   int64_t size = 0;
 };
 
@@ -24,9 +24,9 @@ struct TableBytes {
   int64_t row_bytes = 0;
 };
 
-// Sorts tokens whose vocabulary is the table's rows, into `work` (EmbeddingBackwardWorkBytes), and where
-// `clear` is set makes every row of the table zero that has no token, perhaps others too. There is at least
-// one token, and a row has bytes. Launches on `stream` and returns the runtime's error (cudaError_t).
+// Sorts the tokens in `work` (EmbeddingBackwardWorkBytes); the vocabulary is the rows of the table. If
+// `clear`, also sets all rows of the table without a token, and perhaps other rows, to zero. Requires at
+// least one token and one byte in a row. Launches on `stream` and returns the runtime's error (cudaError_t).
 int SortTokens(const Tokens& tokens, const TableBytes& table, bool clear, const Workspace& work,
                SortedTokens& sorted, Stream stream);
 

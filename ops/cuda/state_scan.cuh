@@ -13,8 +13,8 @@ namespace tandem::ops::cuda {
 
 // What forward and backward of the scan of a Mamba-2 mixer have in common (Dao and Gu, arXiv:2405.21060,
 // section 6). In a piece (pieces.cuh), with S the state before it:
-//   y_i = sum_j (C_i · B_j) L(i, j) dt_j x_j + exp(sum_i) S C_i + d x_i, where the document of i began before
-//   the piece; else without S.
+//   y_i = sum_j (C_i · B_j) L(i, j) dt_j x_j + exp(sum_i) S C_i + d x_i
+// The term with S is zero if the document of i began within the piece.
 
 // The work memory of a scan.
 template <typename T>
@@ -27,12 +27,12 @@ struct ScanWork {
         grad_bc(adjoints + Pieces(s) * s.inner() * s.state),
         partial(grad_bc + s.tokens() * 2 * s.groups * s.state) {}
 
-  T* lengths;   // [tokens, H], of steps
+  T* lengths;   // [tokens, H]: of steps
   T* sums;      // [tokens, H]
   T* states;    // [pieces, H, P, N], before each piece
-  T* adjoints;  // of the states behind each piece
+  T* adjoints;  // [pieces, H, P, N]: of the states after each piece
   T* grad_bc;   // [tokens, 2 G N]
-  T* partial;   // [pieces, 3 H]: of the gradients of dt_bias, a_log and d
+  T* partial;   // [pieces, 3 H]: the parts of the gradients of dt_bias, a_log and d
 };
 
 template <typename T>
@@ -50,7 +50,7 @@ struct Step {
   T slope;
 };
 
-// A thread has a head of a piece. lengths, sums: [tokens, H].
+// Writes `lengths` and `sums` of ScanWork. A thread computes one head of a piece.
 template <typename Args, typename T>
 __global__ void SumSteps(Args args, T* lengths, T* sums) {
   const ScanShape s = args.shape;
@@ -96,10 +96,10 @@ struct HeadOfPiece {
   const E* c;
   const T* lengths;
   const T* sums;
-  const int64_t state;  // the place of the first number of its state
+  const int64_t state;  // the offset of its state
 };
 
-// What the tokens of a piece have from the sums of their steps.
+// The decays and step lengths of the tokens of a piece.
 template <typename T>
 struct PieceFactors : PieceDecays<T> {
   template <typename E, typename Args>
@@ -126,8 +126,8 @@ __device__ void MultiplyCB(TileMemory<T>& memory, const HeadOfPiece<E, T>& in, i
       });
 }
 
-// What the tokens of a piece add to the state behind it, or with kAdjoint what its gradients add to the
-// adjoint of the state before it. A block has a head of a piece.
+// Computes what the tokens of a piece add to the state after it or, with kAdjoint, what their gradients add
+// to the adjoint of the state before it. A block computes one head of a piece.
 template <bool kAdjoint, typename E, typename Args, typename T>
 __global__ void __launch_bounds__(kThreads) AddLocalStates(Args args, ScanWork<T> work) {
   __shared__ TileMemory<T> memory;
@@ -161,9 +161,9 @@ __global__ void __launch_bounds__(kThreads) AddLocalStates(Args args, ScanWork<T
       });
 }
 
-// From what each piece adds to the states before them, in the order of the pieces; or of the adjoints behind
-// them, in the other one. A thread has a number of a state of a sequence. kept: where those before chunks go;
-// null: nowhere.
+// Replaces what each piece adds by the state before the piece or, with kAdjoint, by the adjoint after it,
+// passing states forwards and adjoints backwards through the pieces. A thread computes one number of the
+// states of a sequence. `kept`, unless null, gets the states before chunks.
 template <bool kAdjoint, typename Args, typename T>
 __global__ void PassStates(Args args, ScanWork<T> work, T* kept) {
   const ScanShape& s = args.shape;
@@ -189,7 +189,7 @@ __global__ void PassStates(Args args, ScanWork<T> work, T* kept) {
   }
 }
 
-// The states before each piece, and where `kept` is not null those before each chunk there.
+// Computes the states before each piece. If `kept` is not null, also writes the states before chunks to it.
 template <typename E, typename Args, typename T>
 void LaunchStates(const Args& args, const ScanWork<T>& work, T* kept, Stream stream) {
   const ScanShape& s = args.shape;
@@ -199,7 +199,7 @@ void LaunchStates(const Args& args, const ScanWork<T>& work, T* kept, Stream str
   PassStates<false><<<Blocks(s.sequences * s.inner() * s.state), kThreads, 0, stream>>>(args, work, kept);
 }
 
-// The gradients of dt_bias, a_log and d, from those of each piece: partial [pieces, 3 H].
+// Adds up the gradients of dt_bias, a_log and d from the pieces' parts, partial: [pieces, 3 H].
 template <typename Args, typename T>
 void AddHeadSums(const Args& args, const T* partial, Stream stream) {
   const ScanShape& s = args.shape;

@@ -11,13 +11,13 @@
 #include "ops/cuda/gpu_attributes.h"
 #include "ops/cuda/warp_product.cuh"
 
-// What forward and backward of a gated delta net on tensor cores have in common: the sums of gated_delta.cuh.
-// A block that passes states on has kValues value channels of a head of a sequence, or of a chunk, and holds
-// their state in registers. Of eight warps, warp w has tokens [16 (w % 4), ...) of a piece, or as many value
-// channels of the state, and half w / 4 of the columns.
+// What forward and backward of a gated delta net on tensor cores have in common; the formulas are those of
+// gated_delta.cuh. A block that passes states from piece to piece computes kValues value channels of one
+// head, for a sequence or for a chunk, and keeps their state in registers. Warp w of eight has 16 rows from
+// 16 (w % 4) on, tokens of a piece or value channels of the state, and half w / 4 of the columns.
 //
-// Queries and keys are multiplied as they are given; what they are divided by is in the factors of their
-// tokens.
+// Products read queries and keys as they are given; the division by their lengths is in the factors of their
+// tokens (DeltaFactors).
 namespace tandem::ops::cuda {
 
 constexpr int kValues = 64;
@@ -35,7 +35,7 @@ using ValueStateSums = LaneSums[kKey / 2 / 8];  // of a warp: 16 value channels,
 __device__ inline int WarpRow() { return static_cast<int>(threadIdx.x) / 32 % kTokenBlocks * 16; }
 __device__ inline int WarpHalf() { return static_cast<int>(threadIdx.x) / 32 / kTokenBlocks; }
 
-// The work memory; a forward's ends with of_k.
+// The work memory; that of a forward ends with of_k.
 struct TensorDeltaWork {
   TensorDeltaWork(const DeltaShape& s, void* begin)
       : solved(static_cast<Bf16*>(begin)),
@@ -46,7 +46,8 @@ struct TensorDeltaWork {
         of_k(of_q + s.tokens() * s.key_heads),
         partial(of_k + s.tokens() * s.key_heads) {}
 
-  // Of a backward: [pieces, Hv, ...] first, so that they begin at multiples of 16 bytes.
+  // The work memory of a backward. Matrices of bfloat16 are first, so that they begin at multiples of 16
+  // bytes.
   static TensorDeltaWork OfBackward(const DeltaShape& s, void* begin) {
     Bf16* const states = static_cast<Bf16*>(begin);
     Bf16* const adjoints = states + Pieces(s) * s.state();
@@ -62,43 +63,43 @@ struct TensorDeltaWork {
 
   Bf16* solved;  // [pieces, Hv, kPiece, kPiece]: the inverse of 1 + A
   Bf16* reads;   // [pieces, Hv, kPiece, kPiece]: L(i, j) (q_i · k_j)
-  float* sums;   // [tokens, Hv], of the logarithms of decays
+  float* sums;   // [tokens, Hv]: of the logarithms of decays
   float* betas;  // [tokens, Hv]
-  float* of_q;   // [tokens, Hk], one divided by the length
-  float* of_k;   // [tokens, Hk]
-  // Of a backward:
-  float* partial;              // [pieces, 2 Hv]: of the gradients of dt_bias and a_log
+  float* of_q;   // [tokens, Hk]: 1 / the length of a query
+  float* of_k;   // [tokens, Hk]: 1 / the length of a key
+  // Only in the backward:
+  float* partial;              // [pieces, 2 Hv]: the parts of the gradients of dt_bias and a_log
   Bf16* states = nullptr;      // [pieces, Hv, Dv, Dk], before each piece
-  Bf16* adjoints = nullptr;    // of the states behind each piece
+  Bf16* adjoints = nullptr;    // [pieces, Hv, Dv, Dk]: of the states after each piece
   Bf16* written = nullptr;     // [tokens, Hv, Dv]: U
-  Bf16* grad_right = nullptr;  // [tokens, Hv, Dv], of R
+  Bf16* grad_right = nullptr;  // [tokens, Hv, Dv]: the gradient of R
 };
 
-// What the tokens of a piece have; zeros behind its end.
+// Numbers of each token of a piece; zeros behind its end.
 struct DeltaFactors {
   float sums[kPiece];
   float betas[kPiece];
-  float of_q[kPiece];         // what a query is multiplied by
-  float of_k[kPiece];         // and a key
-  float from_before[kPiece];  // of the state before the piece, in a token's
-  float to_behind[kPiece];    // of what a token writes, in the state behind the piece
-  // Of what is passed on:
-  float read_by_q[kPiece];     // from_before by of_q
-  float missed_by_k[kPiece];   // -β by from_before and of_k
-  float written_by_k[kPiece];  // to_behind by of_k
-  int starts[kPiece];          // of the token's document; -1: before the piece
+  float of_q[kPiece];         // 1 / (the length of the query * sqrt(Dk))
+  float of_k[kPiece];         // 1 / the length of the key
+  float from_before[kPiece];  // factor of the state before the piece in a token's state
+  float to_behind[kPiece];    // factor of what a token writes in the state after the piece
+  // Products of these:
+  float read_by_q[kPiece];     // from_before * of_q
+  float missed_by_k[kPiece];   // -β * from_before * of_k
+  float written_by_k[kPiece];  // to_behind * of_k
+  int starts[kPiece];          // start of the token's document; -1: before the piece
 
-  // L of a token i and one before it, j.
+  // L(i, j) of pieces.cuh.
   __device__ float Decay(int i, int j) const {
     return j <= i && starts[i] <= j ? Exp(sums[i] - sums[j]) : 0.0F;
   }
 };
 
-// Reads what DeltaFactors are computed from ahead of their use: a thread of the first kPiece has a token, and
-// every thread the last one.
+// Reads the inputs of DeltaFactors before they are needed. Each of the first kPiece threads reads one token,
+// and every thread also the last token.
 class DeltaFactorReader {
  public:
-  // thread: among those that read the head's.
+  // thread: its index among the threads that read this head.
   template <typename Args>
   __device__ void Read(const Args& args, const TensorDeltaWork& work, const Piece& piece, int64_t head,
                        int thread) {
@@ -118,7 +119,7 @@ class DeltaFactorReader {
     }
   }
 
-  // How much of the state before the piece is in the one behind it.
+  // The factor of the state before the piece in the state after it.
   __device__ float Decay() const { return start_of_last_ < 0 ? Exp(sum_of_last_) : 0.0F; }
 
   __device__ void Write(DeltaFactors& to) const {
@@ -152,21 +153,21 @@ class DeltaFactorReader {
   int64_t start_ = 0;
 };
 
-// What a block that passes states on needs of a piece's tokens to write to them.
+// The tokens of a piece in a block that passes states on: what it needs to write to the state.
 template <int kKey>
 struct WritingTokens {
   TokenKeys<kKey> k;
-  TokenValues values;  // those of the tokens, or the gradients of outputs
+  TokenValues values;  // of the tokens, or the gradients of outputs
   TokenPairs solved;
 };
-// And to read them, too.
+// The same, and what it needs to read the state.
 template <int kKey>
 struct ReadingTokens : WritingTokens<kKey> {
   TokenKeys<kKey> q;
   TokenPairs reads;
 };
 
-// Of a block that passes states on, or adjoints.
+// The shared memory of a block that passes states or adjoints on.
 template <int kKey, typename Tokens = ReadingTokens<kKey>>
 struct DeltaPassMemory {
   Tokens tokens[2];  // one piece is used, the next is on its way
@@ -175,7 +176,7 @@ struct DeltaPassMemory {
   DeltaFactors factors[2];
 };
 
-// Of a block that computes gradients.
+// The shared memory of a block that computes gradients.
 template <int kKey>
 struct TensorDeltaMemory {
   struct Tile {  // of kValues value channels
@@ -183,12 +184,12 @@ struct TensorDeltaMemory {
     TokenValues grad_right;
     TokenValues written;
     ValueState<kKey> state;    // before the piece
-    ValueState<kKey> adjoint;  // of that behind it
+    ValueState<kKey> adjoint;  // of the state after the piece
   };
-  struct Pairs {                       // with what queries and keys are multiplied by
-    TokenPairs of_reads;               // L(i, j) (dy_i · u_j), of q_i and k_j
-    TokenPairs of_keys;                // -β_i L(i, j) (dR_i · u_j) for j < i, of k_i and k_j
-    float passed[kPiece][kPiece + 1];  // what decays from j to i, for j < i
+  struct Pairs {                       // of_reads and of_keys include the factors of queries and keys
+    TokenPairs of_reads;               // L(i, j) (dy_i · u_j)
+    TokenPairs of_keys;                // -β_i L(i, j) (dR_i · u_j) for j < i
+    float passed[kPiece][kPiece + 1];  // the gradient of log L(i, j), for j < i
   };
 
   TokenKeys<kKey> k;
@@ -198,13 +199,14 @@ struct TensorDeltaMemory {
     Pairs pairs;
   };
   DeltaFactors factors;
-  float quarters[4][kPiece];       // of j: the sum of `passed` over a quarter of the tokens i
-  float from_before[2][kPiece];    // what decays from the state before the piece to i, of half of the columns
-  float to_behind[2][kPiece];      // and from j to the state behind it
-  float read_of_state[2][kPiece];  // k_i · its gradient as that of a token that reads the state, without β_i
-  float read_of_tokens[2][kPiece];  // and what was written since
+  float quarters[4][kPiece];  // of j: the sum of `passed` over a quarter of the tokens i
+  // Of each half of the columns:
+  float from_before[2][kPiece];     // the gradient of sum_i, through the state before the piece
+  float to_behind[2][kPiece];       // the gradient of -sum_j, through the state after the piece
+  float read_of_state[2][kPiece];   // k_i · (its gradient as a reader of the state), without β_i
+  float read_of_tokens[2][kPiece];  // the same as a reader of what tokens of the piece write
   float of_values[kPiece];          // dR_i · v_i
-  float within[kPiece];             // the sum of `passed` over the pairs that decay through a token
+  float within[kPiece];             // the sum of `passed` over the pairs j < t <= i, for token t
   float passed_on[kWarps];          // <G, S>, of each warp
 };
 
@@ -222,7 +224,7 @@ __device__ void RoundInto(const LaneSums (&sums)[kTiles], int column, Matrix& to
   }
 }
 
-// Rounds those of the first `rows` rows into rows of global memory, row_stride apart.
+// Rounds a warp's sums into rows of global memory that are row_stride apart, up to row `rows`.
 template <int kTiles>
 __device__ void RoundInto(const LaneSums (&sums)[kTiles], int rows, int64_t row_stride, Bf16* to) {
 #pragma unroll
@@ -250,7 +252,7 @@ __device__ void ScaleRows(const float (&factors)[kPiece], LaneSums (&sums)[kTile
   }
 }
 
-// sums += left by the rows [k, k + 16) of the columns [column, ...) of `right`.
+// sums += left * right[k ... k + 16, column ...].
 template <int kTiles, typename Left, typename Matrix>
 __device__ void AddRowsOf(const Left& left, const Matrix& right, int k, int column,
                           LaneSums (&sums)[kTiles]) {
@@ -260,7 +262,7 @@ __device__ void AddRowsOf(const Left& left, const Matrix& right, int k, int colu
   }
 }
 
-// sums += left by the columns [k, k + 16) of the rows [column, ...) of `right`.
+// sums += left * transpose(right[column ..., k ... k + 16]).
 template <int kTiles, typename Left, typename Matrix>
 __device__ void AddColumnsOf(const Left& left, const Matrix& right, int k, int column,
                              LaneSums (&sums)[kTiles]) {
@@ -281,7 +283,8 @@ __device__ void AddToState(const TokenValues& values, const TokenKeys<kKey>& key
   }
 }
 
-// Whether the current GPU has the shared memory of a kernel, and rows begin where copies of packs may.
+// Whether the current GPU has the shared memory of a kernel, and all matrices begin at multiples of 16 bytes,
+// as copies of packs require.
 inline bool FitsDelta(int shared_bytes, std::initializer_list<const void*> matrices) {
   bool fits = shared_bytes <= MaxDynamicSharedBytes();
   for (const void* matrix : matrices) {
@@ -299,8 +302,8 @@ int LaunchDelta(void (*kernel)(Parameters...), int64_t blocks, Stream stream, co
   return cudaGetLastError();
 }
 
-// What the outputs and the gradients need of all pieces: sums, β, lengths, and matrices of tokens. Returns
-// the runtime's error. Of tensor_delta.cu.
+// Fills the work memory for all pieces, from `solved` to of_k. Returns the runtime's error. Defined in
+// tensor_delta.cu.
 template <typename Args>
 int LaunchTensorMatrices(const Args& args, const TensorDeltaWork& work, Stream stream);
 

@@ -6,16 +6,17 @@
 
 namespace tandem::ops::cuda {
 
-// Gated delta nets of bfloat16 on tensor cores, where DeltasOnTensorCores (delta_work.h). What is multiplied
-// there is bfloat16: matrices of a piece's tokens, what tokens write, and the states and adjoints that a
-// product reads are rounded. Systems are solved in float, and what is passed on is added up in float.
+// Gated delta nets of bfloat16 on tensor cores, for shapes for which DeltasOnTensorCores (delta_work.h) is
+// true. Operands of products are rounded to bfloat16, also the matrices of a piece, what tokens write, states
+// and adjoints. Systems of equations are solved in float, and states and adjoints are passed from piece to
+// piece in float.
 
-// Whether the current GPU gives a block the shared memory that this takes, 153 KiB at most, and matrices and
-// work memory begin at multiples of 16 bytes. Without both it is not computed.
+// Whether the kernels can run: a block may have their shared memory, at most 153 KiB, on the current GPU, and
+// matrices and work memory begin at multiples of 16 bytes.
 bool FitsTensorDelta(const GatedDeltaArgs<Bf16>& args);
 bool FitsTensorDelta(const GatedDeltaBackwardArgs<Bf16>& args);
 
-// As Launch (kernels.h).
+// Launch the kernels as LaunchKernel (kernels.h) does.
 int LaunchTensorDelta(const GatedDeltaArgs<Bf16>& args, Stream stream);
 int LaunchTensorDelta(const GatedDeltaBackwardArgs<Bf16>& args, Stream stream);
 

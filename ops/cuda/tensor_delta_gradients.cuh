@@ -9,7 +9,7 @@
 
 namespace tandem::ops::cuda {
 
-// A block has the value heads of a key head of a piece, one after the other.
+// A block computes the value heads of one key head in a piece, one after the other.
 template <int kKey>
 class TensorDeltaBlock {
  public:
@@ -34,7 +34,7 @@ class TensorDeltaBlock {
       reader.Write(m_.factors);
       RunHead(head, reader.Decay());
     }
-    const auto of_key_dim = static_cast<float>(kKey);  // which queries are divided by the root of
+    const auto of_key_dim = static_cast<float>(kKey);  // queries are divided by its square root
     WriteDivided(m_.q, grad_q_, m_.factors.of_q, of_key_dim, m_.from_before, args_.grad_q + of_keys);
     WriteDivided(m_.k, grad_k_, m_.factors.of_k, 1.0F, m_.to_behind, args_.grad_k + of_keys);
   }
@@ -99,8 +99,9 @@ class TensorDeltaBlock {
     StartCopy<kThreads>(work_.adjoints + state, kKey, kValues, m_.tile.adjoint);
   }
 
-  // What a query and a key have from the state before the piece, and a key from the adjoint of the one behind
-  // it: each of them by itself, as gradients of decays are sums of it.
+  // Adds the gradients of queries and keys through the state before the piece, and of keys through the state
+  // after it. These are computed by themselves, because the gradients of decays are sums of their products
+  // with queries and keys.
   __device__ void AddThroughStates(float (&from_before)[2], float (&to_behind)[2],
                                    float (&read_of_state)[2]) {
     const DeltaFactors& factors = m_.factors;
@@ -142,7 +143,7 @@ class TensorDeltaBlock {
     }
   }
 
-  // A warp has a token, and a lane two channels of it.
+  // A warp computes a token, and a lane two of its channels.
   __device__ void AddOfValues(int64_t head, int64_t first) {
     for (int t = Warp(); t < piece_.tokens; t += kWarps) {
       const Bf16* const v =
@@ -170,7 +171,7 @@ class TensorDeltaBlock {
     return sum;
   }
 
-  // The sums of a lane's two rows over the lanes that have them.
+  // Writes the sums of a lane's two rows over the lanes that have the same rows.
   __device__ void WriteRows(const float (&sums)[2], float (&to)[2][kPiece]) const {
 #pragma unroll
     for (int k = 0; k < 2; ++k) {
@@ -181,7 +182,8 @@ class TensorDeltaBlock {
     }
   }
 
-  // A warp's part of the products of tokens with keys; nothing where all are before all of its tokens.
+  // Computes a warp's part of the products of `tokens` with keys. Skips parts whose keys are all after the
+  // warp's tokens.
   __device__ void MultiplyByKeys(const TokenKeys<kKey>& tokens, LaneSums (&sums)[kPairs / 8]) const {
     if (WarpHalf() * kPairs > WarpRow() + 15) {
       return;
@@ -192,7 +194,7 @@ class TensorDeltaBlock {
     }
   }
 
-  // of_y then has what decays through the queries.
+  // Writes of_reads. of_y becomes the gradients of log L(i, j) through the queries.
   __device__ void WriteReads(LaneSums (&of_y)[kPairs / 8]) {
     LaneSums by_keys[kPairs / 8] = {};
     MultiplyByKeys(m_.q, by_keys);
@@ -211,7 +213,7 @@ class TensorDeltaBlock {
     RoundInto(by_keys, WarpHalf() * kPairs, m_.pairs.of_reads);
   }
 
-  // passed: what decays through the queries.
+  // Writes of_keys and `passed`. passed: the gradients of log L(i, j) through the queries.
   __device__ void WriteKeys(const LaneSums (&passed)[kPairs / 8], const LaneSums (&of_right)[kPairs / 8]) {
     LaneSums by_keys[kPairs / 8] = {};
     MultiplyByKeys(m_.k, by_keys);
@@ -248,8 +250,8 @@ class TensorDeltaBlock {
     }
   }
 
-  // Of each j and quarter of the tokens, `passed` becomes its sums over the tokens from i on. A sum is never
-  // a difference of others.
+  // Replaces `passed` by its sums over the tokens from i on, for each j within each quarter of the tokens. No
+  // sum is computed by subtraction.
   __device__ void SumQuarters() {
     const int j = static_cast<int>(threadIdx.x) % kPiece;
     const int quarter = static_cast<int>(threadIdx.x) / kPiece;
@@ -262,7 +264,7 @@ class TensorDeltaBlock {
     m_.quarters[quarter][j] = sum;
   }
 
-  // Of a token t, four threads have 16 tokens j each.
+  // Computes `within`. Four threads have a token t, and each of them 16 tokens j.
   __device__ void SumWithin() {
     const int t = static_cast<int>(threadIdx.x) / 4;
     float sum = 0;
@@ -278,7 +280,7 @@ class TensorDeltaBlock {
     }
   }
 
-  // As DeltaGradientBlock::Finish. A lane has two tokens.
+  // Does what DeltaGradientBlock::Finish does. A lane has two tokens.
   __device__ void Finish(int64_t head, float decay) const {
     float passed_on = 0;
     for (const float of_warp : m_.passed_on) {
@@ -292,8 +294,8 @@ class TensorDeltaBlock {
       from_before[k] = m_.from_before[0][t] + m_.from_before[1][t];
       to_behind[k] = m_.to_behind[0][t] + m_.to_behind[1][t];
     }
-    float before = to_behind[0] + to_behind[1];    // of the tokens up to a lane's
-    float rest = from_before[0] + from_before[1];  // of those from a lane's on
+    float before = to_behind[0] + to_behind[1];    // over the tokens up to a lane's
+    float rest = from_before[0] + from_before[1];  // over the tokens from a lane's on
 #pragma unroll
     for (int lanes = 1; lanes < 32; lanes *= 2) {
       const float of_before = __shfl_up_sync(kEveryLane, before, lanes);

@@ -10,15 +10,15 @@
 
 namespace tandem::ops::cuda {
 
-// A backward's blocks read no queries, since they write no outputs.
+// The blocks of a backward read no queries, because they write no outputs.
 template <int kKey, typename Args>
 using PassOfDelta =
     DeltaPassMemory<kKey, std::conditional_t<std::is_same_v<Args, GatedDeltaBackwardArgs<Bf16>>,
                                              WritingTokens<kKey>, ReadingTokens<kKey>>>;
 
-// From the states before pieces to what their tokens write, and to the states behind them, in order. A
-// forward's blocks have sequences, keep the states before chunks and write outputs; a backward's have chunks,
-// begin with what was kept, and write the rounded states before pieces and what tokens write.
+// Computes piece by piece, from the state before a piece, what its tokens write and the state after it. In a
+// forward, a block has a sequence, keeps the states before chunks and writes outputs. In a backward, a block
+// has a chunk, begins with the kept state, and writes the rounded states before pieces and what tokens write.
 template <int kKey, typename Args>
 __global__ void __launch_bounds__(kThreads, std::is_same_v<Args, GatedDeltaBackwardArgs<Bf16>> ? 2 : 1)
     PassTensorDelta(Args args, TensorDeltaWork work) {

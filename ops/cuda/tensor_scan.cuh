@@ -10,13 +10,14 @@
 #include "ops/cuda/state_scan.cuh"
 #include "ops/cuda/warp_product.cuh"
 
-// What forward and backward of the scan on tensor cores have in common: the sums of state_scan.cu. A block
-// that passes states on has one head of a sequence, or of a chunk, and holds the state in registers; warp w
-// of four has channels [16 w, 16 w + 16) of it and tokens [16 w, 16 w + 16) of a piece.
+// What forward and backward of the scan on tensor cores have in common; the formulas are those of
+// state_scan.cuh. A block that passes states from piece to piece computes one head, for a sequence or for a
+// chunk, and keeps its state in registers. Warp w of four has channels [16 w, 16 w + 16) of the state and
+// tokens [16 w, 16 w + 16) of a piece.
 namespace tandem::ops::cuda {
 
 constexpr int kChannels = 64;      // of a head
-constexpr int kScanThreads = 128;  // that pass states on
+constexpr int kScanThreads = 128;  // of a block that passes states on
 constexpr int kBlocks = kPiece / 16;
 
 using PieceOfChannels = SharedMatrix<kPiece, kChannels>;
@@ -28,7 +29,7 @@ using HeadState = SharedMatrix<kChannels, kState>;
 template <int kState>
 using StateSums = LaneSums[kState / 8];  // a warp's [16, kState] of a state
 
-// The work memory of a scan; a forward's ends with sums.
+// The work memory of a scan; that of a forward ends with `sums`.
 struct TensorScanWork {
   TensorScanWork(const ScanShape& s, void* begin, bool backward)
       : states(static_cast<Bf16*>(begin)),
@@ -38,29 +39,29 @@ struct TensorScanWork {
         partial(sums + s.tokens() * s.heads) {}
 
   Bf16* states;    // [pieces, H, P, N], before each piece
-  Bf16* adjoints;  // of the states behind each piece
-  float* lengths;  // [tokens, H], of steps
+  Bf16* adjoints;  // [pieces, H, P, N]: of the states after each piece
+  float* lengths;  // [tokens, H]: of steps
   float* sums;     // [tokens, H]
-  float* partial;  // [pieces, 3 H]: of the gradients of dt_bias, a_log and d
+  float* partial;  // [pieces, 3 H]: the parts of the gradients of dt_bias, a_log and d
 };
 
-// What the tokens of a piece have from the sums of their steps; zeros behind its end.
+// Decays and step lengths of the tokens of a piece; zeros behind its end.
 struct Factors {
   float sums[kPiece];
   float lengths[kPiece];
-  float from_before[kPiece];  // of the state before the piece, in a token's
-  float to_behind[kPiece];    // of what a token adds by a step of length 1, in the state behind the piece
-  float added[kPiece];        // to_behind by the step's length
-  int starts[kPiece];         // of the token's document; -1: before the piece
+  float from_before[kPiece];  // factor of the state before the piece in a token's state
+  float to_behind[kPiece];    // decay of what a token adds until the end of the piece
+  float added[kPiece];        // to_behind * the step's length
+  int starts[kPiece];         // start of the token's document; -1: before the piece
 
-  // L of a token i and one before it, j.
+  // L(i, j) of pieces.cuh.
   __device__ float Decay(int i, int j) const {
     return j <= i && starts[i] <= j ? Exp(sums[i] - sums[j]) : 0.0F;
   }
 };
 
-// Reads what Factors are computed from ahead of their use: each of the first kPiece threads of a block has a
-// token, and every thread the last one.
+// Reads the inputs of Factors before they are needed. Each of the first kPiece threads of a block reads one
+// token, and every thread also the last token.
 class FactorReader {
  public:
   template <typename Args>
@@ -78,7 +79,7 @@ class FactorReader {
     }
   }
 
-  // How much of the state before the piece is in the one behind it.
+  // The factor of the state before the piece in the state after it.
   __device__ float Decay() const { return start_of_last_ < 0 ? Exp(sum_of_last_) : 0.0F; }
 
   __device__ void Write(Factors& to) const {
@@ -152,7 +153,7 @@ struct Columns {
   int64_t c;
 };
 
-// Of a block that computes gradients.
+// The shared memory of a block that computes gradients.
 template <int kState>
 struct GradientMemory {
   PieceOfState<kState> b;
@@ -160,20 +161,21 @@ struct GradientMemory {
   PieceOfChannels x;
   PieceOfChannels grad_y;
   HeadState<kState> state;    // before the piece
-  HeadState<kState> adjoint;  // of that behind it
+  HeadState<kState> adjoint;  // of the state after the piece
   PairMatrix weights;         // L[i, j] dt_j (dy_i · x_j)
   PairMatrix products;        // L[i, j] (C_i · B_j)
   Factors factors[2];         // of this head, and of the next one
   // With W[i, j] = L[i, j] (C_i · B_j) (dy_i · x_j):
   float rows[2][kPiece];           // sum_j dt_j W[i, j], of each half of the columns
   float columns[kBlocks][kPiece];  // sum_i W[i, j], of each block of rows
-  float from_before[2][kPiece];    // dy_i · S C_i by the factor, of each half of the state's numbers
-  float to_behind[2][kPiece];      // x_j · G B_j by the factor, likewise
+  float from_before[2][kPiece];    // from_before_i (dy_i · S C_i), of each half of the state's numbers
+  float to_behind[2][kPiece];      // to_behind_j (x_j · G B_j), of each half of the state's numbers
   float diagonal[kPiece];          // dy_i · x_i
   float passed[kWarps];            // <G, S>, of each warp
 };
 
-// Whether the current GPU has the shared memory of a kernel, and rows begin where copies of packs may.
+// Whether the current GPU has the shared memory of a kernel, and all matrices begin at multiples of 16 bytes,
+// as copies of packs require.
 template <template <int> typename Memory>
 bool Fits(const ScanShape& s, std::initializer_list<const void*> matrices) {
   bool fits =

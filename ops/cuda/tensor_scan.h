@@ -6,16 +6,16 @@
 
 namespace tandem::ops::cuda {
 
-// The scan of bfloat16 on tensor cores, where ScansOnTensorCores (mixer_work.h). What is multiplied there is
-// bfloat16: weights of a piece and the states and adjoints that a product reads are rounded; those that are
-// passed on and kept are not.
+// The scan of bfloat16 on tensor cores, for shapes for which ScansOnTensorCores (mixer_work.h) is true.
+// Operands of products are rounded to bfloat16, also the weights of a piece, states and adjoints. States and
+// adjoints are passed from piece to piece, and kept, in float.
 
-// Whether the current GPU gives a block the shared memory that this takes, 110 KiB at most, and matrices and
-// work memory begin at multiples of 16 bytes. Without both it is not computed.
+// Whether the kernels can run: a block may have their shared memory, at most 110 KiB, on the current GPU, and
+// matrices and work memory begin at multiples of 16 bytes.
 bool FitsTensorScan(const StateScanArgs<Bf16>& args);
 bool FitsTensorScan(const StateScanBackwardArgs<Bf16>& args);
 
-// As Launch (kernels.h).
+// Launch the kernels as LaunchKernel (kernels.h) does.
 int LaunchTensorScan(const StateScanArgs<Bf16>& args, Stream stream);
 int LaunchTensorScan(const StateScanBackwardArgs<Bf16>& args, Stream stream);
 

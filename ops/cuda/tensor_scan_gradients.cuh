@@ -10,8 +10,8 @@
 
 namespace tandem::ops::cuda {
 
-// A block has a group of heads of a piece, one after the other. Warp w of eight has tokens [16 (w % 4), ...)
-// and half w / 4 of the columns.
+// A block computes the heads of one group in a piece, one after the other. Warp w of eight has 16 tokens from
+// 16 (w % 4) on and half w / 4 of the columns.
 template <int kState>
 class GradientBlock {
  public:
@@ -77,7 +77,7 @@ class GradientBlock {
     reader.Read(args_, work_, piece_, head);
   }
 
-  // The two matrices of weights, and what their product W adds to the sums of its rows and columns.
+  // Writes `weights` and `products`, and adds W to the sums of its rows and columns.
   __device__ void WriteWeights() {
     const int i = row_ + RowOfLane();
     LaneSums of_c[4] = {};
@@ -140,7 +140,7 @@ class GradientBlock {
     WriteRows(rows, m_.rows[half_]);
   }
 
-  // The sums of a lane's two rows over the lanes that have them.
+  // Writes the sums of a lane's two rows over the lanes that have the same rows.
   __device__ void WriteRows(const float (&sums)[2], float* to) const {
 #pragma unroll
     for (int k = 0; k < 2; ++k) {
@@ -166,7 +166,7 @@ class GradientBlock {
     }
   }
 
-  // dC_i = sum_j weights[i, j] B_j + what comes through the state before the piece.
+  // dC_i = sum_j weights[i, j] B_j + the part through the state before the piece.
   __device__ void AddGradC() {
     for (int block = 0; block * 16 <= row_; ++block) {
       AddRows(m_.weights.Left(row_, block * 16), m_.b, block * 16, grad_c_);
@@ -176,7 +176,7 @@ class GradientBlock {
     WriteRows(sums, m_.from_before[half_]);
   }
 
-  // dB_j = sum_i weights[i, j] C_i + what comes through the adjoint of the state behind the piece.
+  // dB_j = sum_i weights[i, j] C_i + the part through the state after the piece.
   __device__ void AddGradB() {
 #pragma unroll 1
     for (int block = row_ / 16; block < kBlocks; ++block) {
@@ -187,7 +187,7 @@ class GradientBlock {
     WriteRows(sums, m_.to_behind[half_]);
   }
 
-  // to += left by the rows [k, k + 16) of the warp's half of `numbers`.
+  // to += left * rows [k, k + 16) of the warp's half of `numbers`.
   __device__ void AddRows(const Fragment& left, const PieceOfState<kState>& numbers, int k,
                           LaneSums (&to)[kTiles]) const {
 #pragma unroll
@@ -196,8 +196,8 @@ class GradientBlock {
     }
   }
 
-  // Of each token t of the warp: v = factors[t] (the matrix applied to its channels); to += v, by its length
-  // if there are lengths; sums += v · its numbers.
+  // Computes for each token t of the warp v = factors[t] * matrix^T * (its channels). to += v, times
+  // lengths[t] unless `lengths` is null; sums += v · (its numbers).
   __device__ void AddThroughState(const PieceOfChannels& channels, const HeadState<kState>& matrix,
                                   const PieceOfState<kState>& numbers, const float* factors,
                                   const float* lengths, LaneSums (&to)[kTiles], float (&sums)[2]) const {
@@ -282,18 +282,18 @@ class GradientBlock {
     }
   }
 
-  // The gradient of a token's exponent is that of all that decays through it: the states before the piece in
-  // those behind it and in the tokens from it on, what the tokens before it add to the state behind, and W of
-  // those pairs. The first token of a document decays nothing. A lane has two tokens.
+  // The gradient of a token's exponent is a sum over everything that decays through the token. It decays from
+  // the state before the piece, or from earlier tokens, to later tokens (W) or to the state after the piece.
+  // Nothing decays through the first token of a document. A lane has two tokens.
   __device__ void FinishHead(int64_t head, float decay) const {
     float passed = 0;
     for (const float of_warp : m_.passed) {
       passed += of_warp;
     }
-    float through[2];  // x_j · G B_j by its factor
+    float through[2];  // to_behind_j (x_j · G B_j)
     float columns[2];
     float to_behind[2];
-    float behind[2];  // what decays through this token, of the tokens from it on
+    float behind[2];  // of the decays to this token
     float of_diagonal = 0;
 #pragma unroll
     for (int k = 0; k < 2; ++k) {
@@ -310,8 +310,8 @@ class GradientBlock {
           m_.from_before[0][t] + m_.from_before[1][t] + m_.rows[0][t] + m_.rows[1][t] - length * columns[k];
       of_diagonal += t < piece_.tokens ? m_.diagonal[t] : 0.0F;
     }
-    float before = to_behind[0] + to_behind[1];  // of the tokens up to a lane's
-    float rest = behind[0] + behind[1];          // of those from a lane's on
+    float before = to_behind[0] + to_behind[1];  // over the tokens up to a lane's
+    float rest = behind[0] + behind[1];          // over the tokens from a lane's on
 #pragma unroll
     for (int lanes = 1; lanes < 32; lanes *= 2) {
       const float of_before = __shfl_up_sync(kEveryLane, before, lanes);
@@ -332,7 +332,7 @@ class GradientBlock {
       const float later = rest - (k == 1 ? behind[0] : 0.0F);
       const float of_decay = factors_->starts[t] == t ? 0.0F : decay * passed + earlier + later;
       const float length = factors_->lengths[t];
-      // Of softplus, whose value it is.
+      // The derivative of softplus, by its value.
       const float slope = length > static_cast<float>(s_.least_step) ? -expm1f(-length) : 0.0F;
       const float grad = (columns[k] + through[k] + a * of_decay) * slope;
       Narrow(grad, args_.grad_raw[(piece_.row + t) * args_.grad_raw_stride + head]);

@@ -13,7 +13,7 @@
 // time, in an order that depends on the depth alone.
 namespace tandem::ops::cuda {
 
-// Of one operand, elements that are neighbours in memory: along the depth, or across it.
+// Which elements of an operand are adjacent in memory: those along the depth, or those across it.
 enum class Along { kDepth, kAcross };
 
 template <typename E>
@@ -31,7 +31,7 @@ struct TileShape<Bf16> {  // tensor cores
 
 constexpr int kStages = 3;  // tiles of the depth in shared memory: one is used, the others are on their way
 
-// One operand's tile in shared memory: lines of elements that are neighbours, a pack apart.
+// One operand's tile in shared memory: lines of adjacent elements, with a pack of padding between lines.
 template <typename E, Along kAlong, int kExtent>
 struct OperandTile {
   static constexpr int kDepth = TileShape<E>::kDepth;
@@ -40,13 +40,13 @@ struct OperandTile {
   static constexpr int kStride = kWidth + kPackSize<E>;
   static constexpr int kElements = kLines * kStride;
 
-  // The element at that place across the depth.
+  // The index of the element (across, depth) in the tile.
   static __device__ int At(int across, int depth) {
     return kAlong == Along::kDepth ? across * kStride + depth : depth * kStride + across;
   }
 
-  // Of `extent` x `depth` elements from `from` on, lines `stride` apart; zeros beyond. kPacked: lines consist
-  // of whole packs.
+  // Loads `extent` x `depth` elements from `from` on, whose lines are `stride` apart, and zeros beyond them.
+  // kPacked: lines consist of whole packs.
   template <bool kPacked>
   static __device__ void Load(const E* from, int64_t stride, int64_t extent, int64_t depth, E* tile) {
     const int64_t lines = kAlong == Along::kDepth ? extent : depth;
@@ -68,7 +68,7 @@ struct OperandTile {
   }
 };
 
-// The sums of a tile. Of float and double: thread t has rows t / 16 + 16 i and columns t % 16 + 16 j.
+// The sums of a tile, for float and double: thread t has rows t / 16 + 16 i and columns t % 16 + 16 j.
 template <typename E, typename TileA, typename TileB>
 class TileSums {
  public:
@@ -97,7 +97,7 @@ class TileSums {
     }
   }
 
-  // visit(row, column, sum) of every element. shared: memory that is not used any more.
+  // Calls visit(row, column, sum) for every element. May overwrite the shared memory of the operands.
   template <typename Visit>
   __device__ void ForEach(unsigned char*, const Visit& visit) const {
     const int row = static_cast<int>(threadIdx.x) / 16;
@@ -115,7 +115,7 @@ class TileSums {
   E sums_[4][4] = {};
 };
 
-// Of bfloat16: a warp has 64 x 32 elements, 16 x 16 at a time.
+// The sums of a tile, for bfloat16: a warp has 64 x 32 elements, in fragments of 16 x 16.
 template <typename TileA, typename TileB>
 class TileSums<Bf16, TileA, TileB> {
  public:
@@ -178,7 +178,7 @@ class TileSums<Bf16, TileA, TileB> {
   static constexpr int kBeside = 2;
   using RowMajor = nvcuda::wmma::row_major;
   using ColumnMajor = nvcuda::wmma::col_major;
-  // A's rows and B's columns are lines where they lie along the depth.
+  // Lines along the depth are rows of A and columns of B.
   using A = nvcuda::wmma::fragment<nvcuda::wmma::matrix_a, 16, 16, 16, __nv_bfloat16,
                                    std::conditional_t<TileA::kWidth == TileA::kDepth, RowMajor, ColumnMajor>>;
   using B = nvcuda::wmma::fragment<nvcuda::wmma::matrix_b, 16, 16, 16, __nv_bfloat16,
@@ -190,7 +190,7 @@ class TileSums<Bf16, TileA, TileB> {
   nvcuda::wmma::fragment<nvcuda::wmma::accumulator, 16, 16, 16, float> sums_[kDown][kBeside];
 };
 
-// What a tile is computed from. rows, columns, depth: how many there are from `a` and `b` on.
+// The operands of a tile. rows, columns, depth: the numbers that are left from `a` and `b` on.
 template <typename E>
 struct TileOperands {
   const E* a = nullptr;
@@ -210,7 +210,8 @@ struct TileProduct {
   static constexpr int kStageElements = TileA::kElements + TileB::kElements;
   static constexpr int kSharedBytes = kStages * kStageElements * static_cast<int>(sizeof(E));
 
-  // visit(row, column, sum) of each element of the tile that is there. All threads of a block of kThreads.
+  // Calls visit(row, column, sum) for each element of the tile that is inside the matrix. All kThreads
+  // threads of the block call this.
   template <bool kPacked, typename Visit>
   static __device__ void Run(const TileOperands<E>& in, unsigned char* shared, const Visit& visit) {
     E* const stages = reinterpret_cast<E*>(shared);

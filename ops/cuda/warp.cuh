@@ -9,7 +9,7 @@ constexpr unsigned kEveryLane = 0xFFFFFFFF;
 
 __device__ inline int LaneOf() { return static_cast<int>(threadIdx.x % 32); }
 
-// Over the lanes of a warp, the same on each; a tree of one shape.
+// The sum over the lanes of a warp, the same on each lane, added as a tree of one shape.
 template <typename T>
 __device__ T WarpSum(T value) {
   for (int lanes = 16; lanes > 0; lanes /= 2) {
@@ -18,7 +18,7 @@ __device__ T WarpSum(T value) {
   return value;
 }
 
-// The sum of the lanes' values up to and with this one's.
+// The sum of the values of all lanes up to and including this one.
 __device__ inline int64_t InclusiveWarpSum(int64_t value) {
   for (int lanes = 1; lanes < 32; lanes *= 2) {
     const int64_t before = __shfl_up_sync(kEveryLane, value, lanes);

@@ -11,14 +11,14 @@
 // Products of small matrices of bfloat16 by one warp on tensor cores (PTX ISA, mma.m16n8k16 and ldmatrix).
 namespace tandem::ops::cuda {
 
-// Of [16, 8] sums, those of a lane: of rows RowOfLane() and RowOfLane() + 8, columns ColumnOfLane() and
+// The part of [16, 8] sums that a lane has: rows RowOfLane() and RowOfLane() + 8, columns ColumnOfLane() and
 // ColumnOfLane() + 1.
 using LaneSums = float[4];
 __device__ inline int RowOfLane() { return LaneOf() / 4; }
 __device__ inline int ColumnOfLane() { return LaneOf() % 4 * 2; }
 
-// A lane's elements of a [16, 16] left operand; of a right one of [16, 16], {0, 1} have its columns 0 to 7,
-// {2, 3} the others.
+// A lane's elements of a [16, 16] operand. In a right operand, pairs 0 and 1 are of columns 0 to 7, and pairs
+// 2 and 3 of the others.
 struct Fragment {
   unsigned pairs[4];
 };
@@ -47,8 +47,8 @@ __device__ Fragment LoadFragment(const Bf16* lane_row) {
   return f;
 }
 
-// A [rows, columns] matrix in shared memory. Rows are 16 bytes more than their elements apart, so that eight
-// of them are in other banks.
+// A [rows, columns] matrix in shared memory. Rows have 16 bytes of padding, so that eight successive rows are
+// in different banks.
 template <int kRows, int kColumns>
 struct SharedMatrix {
   static constexpr int kStride = kColumns + 8;
@@ -84,7 +84,7 @@ __device__ void StartCopy(const Bf16* from, int64_t row_stride, int rows, Shared
   }
 }
 
-// sums += left right, of 16 columns.
+// sums += left * right. The first form computes 8 columns, the second 16.
 __device__ inline void AddProduct(const Fragment& left, unsigned right0, unsigned right1, LaneSums& sums) {
   asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
       "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
@@ -123,18 +123,18 @@ __device__ inline void AddProduct(const ScaledFragment& left, const Fragment& ri
   AddProduct(left.low, right, first, second);
 }
 
-// Sums of [16, 16] as a left operand.
+// Rounds [16, 16] sums to a left operand.
 __device__ inline Fragment AsLeft(const LaneSums& first, const LaneSums& second) {
   return {{PairOf(first[0], first[1]), PairOf(first[2], first[3]), PairOf(second[0], second[1]),
            PairOf(second[2], second[3])}};
 }
 
-// Over the four lanes that have the same rows.
+// The sum over the four lanes that have the same rows.
 __device__ inline float RowSum(float value) {
   value += __shfl_xor_sync(kEveryLane, value, 1);
   return value + __shfl_xor_sync(kEveryLane, value, 2);
 }
-// Over the eight lanes that have the same columns.
+// The sum over the eight lanes that have the same columns.
 __device__ inline float ColumnSum(float value) {
   value += __shfl_xor_sync(kEveryLane, value, 4);
   value += __shfl_xor_sync(kEveryLane, value, 8);

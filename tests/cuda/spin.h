@@ -7,7 +7,7 @@ struct CUstream_st;
 
 namespace tandem::cuda {
 
-// A kernel on `stream` that does nothing for about that long.
+// Launches a kernel on `stream` that does nothing for about `nanoseconds`.
 void Spin(int64_t nanoseconds, CUstream_st* stream);
 
 }  // namespace tandem::cuda

@@ -11,12 +11,12 @@
 
 namespace tandem::ops::test {
 
-// What an attention writes, by the types of `qkv`, on its device, full of NaN: context [B * S, heads * d],
-// lse [B, heads, S], and the gradient of qkv.
+// Returns the outputs of an attention, full of NaN, on the device of `qkv` and with its types: context [B *
+// S, heads * d], lse [B, heads, S], and the gradient of qkv.
 std::vector<at::Tensor> AttentionOutputs(const AttentionShape& shape, const at::Tensor& qkv);
 
-// The forward and the backward into such outputs, each with work memory full of NaN. documents: as Operations
-// takes it.
+// Runs the forward and the backward into such outputs, each with work memory full of NaN. documents: as for
+// Operations::Attention.
 void RunAttention(const Operations& ops, const AttentionShape& shape, const at::Tensor& qkv,
                   const at::Tensor& documents, const at::Tensor& grad_context, std::vector<at::Tensor>& out);
 

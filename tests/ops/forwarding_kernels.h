@@ -8,7 +8,8 @@
 
 namespace tandem::ops {
 
-// Other kernels, which outlive it: the base of those that watch some calls, or change them.
+// Forwards all calls to `inner`, which must outlive it. The base of test doubles that record or change some
+// calls.
 class ForwardingKernels : public DeviceKernels {
  public:
   explicit ForwardingKernels(const DeviceKernels& inner) : inner_(inner) {}

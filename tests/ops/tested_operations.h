@@ -8,8 +8,8 @@
 
 namespace tandem::ops::test {
 
-// For tests of every kind of device: on the CPU in tandem_ops_test, and in tandem_cuda_test, which defines
-// TANDEM_TESTS_ON_GPU, on the GPU.
+// Returns the operations for tests that run on both kinds of device: those of the CPU in tandem_ops_test, and
+// those of the GPU in tandem_cuda_test, which defines TANDEM_TESTS_ON_GPU.
 inline const Operations& Tested() {
 #ifdef TANDEM_TESTS_ON_GPU
   return CudaOperations();
