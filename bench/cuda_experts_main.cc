@@ -28,7 +28,7 @@
 #include "absl/strings/str_cat.h"
 #include "bench/gpu_bounds.h"
 #include "ops/cuda/operations.h"
-#include "ops/sparse_operations.h"
+#include "ops/operations.h"
 #include "ops/sparse_work.h"
 #include "ops/tensors.h"
 
@@ -193,16 +193,15 @@ class Bench {
     at::Tensor grad_gate_up = at::empty_like(gate_up);
     at::Tensor grad_weights = at::empty_like(weights);
     results_.Moves("weighted swiglu", Bytes({gate_up, activated}),
-                   [&] { ops_.WeightedSwiGlu(begins_, gate_up, weights, activated)(); });
+                   [&] { ops_.SwiGlu(gate_up, activated, weights, begins_)(); });
     results_.Moves("weighted swiglu backward", Bytes({gate_up, gate_up, activated, activated}), [&] {
-      ops_.WeightedSwiGluBackward(begins_, gate_up, weights, activated, grad_gate_up, activated,
-                                  grad_weights)();
+      ops_.SwiGluBackward(gate_up, activated, grad_gate_up, activated, weights, grad_weights, begins_)();
     });
   }
 
   const Shape s_;
   const ShapeRows results_;
-  const ops::SparseOperations& ops_ = ops::CudaOperations().sparse();
+  const ops::Operations& ops_ = ops::CudaOperations();
   const int64_t local_;
   const int64_t seen_;
   const int64_t width_;

@@ -7,7 +7,7 @@
 #include "model/decoder_nodes.h"
 #include "model/node_kinds.h"
 #include "model/rows_beyond_room.h"
-#include "ops/sparse_operations.h"
+#include "ops/operations.h"
 
 namespace tandem::model {
 namespace {
@@ -130,29 +130,27 @@ class PermuteNode final : public DeclaredNode {
 
  private:
   BoundPass BindForward(BoundArrays& in) const override {
-    const ops::SparseOperations& ops = ops_.sparse();
     const ops::Array chosen = in.Value("chosen");
     const ops::Array place = in.Scratch("place");
     const ops::Array counts = s_.exact_chunks ? in.Value("sent_counts") : in.Scratch("sent_counts");
     ops::Calls calls;
-    calls.Add(ops.PlanSends(chosen, s_.local_experts, s_.chunk_rows(), counts, place, in.Work("sort_work")));
-    calls.Add(ops.Permute(in.Value("normed"), place, /*first=*/0, in.Value("sent")));
-    calls.Add(ops.SendSlots(chosen, in.Value("probabilities"), place, s_.local_experts,
-                            in.Value("sent_slots"), in.Value("sent_probabilities")));
+    calls.Add(ops_.PlanSends(chosen, s_.local_experts, s_.chunk_rows(), counts, place, in.Work("sort_work")));
+    calls.Add(ops_.Permute(in.Value("normed"), place, /*first=*/0, in.Value("sent")));
+    calls.Add(ops_.SendSlots(chosen, in.Value("probabilities"), place, s_.local_experts,
+                             in.Value("sent_slots"), in.Value("sent_probabilities")));
     return calls;
   }
 
   BoundPass BindBackward(BoundArrays& in) const override {
-    const ops::SparseOperations& ops = ops_.sparse();
     const ops::Array chosen = in.Value("chosen");
     const ops::Array place = in.Scratch("place");
     ops::Calls calls;
-    calls.Add(ops.PlanSends(chosen, s_.local_experts, s_.chunk_rows(), in.Scratch("sent_counts"), place,
-                            in.Work("sort_work")));
-    calls.Add(ops.Unpermute(in.Gradient("sent"), place, /*first=*/0, in.AddsToGradient("normed"),
-                            in.Gradient("normed")));
-    calls.Add(ops.CollectSlots(in.Gradient("sent_probabilities"), chosen, place, s_.local_experts,
-                               in.AddsToGradient("probabilities"), in.Gradient("probabilities")));
+    calls.Add(ops_.PlanSends(chosen, s_.local_experts, s_.chunk_rows(), in.Scratch("sent_counts"), place,
+                             in.Work("sort_work")));
+    calls.Add(ops_.Unpermute(in.Gradient("sent"), place, /*first=*/0, in.AddsToGradient("normed"),
+                             in.Gradient("normed")));
+    calls.Add(ops_.CollectSlots(in.Gradient("sent_probabilities"), chosen, place, s_.local_experts,
+                                in.AddsToGradient("probabilities"), in.Gradient("probabilities")));
     return calls;
   }
 };
@@ -174,7 +172,7 @@ class FinishNode final : public DeclaredNode {
     if (!hidden.defined()) {
       return [] {};  // it was kept
     }
-    calls.Add(place.defined() ? ops_.sparse().Unpermute(made, place, /*first=*/0, /*add=*/false, hidden)
+    calls.Add(place.defined() ? ops_.Unpermute(made, place, /*first=*/0, /*add=*/false, hidden)
                               : ops_.Copy(made, hidden));
     if (shared.defined()) {
       calls.Add(ops_.Add(shared, hidden));
@@ -189,7 +187,7 @@ class FinishNode final : public DeclaredNode {
     const ops::Array grad_made = in.OverwrittenGradient("made");
     ops::Calls calls;
     const ops::Array place = Plan(in, calls);
-    calls.Add(place.defined() ? ops_.sparse().Permute(grad_hidden, place, /*first=*/0, grad_made)
+    calls.Add(place.defined() ? ops_.Permute(grad_hidden, place, /*first=*/0, grad_made)
                               : ops_.Copy(grad_hidden, grad_made));
     if (s_.shared_inner > 0) {
       calls.Add(ops_.Copy(grad_hidden, in.OverwrittenGradient("shared")));
@@ -204,8 +202,8 @@ class FinishNode final : public DeclaredNode {
       return {};
     }
     const ops::Array place = in.Scratch("place");
-    calls.Add(ops_.sparse().PlanSends(in.Value("chosen"), s_.local_experts, s_.chunk_rows(),
-                                      in.Scratch("sent_counts"), place, in.Work("sort_work")));
+    calls.Add(ops_.PlanSends(in.Value("chosen"), s_.local_experts, s_.chunk_rows(), in.Scratch("sent_counts"),
+                             place, in.Work("sort_work")));
     return place;
   }
 };

@@ -6,7 +6,7 @@
 #include "model/bound_arrays.h"
 #include "model/decoder_nodes.h"
 #include "model/node_kinds.h"
-#include "ops/sparse_operations.h"
+#include "ops/operations.h"
 
 namespace tandem::model {
 namespace {
@@ -65,9 +65,9 @@ class ExpertsNode final : public SplitNode {
         return;  // recomputed for the backward, which does not read it
       }
       Permute(probabilities, sorted, first, row_probabilities, calls);
-      calls.Add(sparse().WeightedSwiGlu(sorted.begins, gate_up, row_probabilities, activated));
+      calls.Add(ops_.SwiGlu(gate_up, activated, row_probabilities, sorted.begins));
       calls.Add(
-          sparse().GroupedLinear(ProductBegins(sorted), activated, weight_down, made_rows, sorted.products));
+          ops_.GroupedLinear(ProductBegins(sorted), activated, weight_down, made_rows, sorted.products));
       calls.Add(Unpermute(made_rows, sorted, first, /*add=*/first > 0, made));
     });
   }
@@ -87,8 +87,8 @@ class ExpertsNode final : public SplitNode {
       }
       InnerGradients(sorted, b, inner, first, calls);
       // From here on grad_rows are the rows' own gradients.
-      calls.Add(sparse().GroupedLinearBackwardInput(ProductBegins(sorted), inner.grad_gate_up,
-                                                    b.weight_gate_up, b.grad_rows, sorted.products));
+      calls.Add(ops_.GroupedLinearBackwardInput(ProductBegins(sorted), inner.grad_gate_up, b.weight_gate_up,
+                                                b.grad_rows, sorted.products));
       calls.Add(Unpermute(b.grad_rows, sorted, first, add_normed || first > 0, grad_normed));
       calls.Add(Unpermute(b.grad_row_probabilities, sorted, first, add_probabilities || first > 0,
                           grad_probabilities));
@@ -113,10 +113,10 @@ class ExpertsNode final : public SplitNode {
         Permute(sorted.normed, sorted, first, sorted.rows, calls);
       }
       const bool add = adds || first > 0;
-      calls.Add(sparse().GroupedLinearBackwardWeight(ProductBegins(sorted), b.grad_rows, inner.activated, add,
-                                                     grad_weight_down, sorted.products));
-      calls.Add(sparse().GroupedLinearBackwardWeight(ProductBegins(sorted), inner.grad_gate_up, sorted.rows,
-                                                     add, grad_weight_gate_up, sorted.products));
+      calls.Add(ops_.GroupedLinearBackwardWeight(ProductBegins(sorted), b.grad_rows, inner.activated, add,
+                                                 grad_weight_down, sorted.products));
+      calls.Add(ops_.GroupedLinearBackwardWeight(ProductBegins(sorted), inner.grad_gate_up, sorted.rows, add,
+                                                 grad_weight_gate_up, sorted.products));
     });
   }
 
@@ -150,8 +150,6 @@ class ExpertsNode final : public SplitNode {
 
   bool exceeds() const { return s_.expert_passes > 1; }
 
-  const ops::SparseOperations& sparse() const { return ops_.sparse(); }
-
   // Binds bind(first row, calls) for each pass. Those that may have rows run, and the first in any case. What
   // a pass computes of the rows of its memory are those that `begins` says there are.
   template <typename Bind>
@@ -163,10 +161,10 @@ class ExpertsNode final : public SplitNode {
     std::vector<Window> windows;
     for (int64_t pass = 0; pass < s_.expert_passes; ++pass) {
       const int64_t first = pass * s_.rows;
-      windows.push_back({.plan = sparse().PlanWindow(t.counts, first, s_.rows, t.begins)});
+      windows.push_back({.plan = ops_.PlanWindow(t.counts, first, s_.rows, t.begins)});
       bind(first, windows.back().calls);
     }
-    return [plan_rows = sparse().PlanRows(t.chosen, s_.padded_rows, t.counts, t.row_of, t.sort_work),
+    return [plan_rows = ops_.PlanRows(t.chosen, s_.padded_rows, t.counts, t.row_of, t.sort_work),
             windows = std::move(windows)] {
       plan_rows();
       for (const Window& window : windows) {
@@ -192,18 +190,18 @@ class ExpertsNode final : public SplitNode {
     if (s_.padded_rows > 0) {
       calls.Add(ops_.Fill(0, rows));
     }
-    calls.Add(sparse().Permute(from, t.row_of, first, rows, t.begins));
+    calls.Add(ops_.Permute(from, t.row_of, first, rows, t.begins));
   }
 
   ops::Call Unpermute(const ops::Array& rows, const Sorted& t, int64_t first, bool add,
                       const ops::Array& to) const {
-    return sparse().Unpermute(rows, t.row_of, first, add, to, t.begins);
+    return ops_.Unpermute(rows, t.row_of, first, add, to, t.begins);
   }
 
   void GateUp(const Sorted& t, const ops::Array& weight, int64_t first, const ops::Array& gate_up,
               ops::Calls& calls) const {
     Permute(t.normed, t, first, t.rows, calls);
-    calls.Add(sparse().GroupedLinear(ProductBegins(t), t.rows, weight, gate_up, t.products));
+    calls.Add(ops_.GroupedLinear(ProductBegins(t), t.rows, weight, gate_up, t.products));
   }
 
   // Leaves the gradients of what was made of the rows in grad_rows. `activated` is first the activation's
@@ -212,10 +210,10 @@ class ExpertsNode final : public SplitNode {
                       ops::Calls& calls) const {
     Permute(b.probabilities, t, first, b.row_probabilities, calls);
     Permute(b.grad_made, t, first, b.grad_rows, calls);
-    calls.Add(sparse().GroupedLinearBackwardInput(ProductBegins(t), b.grad_rows, b.weight_down,
-                                                  inner.activated, t.products));
-    calls.Add(sparse().WeightedSwiGluBackward(t.begins, inner.gate_up, b.row_probabilities, inner.activated,
-                                              inner.grad_gate_up, inner.activated, b.grad_row_probabilities));
+    calls.Add(ops_.GroupedLinearBackwardInput(ProductBegins(t), b.grad_rows, b.weight_down, inner.activated,
+                                              t.products));
+    calls.Add(ops_.SwiGluBackward(inner.gate_up, inner.activated, inner.grad_gate_up, inner.activated,
+                                  b.row_probabilities, b.grad_row_probabilities, t.begins));
   }
 
   std::vector<int64_t> padded_begins_;  // [E + 1]; empty: rows are not padded

@@ -5,8 +5,8 @@
 #include "model/bound_arrays.h"
 #include "model/decoder_nodes.h"
 #include "model/node_kinds.h"
+#include "ops/operations.h"
 #include "ops/router.h"
-#include "ops/sparse_operations.h"
 
 namespace tandem::model {
 namespace {
@@ -41,11 +41,10 @@ class RouteNode final : public DeclaredNode {
           ops_.Linear(wide_normed, Widened(router, wide.router, calls), /*residual=*/{}, logits, products));
     }
     if (chosen.defined()) {
-      calls.Add(ops_.sparse().Route(s_.router, logits, bias, ranked, probabilities));
+      calls.Add(ops_.Route(s_.router, logits, bias, ranked, probabilities));
       if (s_.capacity.factor > 0) {
-        calls.Add(ops_.sparse().DropOverflow(s_.capacity.policy,
-                                             ops::CapacityOf(s_.router, s_.capacity, s_.tokens),
-                                             s_.router.experts, ranked, chosen, probabilities, router_work));
+        calls.Add(ops_.DropOverflow(s_.capacity.policy, ops::CapacityOf(s_.router, s_.capacity, s_.tokens),
+                                    s_.router.experts, ranked, chosen, probabilities, router_work));
       }
     }
     AddReport(in, chosen, logits, calls);
@@ -62,14 +61,14 @@ class RouteNode final : public DeclaredNode {
       return;
     }
     const ops::Array tokens = report.Rows(0, s_.report.experts);
-    calls.Add(ops_.sparse().CountTokens(chosen, tokens, report.Rows(s_.report.dropped(), 1)));
+    calls.Add(ops_.CountTokens(chosen, tokens, report.Rows(s_.report.dropped(), 1)));
     if (counted.defined()) {
       calls.Add(ops_.Add(tokens, counted));
     }
     const ops::Array losses = report.Rows(s_.report.balance(), 2);
     calls.Add(s_.balances_globally ? ops_.Fill(0, losses)
-                                   : ops_.sparse().RouterLosses(s_.router, s_.router_losses, logits,
-                                                                /*counts=*/{}, losses, work));
+                                   : ops_.RouterLosses(s_.router, s_.router_losses, logits,
+                                                       /*counts=*/{}, losses, work));
   }
 
   // The MLP that sees every token; nothing where there is none.
@@ -92,7 +91,7 @@ class RouteNode final : public DeclaredNode {
       calls.Add(ops_.TokenGate(normed, token_gate, gates));
     }
     if (made.defined()) {
-      calls.Add(ops_.sparse().WeightedSwiGlu(/*begins=*/{}, gate_up, gates, activated));
+      calls.Add(ops_.SwiGlu(gate_up, activated, gates));
       calls.Add(ops_.Linear(activated, weight_down, /*residual=*/{}, made, products, s_.residual_multiplier));
     }
   }
@@ -111,10 +110,10 @@ class RouteNode final : public DeclaredNode {
     const ops::Array targets = s_.weighs_losses ? Targets(in) : ops::Array();
     const Wide wide = WideOf(in);
     ops::Calls calls;
-    calls.Add(ops_.sparse().RouteBackward(s_.router, logits, Ranked(in, chosen), chosen,
-                                          in.Gradient("probabilities"), grad_logits));
-    calls.Add(ops_.sparse().RouterLossesBackward(s_.router, s_.router_losses, logits, balance_counts, targets,
-                                                 grad_logits, in.Work("router_work")));
+    calls.Add(ops_.RouteBackward(s_.router, logits, Ranked(in, chosen), chosen, in.Gradient("probabilities"),
+                                 grad_logits));
+    calls.Add(ops_.RouterLossesBackward(s_.router, s_.router_losses, logits, balance_counts, targets,
+                                        grad_logits, in.Work("router_work")));
     calls.Add(ops_.RmsNorm(x, norm, norms_, normed));
     const bool trains = in.HasParameterGradient("router");
     AddMatrixGradient("router", grad_logits, trains ? Widened(normed, wide.rows, calls) : normed, in, calls);
@@ -149,8 +148,8 @@ class RouteNode final : public DeclaredNode {
     // `activated` is first the activation's gradient, then the activation itself.
     calls.Add(ops_.LinearBackwardInput(grad_made, in.Parameter("shared_down"), /*add=*/false, activated,
                                        products, s_.residual_multiplier));
-    calls.Add(ops_.sparse().WeightedSwiGluBackward(/*begins=*/{}, in.Value("shared_gate_up"), gates,
-                                                   activated, grad_gate_up, activated, grad_gates));
+    calls.Add(ops_.SwiGluBackward(in.Value("shared_gate_up"), activated, grad_gate_up, activated, gates,
+                                  grad_gates));
     if (s_.gates_shared) {
       calls.Add(ops_.TokenGateBackward(grad_gates, normed, in.Parameter("shared_expert_gate"), gates,
                                        grad_normed, add, in.ParameterGradient("shared_expert_gate"),
@@ -196,13 +195,13 @@ class BalanceNode final : public DeclaredNode {
     const ops::Array by_rank = in.Scratch("by_rank");
     const ops::Array own = by_rank.Rows(communicator.rank(), 1);
     ops::Calls calls;
-    calls.Add(ops_.sparse().CountLargest(s_.router, logits, own));
+    calls.Add(ops_.CountLargest(s_.router, logits, own));
     calls.Add(
         [own = own.memory(), all = by_rank.memory(), &communicator] { communicator.AllGather(own, all); });
-    calls.Add(ops_.sparse().MeanCounts(by_rank, s_.tokens * s_.chosen, in.ContinuesState("seen"),
-                                       in.State("seen"), counts));
-    calls.Add(ops_.sparse().RouterLosses(s_.router, s_.router_losses, logits, counts, in.Value("losses"),
-                                         in.Work("router_work")));
+    calls.Add(
+        ops_.MeanCounts(by_rank, s_.tokens * s_.chosen, in.ContinuesState("seen"), in.State("seen"), counts));
+    calls.Add(ops_.RouterLosses(s_.router, s_.router_losses, logits, counts, in.Value("losses"),
+                                in.Work("router_work")));
     return calls;
   }
 

@@ -3,13 +3,13 @@
 
 #include "ops/array_checks.h"
 #include "ops/device_kernels.h"
-#include "ops/sparse_operations.h"
+#include "ops/operations.h"
 #include "ops/sparse_work.h"
 
 namespace tandem::ops {
 
-Call SparseOperations::DropOverflow(DropPolicy policy, int64_t capacity, int64_t experts, const Array& ranked,
-                                    const Array& chosen, const Array& probabilities, Workspace work) const {
+Call Operations::DropOverflow(DropPolicy policy, int64_t capacity, int64_t experts, const Array& ranked,
+                              const Array& chosen, const Array& probabilities, Workspace work) const {
   const DeviceKind on = kernels_.kind();
   CheckMatrix("ranked", ranked, ranked.rows, ranked.columns, on);
   CheckMatrix("chosen", chosen, ranked.rows, ranked.columns, on);

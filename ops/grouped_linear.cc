@@ -5,7 +5,7 @@
 
 #include "ops/array_checks.h"
 #include "ops/device_kernels.h"
-#include "ops/sparse_operations.h"
+#include "ops/operations.h"
 #include "ops/sparse_work.h"
 
 namespace tandem::ops {
@@ -32,8 +32,8 @@ ExpertRows RowsOf(const char* operation, const Array& begins, int64_t rows, cons
 
 }  // namespace
 
-Call SparseOperations::GroupedLinear(const Array& begins, const Array& x, const Array& weight, const Array& y,
-                                     Workspace work) const {
+Call Operations::GroupedLinear(const Array& begins, const Array& x, const Array& weight, const Array& y,
+                               Workspace work) const {
   const DeviceKind on = kernels_.kind();
   const ExpertRows rows = RowsOf("GroupedLinear", begins, x.rows, weight, BytesOf(x.type), work, on);
   CheckMatrix("x", x, x.rows, rows.inputs, on);
@@ -44,9 +44,8 @@ Call SparseOperations::GroupedLinear(const Array& begins, const Array& x, const 
   });
 }
 
-Call SparseOperations::GroupedLinearBackwardInput(const Array& begins, const Array& grad_y,
-                                                  const Array& weight, const Array& grad_x,
-                                                  Workspace work) const {
+Call Operations::GroupedLinearBackwardInput(const Array& begins, const Array& grad_y, const Array& weight,
+                                            const Array& grad_x, Workspace work) const {
   const DeviceKind on = kernels_.kind();
   const ExpertRows rows =
       RowsOf("GroupedLinearBackwardInput", begins, grad_y.rows, weight, BytesOf(grad_y.type), work, on);
@@ -58,8 +57,8 @@ Call SparseOperations::GroupedLinearBackwardInput(const Array& begins, const Arr
   });
 }
 
-Call SparseOperations::GroupedLinearBackwardWeight(const Array& begins, const Array& grad_y, const Array& x,
-                                                   bool add, const Array& grad_weight, Workspace work) const {
+Call Operations::GroupedLinearBackwardWeight(const Array& begins, const Array& grad_y, const Array& x,
+                                             bool add, const Array& grad_weight, Workspace work) const {
   const DeviceKind on = kernels_.kind();
   const ExpertRows rows =
       RowsOf("GroupedLinearBackwardWeight", begins, x.rows, grad_weight, BytesOf(x.type), work, on);

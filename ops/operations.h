@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -9,7 +10,7 @@
 #include "ops/attention_shape.h"
 #include "ops/call.h"
 #include "ops/norm_config.h"
-#include "ops/sparse_operations.h"
+#include "ops/router_config.h"
 #include "ops/workspace.h"
 
 namespace tandem::ops {
@@ -26,7 +27,7 @@ struct ScanInputs {
   Array dt_bias;  // dt_bias, a_log and d: [heads], of the arithmetic type
   Array a_log;
   Array d;
-  Array documents;  // int64 [B, S], rows may be apart; undefined: each sequence is one document
+  Array documents;  // int64 [B, S], rows may be apart; if undefined, each sequence is one document
 };
 
 // The inputs of a gated delta net's recurrence (gated_delta.h).
@@ -59,19 +60,20 @@ struct Constant {
 // The forward and backward operations on one kind of device. Each function binds an operation to memory: it
 // checks the operands, throws std::invalid_argument with the name of one that does not fit, makes the struct
 // of the arguments (such as rms_norm.h, which says what is computed), and returns the call that runs the
-// device's kernel on these any number of times (call.h). Operands are contiguous unless the struct says
-// otherwise. Their owner must not move or free the memory as long as the call exists. What changes from step
-// to step is read from that memory. The same inputs give the same bits on the same kind of device, except
-// attention with AttentionShape::repeats == false. Thread-safe.
+// device's kernel on these any number of times, on the stream that is current then (call.h says when it may
+// be captured). Operands are contiguous unless the struct says otherwise. Their owner must not move or free
+// the memory as long as the call exists. What changes from step to step is read from that memory. The same
+// inputs give the same bits on the same kind of device, except attention with AttentionShape::repeats ==
+// false. Thread-safe.
 //
 // Elements are float, double or bfloat16. With bfloat16, sums, statistics and exponentials are computed in
 // float and results are rounded once; lse, tables and the grad_weight of a norm are float.
 //
-// `work` has at least the size that linear_work.h, row_work.h and attention_work.h give for the device.
+// `work` has at least the size that the file of its struct names, such as row_work.h, gives for the device.
 class Operations {
  public:
   // `kernels` must outlive this object.
-  explicit Operations(const DeviceKernels& kernels) : kernels_(kernels), sparse_(kernels) {}
+  explicit Operations(const DeviceKernels& kernels) : kernels_(kernels) {}
 
   DeviceKind kind() const;
 
@@ -79,8 +81,6 @@ class Operations {
   // must have the same digest. SHA-256 in hexadecimal; empty on the CPU.
   std::string kernels_digest() const;
   const DeviceKernels& kernels() const { return kernels_; }
-  // The operations of sparse layers.
-  const SparseOperations& sparse() const { return sparse_; }
 
   // Copies a host array to memory that these operations can read. Blocks.
   Constant MakeConstant(const Array& host) const;
@@ -175,9 +175,13 @@ class Operations {
   Call UnpackLatentHeads(const LatentHeads& heads, const Array& grad_qkv, const Array& grad_query,
                          const Array& grad_key_value, const Array& grad_down) const;
 
-  Call SwiGlu(const Array& gate_up, const Array& activated) const;
+  // weights: [rows], of the arithmetic type. `begins` are those of PlanWindow and need weights: only the rows
+  // that they count are computed.
+  Call SwiGlu(const Array& gate_up, const Array& activated, const Array& weights = {},
+              const Array& begins = {}) const;
   Call SwiGluBackward(const Array& gate_up, const Array& grad_activated, const Array& grad_gate_up,
-                      const Array& activated) const;
+                      const Array& activated, const Array& weights = {}, const Array& grad_weights = {},
+                      const Array& begins = {}) const;
 
   Call SquaredRelu(const Array& up, const Array& activated) const;
   Call SquaredReluBackward(const Array& up, const Array& grad_activated, const Array& grad_up,
@@ -220,9 +224,63 @@ class Operations {
   Call CrossEntropyChunk(const Array& logits, const Array& targets, int64_t first, const Array& lse,
                          const Array& loss, const Array& grad_logits, double weight = 1) const;
 
+  // The operations of sparse layers (router.h, router_losses.h, capacity.h, permute.h, sends.h,
+  // grouped_linear.h). Arrays of indices, counts and rows are int64. The number of rows of each expert is
+  // read on the GPU, so the host never waits for it. An index outside its range throws std::out_of_range on
+  // the CPU and counts as -1 on a GPU, except that `ranked` must be as Route chose.
+  //
+  // An undefined `bias` counts as zeros.
+  Call Route(const RouterConfig& config, const Array& logits, const Array& bias, const Array& chosen,
+             const Array& probabilities) const;
+  Call RouteBackward(const RouterConfig& config, const Array& logits, const Array& ranked,
+                     const Array& chosen, const Array& grad_probabilities, const Array& grad_logits) const;
+  Call CountTokens(const Array& chosen, const Array& tokens, const Array& dropped) const;
+  Call UpdateRouterBias(const Array& tokens, const Array& applies, double rate, const Array& bias) const;
+
+  // If `counts` is undefined, n_e is counted for each sequence. targets: int64 [B, S]; if undefined, all
+  // count.
+  Call RouterLosses(const RouterConfig& config, const RouterLossConfig& losses, const Array& logits,
+                    const Array& counts, const Array& values, Workspace work) const;
+  Call RouterLossesBackward(const RouterConfig& config, const RouterLossConfig& losses, const Array& logits,
+                            const Array& counts, const Array& targets, const Array& grad_logits,
+                            Workspace work) const;
+  Call CountLargest(const RouterConfig& config, const Array& logits, const Array& counts) const;
+  // If `seen` is undefined, nothing is carried over.
+  Call MeanCounts(const Array& by_rank, int64_t slots, bool continues, const Array& seen,
+                  const Array& counts) const;
+
+  Call DropOverflow(DropPolicy policy, int64_t capacity, int64_t experts, const Array& ranked,
+                    const Array& chosen, const Array& probabilities, Workspace work) const;
+
+  Call PlanRows(const Array& chosen, int64_t chunk, const Array& counts, const Array& row_of,
+                Workspace work) const;
+  // The call returns false if it is known without waiting that there are no rows.
+  std::function<bool()> PlanWindow(const Array& counts, int64_t first, int64_t rows,
+                                   const Array& begins) const;
+  // `begins` are those of PlanWindow for these rows, or undefined. With them a GPU skips the tokens if the
+  // window has no rows; the result is the same.
+  Call Permute(const Array& tokens, const Array& row_of, int64_t first, const Array& rows,
+               const Array& begins = {}) const;
+  Call Unpermute(const Array& rows, const Array& row_of, int64_t first, bool add, const Array& tokens,
+                 const Array& begins = {}) const;
+
+  Call PlanSends(const Array& chosen, int64_t experts_of_a_rank, int64_t chunk, const Array& counts,
+                 const Array& place, Workspace work) const;
+  Call SendSlots(const Array& chosen, const Array& probabilities, const Array& place,
+                 int64_t experts_of_a_rank, const Array& slots, const Array& row_probabilities) const;
+  Call CollectSlots(const Array& row_probabilities, const Array& chosen, const Array& place,
+                    int64_t experts_of_a_rank, bool add, const Array& probabilities) const;
+
+  // `begins` are on the device; on a GPU they may also be on the host.
+  Call GroupedLinear(const Array& begins, const Array& x, const Array& weight, const Array& y,
+                     Workspace work) const;
+  Call GroupedLinearBackwardInput(const Array& begins, const Array& grad_y, const Array& weight,
+                                  const Array& grad_x, Workspace work) const;
+  Call GroupedLinearBackwardWeight(const Array& begins, const Array& grad_y, const Array& x, bool add,
+                                   const Array& grad_weight, Workspace work) const;
+
  private:
   const DeviceKernels& kernels_;
-  const SparseOperations sparse_;
 };
 
 const Operations& CpuOperations();

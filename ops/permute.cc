@@ -3,7 +3,7 @@
 
 #include "ops/array_checks.h"
 #include "ops/device_kernels.h"
-#include "ops/sparse_operations.h"
+#include "ops/operations.h"
 #include "ops/sparse_work.h"
 
 namespace tandem::ops {
@@ -27,8 +27,8 @@ void CheckRowsOf(const Array& tokens, const Array& rows, DeviceKind on) {
 
 }  // namespace
 
-Call SparseOperations::PlanRows(const Array& chosen, int64_t chunk, const Array& counts, const Array& row_of,
-                                Workspace work) const {
+Call Operations::PlanRows(const Array& chosen, int64_t chunk, const Array& counts, const Array& row_of,
+                          Workspace work) const {
   const DeviceKind on = kernels_.kind();
   CheckElements("chosen", chosen, chosen.elements(), on);
   CheckElements("counts", counts, counts.elements(), on);
@@ -44,8 +44,8 @@ Call SparseOperations::PlanRows(const Array& chosen, int64_t chunk, const Array&
                                     .work = work});
 }
 
-std::function<bool()> SparseOperations::PlanWindow(const Array& counts, int64_t first, int64_t rows,
-                                                   const Array& begins) const {
+std::function<bool()> Operations::PlanWindow(const Array& counts, int64_t first, int64_t rows,
+                                             const Array& begins) const {
   const DeviceKind on = kernels_.kind();
   const int64_t experts = counts.elements();
   CheckElements("counts", counts, experts, on);
@@ -58,8 +58,8 @@ std::function<bool()> SparseOperations::PlanWindow(const Array& counts, int64_t 
   };
 }
 
-Call SparseOperations::Permute(const Array& tokens, const Array& row_of, int64_t first, const Array& rows,
-                               const Array& begins) const {
+Call Operations::Permute(const Array& tokens, const Array& row_of, int64_t first, const Array& rows,
+                         const Array& begins) const {
   const int64_t slots = SlotsOf(tokens, row_of, kernels_.kind());
   CheckRowsOf(tokens, rows, kernels_.kind());
   return kernels_.Bind(PermuteArgs{.tokens = tokens.begin,
@@ -74,8 +74,8 @@ Call SparseOperations::Permute(const Array& tokens, const Array& row_of, int64_t
                                    .rows_there = RowsThere(begins, kernels_.kind())});
 }
 
-Call SparseOperations::Unpermute(const Array& rows, const Array& row_of, int64_t first, bool add,
-                                 const Array& tokens, const Array& begins) const {
+Call Operations::Unpermute(const Array& rows, const Array& row_of, int64_t first, bool add,
+                           const Array& tokens, const Array& begins) const {
   const int64_t slots = SlotsOf(tokens, row_of, kernels_.kind());
   CheckRowsOf(tokens, rows, kernels_.kind());
   return WithElementType(rows, [&]<typename E>(E) {

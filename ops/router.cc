@@ -3,7 +3,7 @@
 
 #include "ops/array_checks.h"
 #include "ops/device_kernels.h"
-#include "ops/sparse_operations.h"
+#include "ops/operations.h"
 #include "ops/sparse_work.h"
 
 namespace tandem::ops {
@@ -57,8 +57,8 @@ void CheckRouter(const RouterConfig& config) {
   }
 }
 
-Call SparseOperations::Route(const RouterConfig& config, const Array& logits, const Array& bias,
-                             const Array& chosen, const Array& probabilities) const {
+Call Operations::Route(const RouterConfig& config, const Array& logits, const Array& bias,
+                       const Array& chosen, const Array& probabilities) const {
   const DeviceKind on = kernels_.kind();
   const int64_t tokens = CheckLogits(config, logits, on);
   CheckMatrix("chosen", chosen, tokens, config.top_k, on);
@@ -77,9 +77,9 @@ Call SparseOperations::Route(const RouterConfig& config, const Array& logits, co
   });
 }
 
-Call SparseOperations::RouteBackward(const RouterConfig& config, const Array& logits, const Array& ranked,
-                                     const Array& chosen, const Array& grad_probabilities,
-                                     const Array& grad_logits) const {
+Call Operations::RouteBackward(const RouterConfig& config, const Array& logits, const Array& ranked,
+                               const Array& chosen, const Array& grad_probabilities,
+                               const Array& grad_logits) const {
   const DeviceKind on = kernels_.kind();
   const int64_t tokens = CheckLogits(config, logits, on);
   CheckMatrix("ranked", ranked, tokens, config.top_k, on);
@@ -97,7 +97,7 @@ Call SparseOperations::RouteBackward(const RouterConfig& config, const Array& lo
   });
 }
 
-Call SparseOperations::CountTokens(const Array& chosen, const Array& tokens, const Array& dropped) const {
+Call Operations::CountTokens(const Array& chosen, const Array& tokens, const Array& dropped) const {
   const DeviceKind on = kernels_.kind();
   CheckMatrix("chosen", chosen, chosen.rows, chosen.columns, on);
   CheckElements("tokens", tokens, tokens.elements(), on);
@@ -110,8 +110,8 @@ Call SparseOperations::CountTokens(const Array& chosen, const Array& tokens, con
                                        .dropped = ElementsOf<double>(dropped)});
 }
 
-Call SparseOperations::UpdateRouterBias(const Array& tokens, const Array& applies, double rate,
-                                        const Array& bias) const {
+Call Operations::UpdateRouterBias(const Array& tokens, const Array& applies, double rate,
+                                  const Array& bias) const {
   const DeviceKind on = kernels_.kind();
   CheckElements("bias", bias, bias.elements(), on);
   CheckElements("applies", applies, 1, on);
@@ -129,9 +129,8 @@ Call SparseOperations::UpdateRouterBias(const Array& tokens, const Array& applie
   });
 }
 
-Call SparseOperations::RouterLosses(const RouterConfig& config, const RouterLossConfig& losses,
-                                    const Array& logits, const Array& counts, const Array& values,
-                                    Workspace work) const {
+Call Operations::RouterLosses(const RouterConfig& config, const RouterLossConfig& losses, const Array& logits,
+                              const Array& counts, const Array& values, Workspace work) const {
   const DeviceKind on = kernels_.kind();
   const int64_t tokens = CheckSequences(config, losses, logits, counts, work, on);
   CheckElements("values", values, 2, on);
@@ -141,9 +140,9 @@ Call SparseOperations::RouterLosses(const RouterConfig& config, const RouterLoss
   });
 }
 
-Call SparseOperations::RouterLossesBackward(const RouterConfig& config, const RouterLossConfig& losses,
-                                            const Array& logits, const Array& counts, const Array& targets,
-                                            const Array& grad_logits, Workspace work) const {
+Call Operations::RouterLossesBackward(const RouterConfig& config, const RouterLossConfig& losses,
+                                      const Array& logits, const Array& counts, const Array& targets,
+                                      const Array& grad_logits, Workspace work) const {
   const DeviceKind on = kernels_.kind();
   const int64_t tokens = CheckSequences(config, losses, logits, counts, work, on);
   CheckMatrix("grad_logits", grad_logits, tokens, config.experts, on);
@@ -157,8 +156,7 @@ Call SparseOperations::RouterLossesBackward(const RouterConfig& config, const Ro
   });
 }
 
-Call SparseOperations::CountLargest(const RouterConfig& config, const Array& logits,
-                                    const Array& counts) const {
+Call Operations::CountLargest(const RouterConfig& config, const Array& logits, const Array& counts) const {
   const DeviceKind on = kernels_.kind();
   const int64_t tokens = CheckLogits(config, logits, on);
   CheckElements("counts", counts, config.experts, on);
@@ -168,8 +166,8 @@ Call SparseOperations::CountLargest(const RouterConfig& config, const Array& log
   });
 }
 
-Call SparseOperations::MeanCounts(const Array& by_rank, int64_t slots, bool continues, const Array& seen,
-                                  const Array& counts) const {
+Call Operations::MeanCounts(const Array& by_rank, int64_t slots, bool continues, const Array& seen,
+                            const Array& counts) const {
   const DeviceKind on = kernels_.kind();
   const int64_t experts = counts.elements();
   CheckMatrix("by_rank", by_rank, by_rank.rows, experts, on);

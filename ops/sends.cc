@@ -5,7 +5,7 @@
 
 #include "ops/array_checks.h"
 #include "ops/device_kernels.h"
-#include "ops/sparse_operations.h"
+#include "ops/operations.h"
 #include "ops/sparse_work.h"
 
 namespace tandem::ops {
@@ -26,8 +26,8 @@ void CheckSlots(const Array& row_probabilities, int64_t top_k, int64_t experts_o
 
 }  // namespace
 
-Call SparseOperations::PlanSends(const Array& chosen, int64_t experts_of_a_rank, int64_t chunk,
-                                 const Array& counts, const Array& place, Workspace work) const {
+Call Operations::PlanSends(const Array& chosen, int64_t experts_of_a_rank, int64_t chunk, const Array& counts,
+                           const Array& place, Workspace work) const {
   const DeviceKind on = kernels_.kind();
   const int64_t tokens = chosen.rows;
   const int64_t ranks = counts.elements();
@@ -47,9 +47,9 @@ Call SparseOperations::PlanSends(const Array& chosen, int64_t experts_of_a_rank,
                                      .work = work});
 }
 
-Call SparseOperations::SendSlots(const Array& chosen, const Array& probabilities, const Array& place,
-                                 int64_t experts_of_a_rank, const Array& slots,
-                                 const Array& row_probabilities) const {
+Call Operations::SendSlots(const Array& chosen, const Array& probabilities, const Array& place,
+                           int64_t experts_of_a_rank, const Array& slots,
+                           const Array& row_probabilities) const {
   const DeviceKind on = kernels_.kind();
   CheckTokens(chosen, place, probabilities, on);
   CheckSlots(row_probabilities, chosen.columns, experts_of_a_rank, on);
@@ -69,8 +69,8 @@ Call SparseOperations::SendSlots(const Array& chosen, const Array& probabilities
   });
 }
 
-Call SparseOperations::CollectSlots(const Array& row_probabilities, const Array& chosen, const Array& place,
-                                    int64_t experts_of_a_rank, bool add, const Array& probabilities) const {
+Call Operations::CollectSlots(const Array& row_probabilities, const Array& chosen, const Array& place,
+                              int64_t experts_of_a_rank, bool add, const Array& probabilities) const {
   CheckTokens(chosen, place, probabilities, kernels_.kind());
   CheckSlots(row_probabilities, chosen.columns, experts_of_a_rank, kernels_.kind());
   return WithStatisticsType(probabilities, [&]<typename T>(T) {

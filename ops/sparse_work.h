@@ -8,7 +8,7 @@
 
 namespace tandem::ops {
 
-// The work memory of sparse layers' operations (sparse_operations.h), in bytes. This is plain arithmetic. On
+// The work memory of sparse layers' operations, in bytes. This is plain arithmetic. On
 // the CPU they need none.
 
 // The largest number of experts, or ranks, for which GPUs have kernels.

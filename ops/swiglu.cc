@@ -4,22 +4,11 @@
 #include "ops/array_checks.h"
 #include "ops/device_kernels.h"
 #include "ops/operations.h"
-#include "ops/sparse_operations.h"
 
 namespace tandem::ops {
 
-Call Operations::SwiGlu(const Array& gate_up, const Array& activated) const {
-  return sparse_.WeightedSwiGlu(/*begins=*/{}, gate_up, /*weights=*/{}, activated);
-}
-
-Call Operations::SwiGluBackward(const Array& gate_up, const Array& grad_activated, const Array& grad_gate_up,
-                                const Array& activated) const {
-  return sparse_.WeightedSwiGluBackward(/*begins=*/{}, gate_up, /*weights=*/{}, grad_activated, grad_gate_up,
-                                        activated, /*grad_weights=*/{});
-}
-
-Call SparseOperations::WeightedSwiGlu(const Array& begins, const Array& gate_up, const Array& weights,
-                                      const Array& activated) const {
+Call Operations::SwiGlu(const Array& gate_up, const Array& activated, const Array& weights,
+                        const Array& begins) const {
   const DeviceKind on = kernels_.kind();
   const int64_t rows = activated.rows;
   const int64_t inner = activated.columns;
@@ -39,9 +28,9 @@ Call SparseOperations::WeightedSwiGlu(const Array& begins, const Array& gate_up,
   });
 }
 
-Call SparseOperations::WeightedSwiGluBackward(const Array& begins, const Array& gate_up, const Array& weights,
-                                              const Array& grad_activated, const Array& grad_gate_up,
-                                              const Array& activated, const Array& grad_weights) const {
+Call Operations::SwiGluBackward(const Array& gate_up, const Array& grad_activated, const Array& grad_gate_up,
+                                const Array& activated, const Array& weights, const Array& grad_weights,
+                                const Array& begins) const {
   const DeviceKind on = kernels_.kind();
   const int64_t rows = grad_activated.rows;
   const int64_t inner = grad_activated.columns;

@@ -13,7 +13,6 @@
 #include "model/node.h"
 #include "model/unit_classes.h"
 #include "ops/operations.h"
-#include "ops/sparse_operations.h"
 #include "plan/job_plan.h"
 #include "plan/stages.h"
 #include "schedules/program/pass_operand.h"

@@ -53,8 +53,8 @@ fsdp::BoundCall BindBiasUpdates(comm::Communicator& comm, const BiasesMemory& me
   calls.Add([&comm, from = own.memory(), to = all.memory()] { comm.AllGather(from, to); });
   for (const Router& router : routers) {
     if (!router.frozen) {
-      calls.Add(ops.sparse().UpdateRouterBias(by_rank.Columns(router.offset, router.tokens.elements()),
-                                              applied, rate, router.bias));
+      calls.Add(ops.UpdateRouterBias(by_rank.Columns(router.offset, router.tokens.elements()), applied, rate,
+                                     router.bias));
     }
   }
   return calls;

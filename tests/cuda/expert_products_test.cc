@@ -47,7 +47,6 @@ TEST(CudaExpertProductsTest, ManyRowsOfManyExpertsRepeatTheirBits) {
   }
   const at::Tensor begins = at::tensor(each, at::kLong).to(at::kCUDA);
   const WorkMemory work(GroupedWorkBytes(DeviceKind::kGpu, 2, /*known_rows=*/false), at::kCUDA);
-  const SparseOperations& sparse = CudaOperations().sparse();
   for (const auto& [inputs, outputs] : std::vector<std::array<int64_t, 2>>{{2048, 1536}, {768, 2048}}) {
     SCOPED_TRACE(testing::Message() << there << " rows, " << inputs << " -> " << outputs);
     const auto random = [&](int64_t rows, int64_t columns) {
@@ -77,10 +76,10 @@ TEST(CudaExpertProductsTest, ManyRowsOfManyExpertsRepeatTheirBits) {
       const at::Tensor from = x.to(type);
       const at::Tensor grad = grad_y.to(type);
       const at::Tensor by = weight.to(type);
-      sparse.GroupedLinear(begins, from, by, out[0], work)();
-      sparse.GroupedLinearBackwardInput(begins, grad, by, out[1], work)();
+      CudaOperations().GroupedLinear(begins, from, by, out[0], work)();
+      CudaOperations().GroupedLinearBackwardInput(begins, grad, by, out[1], work)();
       for (const int i : {2, 3, 4, 5}) {
-        sparse.GroupedLinearBackwardWeight(begins, grad, from, /*add=*/i % 2 == 1, out[i], work)();
+        CudaOperations().GroupedLinearBackwardWeight(begins, grad, from, /*add=*/i % 2 == 1, out[i], work)();
       }
       return out;
     };
@@ -104,7 +103,6 @@ TEST(CudaExpertProductsTest, RowsMayBeMoreThan65535Tiles) {
   constexpr int64_t kRows = 65'535 * 128 + 1000;  // a tile has 64 of float, 128 of bfloat16
   constexpr int64_t kFirst = 77;
   const at::Tensor begins = at::tensor(std::vector<int64_t>{0, kFirst, kRows}, at::kLong).to(at::kCUDA);
-  const SparseOperations& sparse = CudaOperations().sparse();
   for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
     SCOPED_TRACE(c10::toString(type));
     const at::TensorOptions on_gpu = at::TensorOptions(at::kCUDA).dtype(type);
@@ -115,8 +113,8 @@ TEST(CudaExpertProductsTest, RowsMayBeMoreThan65535Tiles) {
     const at::Tensor weight = at::randn({2 * 4, 4}, on_gpu);
     at::Tensor y = at::full({kRows, 4}, std::numeric_limits<double>::quiet_NaN(), on_gpu);
     at::Tensor grad_x = at::full({kRows, 4}, std::numeric_limits<double>::quiet_NaN(), on_gpu);
-    sparse.GroupedLinear(begins, x, weight, y, work)();
-    sparse.GroupedLinearBackwardInput(begins, x, weight, grad_x, work)();
+    CudaOperations().GroupedLinear(begins, x, weight, y, work)();
+    CudaOperations().GroupedLinearBackwardInput(begins, x, weight, grad_x, work)();
     for (const bool transposed : {false, true}) {
       const auto of_expert = [&](int64_t expert, int64_t first, int64_t rows) {
         const at::Tensor by = weight.narrow(0, 4 * expert, 4).to(at::kFloat);
@@ -168,7 +166,7 @@ TEST(CudaExpertProductsTest, UseTensorCoresWhereRowsAndMatricesAlign) {
     of_weight.rounded = nullptr;
     of_weight.grad_weight = ElementsOf<float>(sums);
     EXPECT_EQ(cuda::IsHopperProduct(of_weight), c.aligned) << "into float";
-    CudaOperations().sparse().GroupedLinear(begins, x, weight, y, work)();
+    CudaOperations().GroupedLinear(begins, x, weight, y, work)();
     const at::Tensor expected =
         at::cat({x.narrow(0, 0, 40).to(at::kFloat).mm(weight.narrow(0, 0, 48).to(at::kFloat).t()),
                  x.narrow(0, 40, 60).to(at::kFloat).mm(weight.narrow(0, 48, 48).to(at::kFloat).t())});

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "ops/sparse_operations.h"
-
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/ones.h>
@@ -18,6 +16,7 @@
 
 #include "ops/cuda/operations.h"
 #include "ops/linear_work.h"
+#include "ops/operations.h"
 #include "ops/row_work.h"
 #include "ops/sparse_work.h"
 #include "ops/tokens.h"
@@ -106,10 +105,10 @@ TEST_P(CudaSparseOperationsTest, Route) {
         {UnsetIntegers({tokens, config.top_k}), NanStatistics({tokens, config.top_k}),
          NanStatistics({tokens, config.experts})},
         [&](const Operations& ops, const Tensors& in, Tensors& out) {
-          ops.sparse().Route(config, in[0], router.biased ? in[1] : at::Tensor(), out[0], out[1])();
+          ops.Route(config, in[0], router.biased ? in[1] : at::Tensor(), out[0], out[1])();
           at::Tensor kept = out[0].clone();
           kept.select(0, 0).select(0, 0).fill_(-1);  // a choice that was dropped has no gradient
-          ops.sparse().RouteBackward(config, in[0], out[0], kept, in[2], out[2])();
+          ops.RouteBackward(config, in[0], out[0], kept, in[2], out[2])();
         },
         2, kSparseRepeats);
   }
@@ -121,8 +120,8 @@ TEST_P(CudaSparseOperationsTest, FirstOfEqualLogitsWinsAndNanShows) {
   logits.select(0, 2)[5].fill_(std::numeric_limits<double>::infinity());
   at::Tensor chosen = UnsetIntegers({3, 3}).to(at::kCUDA);
   at::Tensor probabilities = NanStatistics({3, 3}).to(at::kCUDA);
-  CudaOperations().sparse().Route({.experts = 70, .top_k = 3, .normalize = true}, logits.to(at::kCUDA), {},
-                                  chosen, probabilities)();
+  CudaOperations().Route({.experts = 70, .top_k = 3, .normalize = true}, logits.to(at::kCUDA), {}, chosen,
+                         probabilities)();
   EXPECT_EQ(ToVector(chosen.cpu()), (std::vector<int64_t>{0, 1, 2, 33, 34, 35, 0, 1, 2}));
   EXPECT_TRUE(probabilities[2].isnan().all().item<bool>());
   EXPECT_FALSE(probabilities.narrow(0, 0, 2).isnan().any().item<bool>());
@@ -136,10 +135,10 @@ TEST_P(CudaSparseOperationsTest, CountsAndBiases) {
        NormalStatistics({130})},
       [](const Operations& ops, const Tensors& in, Tensors& out) {
         const at::TensorOptions flag = in[0].options().dtype(at::kBool);
-        ops.sparse().CountTokens(in[0], out[0], out[1])();
+        ops.CountTokens(in[0], out[0], out[1])();
         const at::Tensor tokens = in[1].narrow(1, 130, 130);  // rows are apart
-        ops.sparse().UpdateRouterBias(tokens, at::ones({1}, flag), 0.125, out[2])();
-        ops.sparse().UpdateRouterBias(tokens, at::zeros({1}, flag), 0.125, out[3])();
+        ops.UpdateRouterBias(tokens, at::ones({1}, flag), 0.125, out[2])();
+        ops.UpdateRouterBias(tokens, at::zeros({1}, flag), 0.125, out[3])();
       },
       2, kSparseRepeats);
 }
@@ -160,11 +159,10 @@ TEST_P(CudaSparseOperationsTest, RouterLosses) {
          NormalStatistics({tokens, config.experts})},
         [&](const Operations& ops, const Tensors& in, Tensors& out) {
           const WorkMemory work(ops, RouterLossesWorkBytes(ops.kind(), tokens, 3, config.experts));
-          ops.sparse().RouterLosses(config, losses, in[0], /*counts=*/{}, out[0], work)();
-          ops.sparse().RouterLossesBackward(config, losses, in[0], /*counts=*/{}, /*targets=*/{}, out[1],
-                                            work)();
-          ops.sparse().RouterLossesBackward(config, {.sequence_length = 12, .balance = 1}, in[0],
-                                            /*counts=*/{}, /*targets=*/in[1], out[2], work)();
+          ops.RouterLosses(config, losses, in[0], /*counts=*/{}, out[0], work)();
+          ops.RouterLossesBackward(config, losses, in[0], /*counts=*/{}, /*targets=*/{}, out[1], work)();
+          ops.RouterLossesBackward(config, {.sequence_length = 12, .balance = 1}, in[0],
+                                   /*counts=*/{}, /*targets=*/in[1], out[2], work)();
         },
         2, kSparseRepeats);
   }
@@ -184,15 +182,14 @@ TEST_P(CudaSparseOperationsTest, RouterLossesOfTheGlobalBatch) {
          FilledWithNan({config.experts}, at::kDouble), FilledWithNan({2}, at::kDouble),
          NormalStatistics({tokens, config.experts})},
         [&](const Operations& ops, const Tensors& in, Tensors& out) {
-          const SparseOperations& sparse = ops.sparse();
           const WorkMemory work(ops, RouterLossesWorkBytes(ops.kind(), tokens, 1, config.experts));
           out[0].copy_(in[1]);
           at::Tensor own = out[0].select(0, 1);
-          sparse.CountLargest(config, in[0], own)();
-          sparse.MeanCounts(out[0], tokens * config.top_k, /*continues=*/false, out[1], out[2])();
-          sparse.MeanCounts(in[1], tokens * config.top_k, /*continues=*/true, out[1], out[2])();
-          sparse.RouterLosses(config, losses, in[0], out[2], out[3], work)();
-          sparse.RouterLossesBackward(config, losses, in[0], out[2], /*targets=*/{}, out[4], work)();
+          ops.CountLargest(config, in[0], own)();
+          ops.MeanCounts(out[0], tokens * config.top_k, /*continues=*/false, out[1], out[2])();
+          ops.MeanCounts(in[1], tokens * config.top_k, /*continues=*/true, out[1], out[2])();
+          ops.RouterLosses(config, losses, in[0], out[2], out[3], work)();
+          ops.RouterLossesBackward(config, losses, in[0], out[2], /*targets=*/{}, out[4], work)();
         },
         2, kSparseRepeats);
   }
@@ -209,8 +206,8 @@ TEST_P(CudaSparseOperationsTest, DropOverflow) {
       Compare(
           {Choices(400, 6, 3, /*drops=*/false)}, {UnsetIntegers({400, 3}), probabilities},
           [&](const Operations& ops, const Tensors& in, Tensors& out) {
-            ops.sparse().DropOverflow(policy, capacity, 6, in[0], out[0], out[1],
-                                      WorkMemory(ops, DropWorkBytes(ops.kind(), 1200, 6)))();
+            ops.DropOverflow(policy, capacity, 6, in[0], out[0], out[1],
+                             WorkMemory(ops, DropWorkBytes(ops.kind(), 1200, 6)))();
           },
           2, kSparseRepeats);
     }
@@ -223,9 +220,9 @@ TEST_P(CudaSparseOperationsTest, TheFirstOfNearlyEqualProbabilitiesStay) {
   const auto kept = [&](double other) {
     at::Tensor probabilities = at::tensor({0.3, 0.6, other, 0.9}, type).view({4, 1}).to(at::kCUDA);
     at::Tensor chosen = UnsetIntegers({4, 1}).to(at::kCUDA);
-    CudaOperations().sparse().DropOverflow(DropPolicy::kProbability, /*capacity=*/2, /*experts=*/1,
-                                           at::zeros_like(chosen), chosen, probabilities,
-                                           WorkMemory(DropWorkBytes(DeviceKind::kGpu, 4, 1), at::kCUDA))();
+    CudaOperations().DropOverflow(DropPolicy::kProbability, /*capacity=*/2, /*experts=*/1,
+                                  at::zeros_like(chosen), chosen, probabilities,
+                                  WorkMemory(DropWorkBytes(DeviceKind::kGpu, 4, 1), at::kCUDA))();
     return ToVector(chosen.cpu());
   };
   const double rounding = type == at::kDouble ? 4e-16 : 4e-7;
@@ -249,20 +246,19 @@ TEST_P(CudaSparseOperationsTest, RowsOfExperts) {
          UnsetIntegers({experts + 1}), Normal({window, columns}), Normal({window, columns}),
          NanOf({tokens, columns}), Normal({slots, 1}), UnsetIntegers({experts + 1})},
         [&](const Operations& ops, const Tensors& in, Tensors& out) {
-          const SparseOperations& sparse = ops.sparse();
-          sparse.PlanRows(in[0], /*chunk=*/0, out[0], out[1],
-                          WorkMemory(ops, SortWorkBytes(ops.kind(), slots, experts)))();
-          sparse.PlanWindow(out[0], 0, window, out[2])();
-          sparse.PlanWindow(out[0], window, window, out[3])();
-          sparse.Permute(in[1], out[1], 0, out[4])();
-          sparse.Permute(in[1], out[1], window, out[5], out[3])();
-          sparse.Unpermute(in[2], out[1], 0, /*add=*/false, out[6])();
-          sparse.Unpermute(in[2], out[1], window, /*add=*/true, out[6], out[3])();
-          sparse.PlanWindow(out[0], 2 * window, window, out[8])();  // no rows: nothing is moved
-          sparse.Permute(in[1], out[1], 2 * window, out[5], out[8])();
-          sparse.Unpermute(in[2], out[1], 2 * window, /*add=*/true, out[6], out[8])();
+          ops.PlanRows(in[0], /*chunk=*/0, out[0], out[1],
+                       WorkMemory(ops, SortWorkBytes(ops.kind(), slots, experts)))();
+          ops.PlanWindow(out[0], 0, window, out[2])();
+          ops.PlanWindow(out[0], window, window, out[3])();
+          ops.Permute(in[1], out[1], 0, out[4])();
+          ops.Permute(in[1], out[1], window, out[5], out[3])();
+          ops.Unpermute(in[2], out[1], 0, /*add=*/false, out[6])();
+          ops.Unpermute(in[2], out[1], window, /*add=*/true, out[6], out[3])();
+          ops.PlanWindow(out[0], 2 * window, window, out[8])();  // no rows: nothing is moved
+          ops.Permute(in[1], out[1], 2 * window, out[5], out[8])();
+          ops.Unpermute(in[2], out[1], 2 * window, /*add=*/true, out[6], out[8])();
           at::Tensor by_row = in[2].narrow(0, 0, 1).narrow(1, 0, 1).expand({slots, 1}).contiguous();
-          sparse.Unpermute(by_row, out[1], 0, /*add=*/true, out[7])();
+          ops.Unpermute(by_row, out[1], 0, /*add=*/true, out[7])();
         },
         2, kSparseRepeats);
   }
@@ -278,10 +274,9 @@ TEST_P(CudaSparseOperationsTest, RowsOfPaddedExperts) {
     Compare(
         {chosen}, {UnsetIntegers({experts}), UnsetIntegers({slots}), UnsetIntegers({experts + 1})},
         [&](const Operations& ops, const Tensors& in, Tensors& out) {
-          const SparseOperations& sparse = ops.sparse();
-          sparse.PlanRows(in[0], /*chunk=*/tokens + 5, out[0], out[1],
-                          WorkMemory(ops, SortWorkBytes(ops.kind(), slots, experts)))();
-          sparse.PlanWindow(out[0], 0, experts * (tokens + 5), out[2])();
+          ops.PlanRows(in[0], /*chunk=*/tokens + 5, out[0], out[1],
+                       WorkMemory(ops, SortWorkBytes(ops.kind(), slots, experts)))();
+          ops.PlanWindow(out[0], 0, experts * (tokens + 5), out[2])();
         },
         2, kSparseRepeats);
   }
@@ -300,12 +295,11 @@ TEST_P(CudaSparseOperationsTest, RowsOfRanks) {
           {UnsetIntegers({ranks}), UnsetIntegers({tokens, ranks}), UnsetIntegers({rows, width}),
            NanStatistics({rows, width}), NanStatistics({tokens, k}), NormalStatistics({tokens, k})},
           [&](const Operations& ops, const Tensors& in, Tensors& out) {
-            const SparseOperations& sparse = ops.sparse();
-            sparse.PlanSends(in[0], local, exact ? 0 : tokens, out[0], out[1],
-                             WorkMemory(ops, SortWorkBytes(ops.kind(), tokens * ranks, ranks)))();
-            sparse.SendSlots(in[0], in[1], out[1], local, out[2], out[3])();
-            sparse.CollectSlots(in[2], in[0], out[1], local, /*add=*/false, out[4])();
-            sparse.CollectSlots(in[2], in[0], out[1], local, /*add=*/true, out[5])();
+            ops.PlanSends(in[0], local, exact ? 0 : tokens, out[0], out[1],
+                          WorkMemory(ops, SortWorkBytes(ops.kind(), tokens * ranks, ranks)))();
+            ops.SendSlots(in[0], in[1], out[1], local, out[2], out[3])();
+            ops.CollectSlots(in[2], in[0], out[1], local, /*add=*/false, out[4])();
+            ops.CollectSlots(in[2], in[0], out[1], local, /*add=*/true, out[5])();
           },
           2, kSparseRepeats);
     }
@@ -348,13 +342,12 @@ TEST_P(CudaSparseOperationsTest, GroupedLinear) {
            Normal({experts * c.outputs, c.inputs}), NanStatistics({experts * c.outputs, c.inputs}),
            NormalStatistics({experts * c.outputs, c.inputs})},
           [&](const Operations& ops, const Tensors& in, Tensors& out) {
-            const SparseOperations& sparse = ops.sparse();
             const WorkMemory work(ops, std::max(kTileBytes, GroupedWorkBytes(ops.kind(), 2, known)));
             const at::Tensor at = known ? begins : begins.to(in[0].device());
-            sparse.GroupedLinear(at, in[0], in[1], out[0], work)();
-            sparse.GroupedLinearBackwardInput(at, in[2], in[1], out[1], work)();
+            ops.GroupedLinear(at, in[0], in[1], out[0], work)();
+            ops.GroupedLinearBackwardInput(at, in[2], in[1], out[1], work)();
             for (const int i : {2, 3, 4, 5}) {
-              sparse.GroupedLinearBackwardWeight(at, in[2], in[0], /*add=*/i % 2 == 1, out[i], work)();
+              ops.GroupedLinearBackwardWeight(at, in[2], in[0], /*add=*/i % 2 == 1, out[i], work)();
             }
           },
           2, kSparseRepeats);
@@ -362,7 +355,7 @@ TEST_P(CudaSparseOperationsTest, GroupedLinear) {
   }
 }
 
-TEST_P(CudaSparseOperationsTest, WeightedSwiGlu) {
+TEST_P(CudaSparseOperationsTest, SwiGluOfExperts) {
   for (const auto& [there, rows, inner] :
        std::vector<std::array<int64_t, 3>>{{0, 3, 8}, {5, 9, 45}, {40, 40, 2560}}) {
     SCOPED_TRACE(testing::Message() << there << " of " << rows << " x " << inner);
@@ -372,8 +365,8 @@ TEST_P(CudaSparseOperationsTest, WeightedSwiGlu) {
         {Normal({rows, inner}), Normal({rows, inner}), Normal({rows, 2 * inner}), NormalStatistics({rows})},
         [&](const Operations& ops, const Tensors& in, Tensors& out) {
           const at::Tensor at = begins.to(in[0].device());
-          ops.sparse().WeightedSwiGlu(at, in[0], in[1], out[0])();
-          ops.sparse().WeightedSwiGluBackward(at, in[0], in[1], out[1], out[2], out[1], out[3])();
+          ops.SwiGlu(in[0], out[0], in[1], at)();
+          ops.SwiGluBackward(in[0], out[1], out[2], out[1], in[1], out[3], at)();
         },
         2, kSparseRepeats);
   }
@@ -394,8 +387,8 @@ TEST_P(CudaSparseOperationsTest, TokenGate) {
               ops, RmsNormBackwardWorkBytes(ops.kind(), in[0].size(0), in[0].size(1), in[0].element_size()));
           ops.TokenGate(in[0], in[1], out[0])();
           ops.TokenGateBackward(in[2], in[0], in[1], out[0], out[1], /*add_weight=*/false, out[2], work)();
-          ops.sparse().WeightedSwiGlu(/*begins=*/{}, in[3], in[4], out[3])();
-          ops.sparse().WeightedSwiGluBackward(/*begins=*/{}, in[3], in[4], out[4], out[5], out[4], out[6])();
+          ops.SwiGlu(in[3], out[3], in[4])();
+          ops.SwiGluBackward(in[3], out[4], out[5], out[4], in[4], out[6])();
         },
         4, kSparseRepeats);
   }

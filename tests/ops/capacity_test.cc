@@ -42,8 +42,8 @@ struct Kept {
 Kept Drop(DropPolicy policy, int64_t capacity, const at::Tensor& probabilities) {
   const at::Tensor ranked = at::tensor(kRanked, at::kLong).view({4, 2});
   Kept kept{.chosen = at::zeros_like(ranked), .probabilities = probabilities.clone()};
-  CpuOperations().sparse().DropOverflow(policy, capacity, /*experts=*/4, ranked, kept.chosen,
-                                        kept.probabilities, {})();
+  CpuOperations().DropOverflow(policy, capacity, /*experts=*/4, ranked, kept.chosen, kept.probabilities,
+                               {})();
   return kept;
 }
 
@@ -106,10 +106,9 @@ TEST(DropOverflowTest, TheGradientOfWhatStaysMatchesAutograd) {
       const at::Tensor logits = Leaf(numbers.Normal({12, 5}));
       at::Tensor ranked = at::zeros_like(numbers.Integers({12, 2}, 5));
       at::Tensor probabilities = FilledWithNan({12, 2}, at::kDouble);
-      CpuOperations().sparse().Route(config, logits.detach(), /*bias=*/at::Tensor(), ranked, probabilities)();
+      CpuOperations().Route(config, logits.detach(), /*bias=*/at::Tensor(), ranked, probabilities)();
       at::Tensor chosen = at::zeros_like(ranked);
-      CpuOperations().sparse().DropOverflow(DropPolicy::kProbability, 3, 5, ranked, chosen, probabilities,
-                                            {})();
+      CpuOperations().DropOverflow(DropPolicy::kProbability, 3, 5, ranked, chosen, probabilities, {})();
       ASSERT_LT(chosen.min().item<int64_t>(), 0);
 
       const at::Tensor scores =
@@ -123,7 +122,7 @@ TEST(DropOverflowTest, TheGradientOfWhatStaysMatchesAutograd) {
       const at::Tensor grad = numbers.Normal({12, 2});
       expected.backward(grad);
       at::Tensor grad_logits = FilledWithNan({12, 5}, at::kDouble);
-      CpuOperations().sparse().RouteBackward(config, logits.detach(), ranked, chosen, grad, grad_logits)();
+      CpuOperations().RouteBackward(config, logits.detach(), ranked, chosen, grad, grad_logits)();
       EXPECT_LE(RelativeError(grad_logits, logits.grad()), 1e-12);
     }
   }

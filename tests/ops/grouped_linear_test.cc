@@ -63,9 +63,9 @@ TEST_P(GroupedLinearTest, MatchesAutogradAlsoOfExpertsWithoutRows) {
     at::Tensor y = Nan({rows, outputs});
     at::Tensor grad_x = Nan({rows, inputs});
     at::Tensor grad_weight = Nan({experts * outputs, inputs});
-    ops_.sparse().GroupedLinear(begins, x_t, weight_t, y, work_)();
-    ops_.sparse().GroupedLinearBackwardInput(begins, grad_y_t, weight_t, grad_x, work_)();
-    ops_.sparse().GroupedLinearBackwardWeight(begins, grad_y_t, x_t, /*add=*/false, grad_weight, work_)();
+    ops_.GroupedLinear(begins, x_t, weight_t, y, work_)();
+    ops_.GroupedLinearBackwardInput(begins, grad_y_t, weight_t, grad_x, work_)();
+    ops_.GroupedLinearBackwardWeight(begins, grad_y_t, x_t, /*add=*/false, grad_weight, work_)();
     if (rows > 0) {
       EXPECT_TRUE(Near(y, expected));
       EXPECT_TRUE(Near(grad_x, x.grad()));
@@ -76,7 +76,7 @@ TEST_P(GroupedLinearTest, MatchesAutogradAlsoOfExpertsWithoutRows) {
         EXPECT_TRUE((grad_weight.narrow(0, e * outputs, outputs) == 0).all().item<bool>());
       }
     }
-    ops_.sparse().GroupedLinearBackwardWeight(begins, grad_y_t, x_t, /*add=*/true, grad_weight, work_)();
+    ops_.GroupedLinearBackwardWeight(begins, grad_y_t, x_t, /*add=*/true, grad_weight, work_)();
     EXPECT_TRUE(Near(grad_weight, weight.grad() * 2, 1.5));  // rounded twice
   }
 }
@@ -87,7 +87,7 @@ TEST_P(GroupedLinearTest, RefusesBeginsThatAreNotOfTheRows) {
   at::Tensor y = Nan({3, 2});
   for (const std::vector<int64_t>& begins :
        std::vector<std::vector<int64_t>>{{0, 2, 4}, {0, 3, 2}, {1, 2, 3}, {0, 1, 2, 3}}) {
-    EXPECT_THROW(ops_.sparse().GroupedLinear(at::tensor(begins, at::kLong), x, weight, y, work_)(),
+    EXPECT_THROW(ops_.GroupedLinear(at::tensor(begins, at::kLong), x, weight, y, work_)(),
                  std::invalid_argument)
         << testing::PrintToString(begins);
   }
@@ -97,7 +97,7 @@ TEST_P(GroupedLinearTest, LeavesRowsBehindTheLastExpertsAlone) {
   const at::Tensor x = at::ones({3, 4}, type_);
   const at::Tensor weight = at::ones({4, 4}, type_);
   at::Tensor y = at::full({3, 2}, 7, type_);
-  ops_.sparse().GroupedLinear(BeginsOf({1, 1}), x, weight, y, work_)();
+  ops_.GroupedLinear(BeginsOf({1, 1}), x, weight, y, work_)();
   EXPECT_TRUE(y.narrow(0, 0, 2).eq(4).all().item<bool>());
   EXPECT_TRUE(y.narrow(0, 2, 1).eq(7).all().item<bool>());
 }

@@ -10,7 +10,6 @@
 #include "ops/linear_work.h"
 #include "ops/operations.h"
 #include "ops/router_config.h"
-#include "ops/sparse_operations.h"
 #include "tests/ops/compare.h"
 #include "tests/ops/tested_operations.h"
 
@@ -141,77 +140,75 @@ TEST_P(NoRowsTest, MeanLossOfNoTokensIsNan) {
 }
 
 TEST_P(NoRowsTest, WithoutTokensExpertsGradientsAreZero) {
-  const SparseOperations& sparse = ops_.sparse();
   const RouterConfig config{.experts = 4, .top_k = 2};
   at::Tensor logits = Statistics({0, 4});
   at::Tensor chosen = Integers({0, 2});
   at::Tensor probabilities = Statistics({0, 2});
-  sparse.Route(config, logits, /*bias=*/{}, chosen, probabilities)();
-  sparse.RouteBackward(config, logits, chosen, chosen, probabilities, logits)();
+  ops_.Route(config, logits, /*bias=*/{}, chosen, probabilities)();
+  ops_.RouteBackward(config, logits, chosen, chosen, probabilities, logits)();
   at::Tensor losses = Double({2}).fill_(0);
   const RouterLossConfig terms{.sequence_length = 5, .balance = 0.01, .z = 0.001};
-  sparse.RouterLosses(config, terms, logits, /*counts=*/{}, losses, work_)();
+  ops_.RouterLosses(config, terms, logits, /*counts=*/{}, losses, work_)();
   EXPECT_TRUE(losses.isnan().all().item<bool>()) << "means of no tokens";
-  sparse.RouterLossesBackward(config, terms, logits, /*counts=*/{}, /*targets=*/{}, logits, work_)();
+  ops_.RouterLossesBackward(config, terms, logits, /*counts=*/{}, /*targets=*/{}, logits, work_)();
   at::Tensor tokens = Double({4});
   at::Tensor dropped = Double({1});
-  sparse.CountTokens(chosen, tokens, dropped)();
+  ops_.CountTokens(chosen, tokens, dropped)();
   EXPECT_TRUE(IsZero(tokens) && IsZero(dropped));
   at::Tensor counts = Integers({4});
   at::Tensor row_of = Integers({0});
   at::Tensor begins = Integers({5});
-  sparse.PlanRows(chosen, /*chunk=*/0, counts, row_of, work_)();
+  ops_.PlanRows(chosen, /*chunk=*/0, counts, row_of, work_)();
   EXPECT_TRUE(IsZero(counts));
   // A GPU's counts are not waited for.
-  EXPECT_EQ(sparse.PlanWindow(counts, 0, /*rows=*/3, begins)(), (ops_.kind() == DeviceKind::kGpu));
+  EXPECT_EQ(ops_.PlanWindow(counts, 0, /*rows=*/3, begins)(), (ops_.kind() == DeviceKind::kGpu));
   EXPECT_TRUE(IsZero(begins));
   at::Tensor hidden = Of({0, 6});
   at::Tensor rows = Of({3, 6}).fill_(5);
-  sparse.Permute(hidden, row_of, 0, rows)();
-  sparse.Unpermute(rows, row_of, 0, /*add=*/false, hidden)();
+  ops_.Permute(hidden, row_of, 0, rows)();
+  ops_.Unpermute(rows, row_of, 0, /*add=*/false, hidden)();
   EXPECT_TRUE(rows.eq(5).all().item<bool>()) << "rows that no token has are left alone";
   const at::Tensor weight = Of({4 * 2, 6});
   at::Tensor grad_weight = Of({4 * 2, 6});
   at::Tensor y = Of({3, 2}).fill_(5);
-  sparse.GroupedLinear(begins, rows, weight, y, work_)();
+  ops_.GroupedLinear(begins, rows, weight, y, work_)();
   EXPECT_TRUE(y.eq(5).all().item<bool>());
-  sparse.GroupedLinearBackwardInput(begins, y, weight, rows, work_)();
+  ops_.GroupedLinearBackwardInput(begins, y, weight, rows, work_)();
   EXPECT_TRUE(rows.eq(5).all().item<bool>());
-  sparse.GroupedLinearBackwardWeight(begins, y, rows, /*add=*/false, grad_weight, work_)();
+  ops_.GroupedLinearBackwardWeight(begins, y, rows, /*add=*/false, grad_weight, work_)();
   EXPECT_TRUE(IsZero(grad_weight));
 }
 
 TEST_P(NoRowsTest, NoTokenIsDroppedSentOrCounted) {
-  const SparseOperations& sparse = ops_.sparse();
   const RouterConfig config{.experts = 4, .top_k = 2};
   const at::Tensor ranked = Integers({0, 2});
   at::Tensor chosen = Integers({0, 2});
   at::Tensor probabilities = Statistics({0, 2});
   for (const DropPolicy policy : {DropPolicy::kProbability, DropPolicy::kPosition}) {
-    sparse.DropOverflow(policy, /*capacity=*/1, config.experts, ranked, chosen, probabilities, work_)();
+    ops_.DropOverflow(policy, /*capacity=*/1, config.experts, ranked, chosen, probabilities, work_)();
   }
   for (const int64_t chunk : {0, 3}) {
     at::Tensor counts = Integers({2});
     at::Tensor place = Integers({0, 2});
-    sparse.PlanSends(chosen, /*experts_of_a_rank=*/2, chunk, counts, place, work_)();
+    ops_.PlanSends(chosen, /*experts_of_a_rank=*/2, chunk, counts, place, work_)();
     EXPECT_TRUE(IsZero(counts));
     at::Tensor slots = Integers({5, 2});
     at::Tensor row_probabilities = Statistics({5, 2});
-    sparse.SendSlots(chosen, probabilities, place, /*experts_of_a_rank=*/2, slots, row_probabilities)();
+    ops_.SendSlots(chosen, probabilities, place, /*experts_of_a_rank=*/2, slots, row_probabilities)();
     EXPECT_TRUE(slots.eq(-1).all().item<bool>()) << "rows that nobody sends";
     EXPECT_TRUE(IsZero(row_probabilities));
-    sparse.CollectSlots(row_probabilities, chosen, place, /*experts_of_a_rank=*/2, /*add=*/false,
-                        probabilities)();
+    ops_.CollectSlots(row_probabilities, chosen, place, /*experts_of_a_rank=*/2, /*add=*/false,
+                      probabilities)();
   }
   at::Tensor largest = Double({4});
-  sparse.CountLargest(config, Statistics({0, 4}), largest)();
+  ops_.CountLargest(config, Statistics({0, 4}), largest)();
   EXPECT_TRUE(IsZero(largest));
   at::Tensor gate_up = Of({0, 6});
   at::Tensor activated = Of({0, 3});
   at::Tensor weights = Statistics({0});
   const at::Tensor begins = Integers({5}).fill_(0);
-  sparse.WeightedSwiGlu(begins, gate_up, weights, activated)();
-  sparse.WeightedSwiGluBackward(begins, gate_up, weights, activated, gate_up, activated, weights)();
+  ops_.SwiGlu(gate_up, activated, weights, begins)();
+  ops_.SwiGluBackward(gate_up, activated, gate_up, activated, weights, weights, begins)();
 }
 
 }  // namespace

@@ -23,7 +23,7 @@ TEST(PlanRowsTest, RowsAreOrderedByExpertThenToken) {
   const at::Tensor chosen = at::tensor({1, 3, 0, 1, 1, 3}, at::kLong).view({3, 2});
   at::Tensor counts = Unset({5});
   at::Tensor row_of = Unset({6});
-  CpuOperations().sparse().PlanRows(chosen, /*chunk=*/0, counts, row_of, {})();
+  CpuOperations().PlanRows(chosen, /*chunk=*/0, counts, row_of, {})();
   EXPECT_EQ(ToVector(counts), (std::vector<int64_t>{1, 3, 0, 2, 0}));  // two experts have none
   EXPECT_EQ(ToVector(row_of), (std::vector<int64_t>{1, 4, 0, 2, 3, 5}));
 }
@@ -31,7 +31,7 @@ TEST(PlanRowsTest, RowsAreOrderedByExpertThenToken) {
 TEST(PlanRowsTest, EveryTokenMayChooseOneExpert) {
   at::Tensor counts = Unset({1});
   at::Tensor row_of = Unset({4});
-  CpuOperations().sparse().PlanRows(at::zeros({4, 1}, at::kLong), /*chunk=*/0, counts, row_of, {})();
+  CpuOperations().PlanRows(at::zeros({4, 1}, at::kLong), /*chunk=*/0, counts, row_of, {})();
   EXPECT_EQ(ToVector(counts), (std::vector<int64_t>{4}));
   EXPECT_EQ(ToVector(row_of), (std::vector<int64_t>{0, 1, 2, 3}));
 }
@@ -40,7 +40,7 @@ TEST(PlanRowsTest, WithChunksEveryExpertHasEqualRows) {
   const at::Tensor chosen = at::tensor({1, 3, -1, 1, 1, 3}, at::kLong).view({3, 2});
   at::Tensor counts = Unset({5});
   at::Tensor row_of = Unset({6});
-  CpuOperations().sparse().PlanRows(chosen, /*chunk=*/3, counts, row_of, {})();
+  CpuOperations().PlanRows(chosen, /*chunk=*/3, counts, row_of, {})();
   EXPECT_EQ(ToVector(counts), (std::vector<int64_t>{3, 3, 3, 3, 3}));
   EXPECT_EQ(ToVector(row_of), (std::vector<int64_t>{3, 9, -1, 4, 5, 10}));
 }
@@ -48,17 +48,16 @@ TEST(PlanRowsTest, WithChunksEveryExpertHasEqualRows) {
 TEST(PlanRowsTest, RefusesMoreSlotsThanAChunkHolds) {
   at::Tensor counts = Unset({2});
   at::Tensor row_of = Unset({3});
-  EXPECT_THROW(
-      CpuOperations().sparse().PlanRows(at::zeros({3, 1}, at::kLong), /*chunk=*/2, counts, row_of, {})(),
-      std::out_of_range);
+  EXPECT_THROW(CpuOperations().PlanRows(at::zeros({3, 1}, at::kLong), /*chunk=*/2, counts, row_of, {})(),
+               std::out_of_range);
 }
 
 TEST(PlanRowsTest, RefusesAnExpertThatIsNotThere) {
   at::Tensor counts = Unset({3});
   at::Tensor row_of = Unset({1});
-  EXPECT_THROW(CpuOperations().sparse().PlanRows(at::zeros({1, 1}, at::kLong).fill_(3), /*chunk=*/0, counts,
-                                                 row_of, {})(),
-               std::out_of_range);
+  EXPECT_THROW(
+      CpuOperations().PlanRows(at::zeros({1, 1}, at::kLong).fill_(3), /*chunk=*/0, counts, row_of, {})(),
+      std::out_of_range);
 }
 
 class PermuteTest : public AgainstAutogradTest {};
@@ -75,7 +74,7 @@ TEST_P(PermuteTest, MatchesAutogradBothWays) {
     }
     at::Tensor counts = Unset({16});
     at::Tensor row_of = Unset({tokens * slots});
-    ops_.sparse().PlanRows(chosen, /*chunk=*/0, counts, row_of, {})();
+    ops_.PlanRows(chosen, /*chunk=*/0, counts, row_of, {})();
 
     const at::Tensor x = RandomLeaf({tokens, columns});
     const at::Tensor grad_rows = Random({tokens * slots, columns});
@@ -85,12 +84,12 @@ TEST_P(PermuteTest, MatchesAutogradBothWays) {
 
     const at::Tensor x_t = Typed(x);
     at::Tensor rows = Nan({tokens * slots, columns});
-    ops_.sparse().Permute(x_t, row_of, /*first=*/0, rows)();
+    ops_.Permute(x_t, row_of, /*first=*/0, rows)();
     EXPECT_TRUE(SameBits(rows, Typed(expected)));
     at::Tensor grad_x = Nan({tokens, columns});
-    ops_.sparse().Unpermute(grad_rows.to(type_), row_of, /*first=*/0, /*add=*/false, grad_x)();
+    ops_.Unpermute(grad_rows.to(type_), row_of, /*first=*/0, /*add=*/false, grad_x)();
     EXPECT_TRUE(Near(grad_x, x.grad()));
-    ops_.sparse().Unpermute(grad_rows.to(type_), row_of, /*first=*/0, /*add=*/true, grad_x)();
+    ops_.Unpermute(grad_rows.to(type_), row_of, /*first=*/0, /*add=*/true, grad_x)();
     EXPECT_TRUE(Near(grad_x, x.grad() * 2, 1.5));  // rounded twice
   }
 }
@@ -99,13 +98,13 @@ TEST_P(PermuteTest, ProbabilitiesComeBackFromTheirSlotsRows) {
   const at::Tensor chosen = at::tensor({1, 2, 0, 2, 0, 1}, at::kLong).view({3, 2});
   at::Tensor counts = Unset({3});
   at::Tensor row_of = Unset({6});
-  ops_.sparse().PlanRows(chosen, /*chunk=*/0, counts, row_of, {})();
+  ops_.PlanRows(chosen, /*chunk=*/0, counts, row_of, {})();
   const at::Tensor probabilities = Numbers(74).Normal({6, 1}).to(type_);
   at::Tensor rows = Nan({6, 1});
   at::Tensor back = Nan({6, 1});
-  ops_.sparse().Permute(probabilities, row_of, /*first=*/0, rows)();
+  ops_.Permute(probabilities, row_of, /*first=*/0, rows)();
   EXPECT_FALSE(SameBits(rows, probabilities));
-  ops_.sparse().Unpermute(rows, row_of, /*first=*/0, /*add=*/false, back)();
+  ops_.Unpermute(rows, row_of, /*first=*/0, /*add=*/false, back)();
   EXPECT_TRUE(SameBits(back, probabilities));
 }
 
@@ -114,17 +113,17 @@ TEST(UnpermuteTest, AddsInAscendingExpert) {
   const at::Tensor chosen = at::tensor({0, 1, 2}, at::kLong).view({1, 3});
   at::Tensor counts = Unset({3});
   at::Tensor row_of = Unset({3});
-  CpuOperations().sparse().PlanRows(chosen, /*chunk=*/0, counts, row_of, {})();
+  CpuOperations().PlanRows(chosen, /*chunk=*/0, counts, row_of, {})();
   const at::Tensor rows = at::tensor({1e8, 1.0, -1e8}, at::kDouble).to(at::kFloat).view({3, 1});
   at::Tensor sum = FilledWithNan({1, 1}, at::kFloat);
-  CpuOperations().sparse().Unpermute(rows, row_of, /*first=*/0, /*add=*/false, sum)();
+  CpuOperations().Unpermute(rows, row_of, /*first=*/0, /*add=*/false, sum)();
   EXPECT_EQ(sum.item<float>(), (1e8F + 1.0F) - 1e8F);
 }
 
 TEST_P(PermuteTest, RefusesSizesThatDoNotFit) {
   at::Tensor rows = Nan({5, 4});
-  EXPECT_THROW(ops_.sparse().Permute(Nan({2, 4}), Unset({5}), /*first=*/0, rows)(), std::invalid_argument);
-  EXPECT_THROW(ops_.sparse().Permute(Nan({5, 3}), Unset({5}), /*first=*/0, rows)(), std::invalid_argument);
+  EXPECT_THROW(ops_.Permute(Nan({2, 4}), Unset({5}), /*first=*/0, rows)(), std::invalid_argument);
+  EXPECT_THROW(ops_.Permute(Nan({5, 3}), Unset({5}), /*first=*/0, rows)(), std::invalid_argument);
 }
 
 }  // namespace

@@ -59,11 +59,11 @@ TEST_P(RouterLossesTest, MatchAutogradForMicrobatchesAndForEachSequence) {
         const RouterLossConfig losses{.sequence_length = length, .balance = balance, .z = z};
         const at::Tensor logits_t = Typed(logits);
         at::Tensor values = FilledWithNan({2}, at::kDouble);
-        ops_.sparse().RouterLosses(config, losses, logits_t, {}, values, {})();
+        ops_.RouterLosses(config, losses, logits_t, {}, values, {})();
         EXPECT_TRUE(Near(values[0], expected_balance));
         EXPECT_TRUE(Near(values[1], expected_z));
         at::Tensor grad_logits = Typed(before);
-        ops_.sparse().RouterLossesBackward(config, losses, logits_t, {}, /*targets=*/{}, grad_logits, {})();
+        ops_.RouterLossesBackward(config, losses, logits_t, {}, /*targets=*/{}, grad_logits, {})();
         EXPECT_TRUE(Near(grad_logits, before + logits.grad()));
       }
     }
@@ -76,8 +76,8 @@ TEST_P(RouterLossesTest, GradientsAreOfTheTargetsThatCount) {
   const at::Tensor logits = numbers_.Normal({8, 6}).to(type_);
   const auto gradient = [&](const at::Tensor& targets) {
     at::Tensor grad_logits = at::zeros({8, 6}, type_);
-    ops_.sparse().RouterLossesBackward(config, losses, logits, {},
-                                       targets.defined() ? Array(targets) : Array(), grad_logits, {})();
+    ops_.RouterLossesBackward(config, losses, logits, {}, targets.defined() ? Array(targets) : Array(),
+                              grad_logits, {})();
     return grad_logits;
   };
   const at::Tensor whole = gradient({});
@@ -111,10 +111,10 @@ TEST_P(RouterLossesTest, SigmoidsThatUnderflowStillHaveShares) {
 
   const at::Tensor logits_t = Typed(logits);
   at::Tensor values = FilledWithNan({2}, at::kDouble);
-  ops_.sparse().RouterLosses(config, losses, logits_t, {}, values, {})();
+  ops_.RouterLosses(config, losses, logits_t, {}, values, {})();
   EXPECT_TRUE(Near(values[0], expected));
   at::Tensor grad_logits = at::zeros({3, 4}, type_);
-  ops_.sparse().RouterLossesBackward(config, losses, logits_t, {}, /*targets=*/{}, grad_logits, {})();
+  ops_.RouterLossesBackward(config, losses, logits_t, {}, /*targets=*/{}, grad_logits, {})();
   EXPECT_TRUE(Near(grad_logits, logits.grad(), 10));
 }
 
@@ -124,14 +124,14 @@ TEST_P(RouterLossesTest, AnEvenLoadHasBalanceOne) {
     logits[token][token % 4] = 1e-3;
   }
   at::Tensor values = FilledWithNan({2}, at::kDouble);
-  ops_.sparse().RouterLosses({.experts = 4, .top_k = 1}, {.sequence_length = 8}, logits, {}, values, {})();
+  ops_.RouterLosses({.experts = 4, .top_k = 1}, {.sequence_length = 8}, logits, {}, values, {})();
   EXPECT_NEAR(values[0].item<double>(), 1, 1e-6);
 }
 
 TEST_P(RouterLossesTest, RefuseSequencesThatAreNotWhole) {
   at::Tensor values = FilledWithNan({2}, at::kDouble);
-  EXPECT_THROW(ops_.sparse().RouterLosses({.experts = 4, .top_k = 1}, {.sequence_length = 3},
-                                          at::zeros({8, 4}, type_), {}, values, {})(),
+  EXPECT_THROW(ops_.RouterLosses({.experts = 4, .top_k = 1}, {.sequence_length = 3}, at::zeros({8, 4}, type_),
+                                 {}, values, {})(),
                std::invalid_argument);
 }
 
@@ -140,28 +140,27 @@ TEST_P(RouterLossesTest, RefuseSequencesThatAreNotWhole) {
 TEST_P(RouterLossesTest, MicrobatchesWithMeanCountsHaveTheBatchsLoss) {
   for (const RouterScore score : {RouterScore::kSoftmax, RouterScore::kSigmoid}) {
     const RouterConfig config{.experts = 12, .top_k = 4, .score = score, .groups = 3, .groups_per_token = 2};
-    const SparseOperations& sparse = ops_.sparse();
     const at::Tensor logits = Random({24, 12}).to(type_);
     const RouterLossConfig whole{.sequence_length = 24, .balance = 0.75, .z = 0.25};
     at::Tensor values = FilledWithNan({2}, at::kDouble);
-    sparse.RouterLosses(config, whole, logits, {}, values, {})();
+    ops_.RouterLosses(config, whole, logits, {}, values, {})();
     at::Tensor gradient = at::zeros({24, 12}, type_);
-    sparse.RouterLossesBackward(config, whole, logits, {}, /*targets=*/{}, gradient, {})();
+    ops_.RouterLossesBackward(config, whole, logits, {}, /*targets=*/{}, gradient, {})();
 
     at::Tensor by_rank = FilledWithNan({3, 12}, at::kDouble);
     for (int64_t m = 0; m < 3; ++m) {
       at::Tensor own = by_rank.select(0, m);
-      sparse.CountLargest(config, logits.narrow(0, 8 * m, 8), own)();
+      ops_.CountLargest(config, logits.narrow(0, 8 * m, 8), own)();
     }
     at::Tensor seen = FilledWithNan({12}, at::kDouble);
     at::Tensor counts = FilledWithNan({12}, at::kDouble);
-    sparse.MeanCounts(by_rank.narrow(0, 0, 2), /*slots=*/32, /*continues=*/false, seen, counts)();
-    sparse.MeanCounts(by_rank.narrow(0, 2, 1), /*slots=*/32, /*continues=*/true, seen, counts)();
+    ops_.MeanCounts(by_rank.narrow(0, 0, 2), /*slots=*/32, /*continues=*/false, seen, counts)();
+    ops_.MeanCounts(by_rank.narrow(0, 2, 1), /*slots=*/32, /*continues=*/true, seen, counts)();
     EXPECT_TRUE(at::equal(seen, by_rank.sum(0)));
     EXPECT_LE(RelativeError(counts, by_rank.mean(0)), 1e-15);
     at::Tensor nothing;
     at::Tensor at_once = FilledWithNan({12}, at::kDouble);
-    sparse.MeanCounts(by_rank, /*slots=*/32, /*continues=*/false, nothing, at_once)();
+    ops_.MeanCounts(by_rank, /*slots=*/32, /*continues=*/false, nothing, at_once)();
     EXPECT_TRUE(at::equal(at_once, counts));
 
     at::Tensor mean = at::zeros({2}, at::kDouble);
@@ -169,11 +168,10 @@ TEST_P(RouterLossesTest, MicrobatchesWithMeanCountsHaveTheBatchsLoss) {
     for (int64_t m = 0; m < 3; ++m) {
       const RouterLossConfig part{.sequence_length = 8, .balance = 0.75, .z = 0.25};
       at::Tensor of_part = FilledWithNan({2}, at::kDouble);
-      sparse.RouterLosses(config, part, logits.narrow(0, 8 * m, 8), counts, of_part, {})();
+      ops_.RouterLosses(config, part, logits.narrow(0, 8 * m, 8), counts, of_part, {})();
       mean += of_part / 3;
       at::Tensor rows = mean_gradient.narrow(0, 8 * m, 8);
-      sparse.RouterLossesBackward(config, part, logits.narrow(0, 8 * m, 8), counts, /*targets=*/{}, rows,
-                                  {})();
+      ops_.RouterLossesBackward(config, part, logits.narrow(0, 8 * m, 8), counts, /*targets=*/{}, rows, {})();
     }
     EXPECT_TRUE(Near(mean, values));
     EXPECT_TRUE(Near(mean_gradient / 3, gradient.to(at::kDouble)));
@@ -183,12 +181,12 @@ TEST_P(RouterLossesTest, MicrobatchesWithMeanCountsHaveTheBatchsLoss) {
 TEST_P(RouterLossesTest, RefuseCountsOfSequencesAndNothingToContinue) {
   at::Tensor values = FilledWithNan({2}, at::kDouble);
   const at::Tensor counts = at::ones({4}, at::kDouble);
-  EXPECT_THROW(ops_.sparse().RouterLosses({.experts = 4, .top_k = 1}, {.sequence_length = 4},
-                                          at::zeros({8, 4}, type_), counts, values, {})(),
+  EXPECT_THROW(ops_.RouterLosses({.experts = 4, .top_k = 1}, {.sequence_length = 4}, at::zeros({8, 4}, type_),
+                                 counts, values, {})(),
                std::invalid_argument);
   at::Tensor nothing;
   at::Tensor mean = at::zeros({4}, at::kDouble);
-  EXPECT_THROW(ops_.sparse().MeanCounts(counts.view({1, 4}), 8, /*continues=*/true, nothing, mean)(),
+  EXPECT_THROW(ops_.MeanCounts(counts.view({1, 4}), 8, /*continues=*/true, nothing, mean)(),
                std::invalid_argument);
 }
 

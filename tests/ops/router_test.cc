@@ -37,7 +37,7 @@ struct Routed {
 Routed RouteAll(const RouterConfig& config, const at::Tensor& logits, const at::Tensor& bias = {}) {
   Routed routed{.chosen = at::zeros({logits.size(0), config.top_k}, at::kLong).fill_(-1),
                 .probabilities = FilledWithNan({logits.size(0), config.top_k}, logits.scalar_type())};
-  CpuOperations().sparse().Route(config, logits, bias, routed.chosen, routed.probabilities)();
+  CpuOperations().Route(config, logits, bias, routed.chosen, routed.probabilities)();
   return routed;
 }
 
@@ -105,8 +105,7 @@ TEST_P(RouterTest, MatchesAutograd) {
       EXPECT_EQ(ToVector(routed.chosen), ToVector(expected.chosen.contiguous()));
       EXPECT_TRUE(Near(routed.probabilities, expected.probabilities));
       at::Tensor grad_logits = Nan({tokens, config.experts});
-      ops_.sparse().RouteBackward(config, logits_t, routed.chosen, routed.chosen, grad.to(type_),
-                                  grad_logits)();
+      ops_.RouteBackward(config, logits_t, routed.chosen, routed.chosen, grad.to(type_), grad_logits)();
       EXPECT_TRUE(Near(grad_logits, logits.grad()));
     }
   }
@@ -174,13 +173,13 @@ TEST_P(RouterTest, TokensAreCountedByExpert) {
   const at::Tensor chosen = at::tensor({0, 3, 2, 3, 0, 1, 0, 3}, at::kLong).view({4, 2});
   at::Tensor tokens = FilledWithNan({5}, at::kDouble);
   at::Tensor dropped = FilledWithNan({1}, at::kDouble);
-  ops_.sparse().CountTokens(chosen, tokens, dropped)();
+  ops_.CountTokens(chosen, tokens, dropped)();
   EXPECT_EQ(dropped.item<double>(), 0);
   EXPECT_TRUE(tokens.equal(at::tensor({3., 1., 1., 3., 0.}, at::kDouble)));
-  ops_.sparse().CountTokens(at::tensor({-1, 4, 4, -1}, at::kLong).view({2, 2}), tokens, dropped)();
+  ops_.CountTokens(at::tensor({-1, 4, 4, -1}, at::kLong).view({2, 2}), tokens, dropped)();
   EXPECT_EQ(dropped.item<double>(), 2);
   EXPECT_TRUE(tokens.equal(at::tensor({0., 0., 0., 0., 2.}, at::kDouble)));
-  EXPECT_THROW(ops_.sparse().CountTokens(at::tensor({5}, at::kLong).view({1, 1}), tokens, dropped)(),
+  EXPECT_THROW(ops_.CountTokens(at::tensor({5}, at::kLong).view({1, 1}), tokens, dropped)(),
                std::out_of_range);
 }
 
@@ -188,9 +187,9 @@ TEST_P(RouterTest, BiasesMoveTowardsAnEvenLoad) {
   at::Tensor bias = at::tensor({0.5, -1.0, 0.0, 2.0}, at::kDouble).to(type_);
   // Of two ranks together: 3, 1, 2, 2.
   const at::Tensor tokens = at::tensor({1., 1., 0., 2., 2., 0., 2., 0.}, at::kDouble).view({2, 4});
-  ops_.sparse().UpdateRouterBias(tokens, at::zeros({1}, at::kBool), 0.25, bias)();
+  ops_.UpdateRouterBias(tokens, at::zeros({1}, at::kBool), 0.25, bias)();
   EXPECT_EQ(bias[0].item<double>(), 0.5);
-  ops_.sparse().UpdateRouterBias(tokens, at::ones({1}, at::kBool), 0.25, bias)();
+  ops_.UpdateRouterBias(tokens, at::ones({1}, at::kBool), 0.25, bias)();
   EXPECT_TRUE(bias.equal(at::tensor({0.25, -0.75, 0.0, 2.0}, at::kDouble).to(type_)));
 }
 

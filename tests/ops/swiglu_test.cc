@@ -56,15 +56,14 @@ TEST_P(SwiGluTest, WeightedRowsMatchAutograd) {
     const at::Tensor gate_up_t = Typed(gate_up);
     const at::Tensor weights_t = TypedStatistics(weights);
     at::Tensor activated = Nan({rows, inner});
-    ops_.sparse().WeightedSwiGlu(begins, gate_up_t, weights_t, activated)();
+    ops_.SwiGlu(gate_up_t, activated, weights_t, begins)();
     at::Tensor in_place = Typed(grad);
     at::Tensor grad_gate_up = Nan({rows, 2 * inner});
     at::Tensor grad_weights = NanStatistics({rows});
-    ops_.sparse().WeightedSwiGluBackward(begins, gate_up_t, weights_t, in_place, grad_gate_up, in_place,
-                                         grad_weights)();
+    ops_.SwiGluBackward(gate_up_t, in_place, grad_gate_up, in_place, weights_t, grad_weights, begins)();
     EXPECT_TRUE(SameBits(in_place, activated));
     at::Tensor of_all = Nan({rows, inner});
-    ops_.sparse().WeightedSwiGlu(/*begins=*/{}, gate_up_t, weights_t, of_all)();
+    ops_.SwiGlu(gate_up_t, of_all, weights_t)();
     EXPECT_TRUE(SameBits(of_all, activated));
     if (rows > 0) {
       EXPECT_TRUE(Near(activated, expected));
