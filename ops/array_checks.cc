@@ -22,32 +22,31 @@ void CheckElements(const char* name, const Array& array, int64_t elements, Devic
         " must be contiguous with ", elements, " elements ", OnThe(device), ", not ", array.shape());
 }
 
-void CheckRows(const char* name, const Array& array, DeviceKind device) {
-  Check((array.columns <= 1 || array.column_stride == 1) && IsThere(array, device), name,
-        " must be a matrix with adjacent columns ", OnThe(device), ", not ", array.shape());
+void CheckRows(const char* name, const Array& array, int64_t rows, int64_t columns, DeviceKind device) {
+  Check(array.rows == rows && array.columns == columns && (columns <= 1 || array.column_stride == 1) &&
+            IsThere(array, device),
+        name, " must be a [", rows, ", ", columns, "] matrix with adjacent columns ", OnThe(device), ", not ",
+        array.shape());
 }
 
 Tokens TokensOf(const Array& tokens, DeviceKind device) {
-  CheckRows("token ids", tokens, device);
-  return {ElementsOf<int64_t>(tokens), tokens.rows, tokens.columns, tokens.row_stride};
+  return {RowsOf<int64_t>("token ids", tokens, tokens.rows, tokens.columns, device), tokens.rows,
+          tokens.columns, tokens.row_stride};
 }
 
 DocumentStarts DocumentsOf(const Array& documents, int64_t sequences, int64_t length, DeviceKind device) {
   if (!documents.defined()) {
     return {};
   }
-  CheckRows("documents", documents, device);
-  Check(documents.rows == sequences && documents.columns == length, "documents must be [", sequences, ", ",
-        length, "], not ", documents.shape());
-  return {.starts = ElementsOf<int64_t>(documents), .stride = documents.row_stride};
+  return {.starts = RowsOf<int64_t>("documents", documents, sequences, length, device),
+          .stride = documents.row_stride};
 }
 
 const int64_t* RowsThere(const Array& begins, DeviceKind device) {
   if (!begins.defined()) {
     return nullptr;
   }
-  CheckElements("begins", begins, begins.elements(), device);
-  return ElementsOf<int64_t>(begins) + begins.elements() - 1;
+  return ElementsOf<int64_t>("begins", begins, begins.elements(), device) + begins.elements() - 1;
 }
 
 void CheckExperts(const char* operation, int64_t experts, DeviceKind device) {
@@ -55,9 +54,10 @@ void CheckExperts(const char* operation, int64_t experts, DeviceKind device) {
         kMostGpuGroups, " experts, or ranks, not ", experts);
 }
 
-void CheckWork(const char* operation, Workspace work, int64_t bytes) {
+Workspace Checked(const char* operation, Workspace work, int64_t bytes) {
   Check(work.bytes >= bytes && (work.begin != nullptr || bytes == 0), operation, " needs ", bytes,
         " bytes of work memory, not ", work.bytes);
+  return work;
 }
 
 }  // namespace tandem::ops

@@ -47,7 +47,8 @@ auto WithElementType(const Array& array, const Body& body) {
   }
 }
 
-// Does the same with the type of statistics, float or double. Throws for bfloat16.
+// Calls body(T{}) with the type of the elements if it is one of statistics: float or double. Throws for
+// bfloat16.
 template <typename Body>
 auto WithStatisticsType(const Array& array, const Body& body) {
   Check(array.type != ElementKind::kBf16,
@@ -62,23 +63,54 @@ inline constexpr ElementKind kElementKind = std::is_same_v<E, float>     ? Eleme
                                             : std::is_same_v<E, int64_t> ? ElementKind::kInt64
                                                                          : ElementKind::kByte;
 
-// The address of the first element; null for an undefined array. Throws unless the elements are of type E.
+// The address of the first element; null for an undefined array. Throws an error that begins with `name`
+// unless the elements are of type E.
 template <typename E>
-E* ElementsOf(const Array& array) {
-  Check(!array.defined() || array.type == kElementKind<E>, "elements must be ", ToText(kElementKind<E>),
-        ", not ", array.shape());
+E* ElementsOf(const Array& array, const char* name = "an array") {
+  Check(!array.defined() || array.type == kElementKind<E>, name, " must have elements of ",
+        ToText(kElementKind<E>), ", not ", array.shape());
   return static_cast<E*>(array.begin);
 }
 
-// Throws, with `name`, unless the array is a contiguous matrix of that size on that device.
+// Throws an error that begins with `name` unless the array is a contiguous matrix of that size on that
+// device.
 void CheckMatrix(const char* name, const Array& array, int64_t rows, int64_t columns, DeviceKind device);
 
-// Throws, with `name`, unless the array is contiguous, has that many elements in any shape, and is on that
-// device.
+// Throws an error that begins with `name` unless the array is contiguous, has that many elements in any
+// shape, and is on that device.
 void CheckElements(const char* name, const Array& array, int64_t elements, DeviceKind device);
 
-// Throws, with `name`, unless the array is a matrix with adjacent columns on that device.
-void CheckRows(const char* name, const Array& array, DeviceKind device);
+// Throws an error that begins with `name` unless the array is a matrix of that size with adjacent columns on
+// that device.
+void CheckRows(const char* name, const Array& array, int64_t rows, int64_t columns, DeviceKind device);
+
+// Check an operand, also that its elements are of type E, and return the address of its first element.
+template <typename E>
+E* MatrixOf(const char* name, const Array& array, int64_t rows, int64_t columns, DeviceKind device) {
+  CheckMatrix(name, array, rows, columns, device);
+  return ElementsOf<E>(array, name);
+}
+template <typename E>
+E* ElementsOf(const char* name, const Array& array, int64_t elements, DeviceKind device) {
+  CheckElements(name, array, elements, device);
+  return ElementsOf<E>(array, name);
+}
+template <typename E>
+E* RowsOf(const char* name, const Array& array, int64_t rows, int64_t columns, DeviceKind device) {
+  CheckRows(name, array, rows, columns, device);
+  return ElementsOf<E>(array, name);
+}
+
+// Sets the gradient of a weight in the arguments: args.rounded if both are bfloat16, otherwise
+// args.grad_weight.
+template <template <typename> typename Args, typename E>
+void SetGradient(const Array& weight, DeviceKind device, Args<E>& args) {
+  if (std::is_same_v<E, Bf16> && weight.type == ElementKind::kBf16) {
+    args.rounded = MatrixOf<E>("grad_weight", weight, weight.rows, weight.columns, device);
+  } else {
+    args.grad_weight = MatrixOf<Arithmetic<E>>("grad_weight", weight, weight.rows, weight.columns, device);
+  }
+}
 
 // Throws unless the array is int64 [B, S] with adjacent columns on that device.
 Tokens TokensOf(const Array& tokens, DeviceKind device);
@@ -86,13 +118,14 @@ Tokens TokensOf(const Array& tokens, DeviceKind device);
 // Throws unless `documents` is undefined, or int64 [B, S] with adjacent columns on that device.
 DocumentStarts DocumentsOf(const Array& documents, int64_t sequences, int64_t length, DeviceKind device);
 
-// The last of the begins of experts' rows, which says how many rows there are; null for undefined ones.
+// The address of the last element of `begins`, the number of all experts' rows; null if `begins` is
+// undefined.
 const int64_t* RowsThere(const Array& begins, DeviceKind device);
 
-// Throws, with `operation`, if GPUs have no kernels for so many experts or ranks.
+// Throws an error that begins with `operation` if GPUs have no kernels for so many experts or ranks.
 void CheckExperts(const char* operation, int64_t experts, DeviceKind device);
 
-// Throws, with `operation`, unless the work memory has that many bytes.
-void CheckWork(const char* operation, Workspace work, int64_t bytes);
+// Returns `work`. Throws an error that begins with `operation` unless it has that many bytes.
+Workspace Checked(const char* operation, Workspace work, int64_t bytes);
 
 }  // namespace tandem::ops

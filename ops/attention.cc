@@ -9,18 +9,13 @@
 namespace tandem::ops {
 namespace {
 
-// Throws unless heads share key-value heads evenly and the tensors are of `shape`.
-void CheckInputs(const AttentionShape& shape, const Array& qkv, const Array& documents, DeviceKind on) {
+// Throws unless heads share key-value heads evenly and documents come as the shape says.
+DocumentStarts StartsOf(const AttentionShape& shape, const Array& documents, DeviceKind on) {
   Check(shape.kv_heads > 0 && shape.heads % shape.kv_heads == 0, shape.heads, " heads cannot share ",
         shape.kv_heads, " key-value heads evenly");
-  CheckMatrix("qkv", qkv, shape.tokens(), shape.qkv_columns(), on);
   Check(documents.defined() == shape.documents, "a shape ", shape.documents ? "with" : "without",
         " documents comes ", documents.defined() ? "with" : "without", " their starts");
-}
-
-void CheckOutputs(const AttentionShape& shape, const Array& context, const Array& lse, DeviceKind on) {
-  CheckMatrix("context", context, shape.tokens(), shape.context_columns(), on);
-  CheckElements("lse", lse, shape.tokens() * shape.heads, on);
+  return DocumentsOf(documents, shape.sequences, shape.length, on);
 }
 
 }  // namespace
@@ -34,16 +29,16 @@ void Operations::PrepareAttention(const AttentionShape& shape, int64_t element_b
 Call Operations::Attention(const AttentionShape& shape, const Array& qkv, const Array& documents,
                            const Array& context, const Array& lse, Workspace work) const {
   const DeviceKind on = kernels_.kind();
-  CheckInputs(shape, qkv, documents, on);
-  const DocumentStarts starts = DocumentsOf(documents, shape.sequences, shape.length, on);
-  CheckOutputs(shape, context, lse, on);
-  CheckWork("Attention", work, AttentionWorkBytes(on, shape, BytesOf(qkv.type)));
-  if (shape.tokens() == 0) {
-    return [] {};
-  }
+  const int64_t tokens = shape.tokens();
   return WithElementType(qkv, [&]<typename E>(E) {
-    return kernels_.Bind(AttentionArgs<E>{shape, ElementsOf<E>(qkv), starts, ElementsOf<E>(context),
-                                          ElementsOf<Arithmetic<E>>(lse), work});
+    const AttentionArgs<E> args{
+        .shape = shape,
+        .qkv = MatrixOf<E>("qkv", qkv, tokens, shape.qkv_columns(), on),
+        .documents = StartsOf(shape, documents, on),
+        .context = MatrixOf<E>("context", context, tokens, shape.context_columns(), on),
+        .lse = ElementsOf<Arithmetic<E>>("lse", lse, tokens * shape.heads, on),
+        .work = Checked("Attention", work, AttentionWorkBytes(on, shape, sizeof(E)))};
+    return tokens == 0 ? Call([] {}) : kernels_.Bind(args);
   });
 }
 
@@ -51,24 +46,18 @@ Call Operations::AttentionBackward(const AttentionShape& shape, const Array& qkv
                                    const Array& context, const Array& lse, const Array& grad_context,
                                    const Array& grad_qkv, Workspace work) const {
   const DeviceKind on = kernels_.kind();
-  CheckInputs(shape, qkv, documents, on);
-  const DocumentStarts starts = DocumentsOf(documents, shape.sequences, shape.length, on);
-  CheckOutputs(shape, context, lse, on);
-  CheckMatrix("grad_context", grad_context, context.rows, context.columns, on);
-  CheckMatrix("grad_qkv", grad_qkv, qkv.rows, qkv.columns, on);
-  CheckWork("AttentionBackward", work, AttentionBackwardWorkBytes(on, shape, BytesOf(qkv.type)));
-  if (shape.tokens() == 0) {
-    return [] {};
-  }
+  const int64_t tokens = shape.tokens();
   return WithElementType(qkv, [&]<typename E>(E) {
-    return kernels_.Bind(AttentionBackwardArgs<E>{.shape = shape,
-                                                  .qkv = ElementsOf<E>(qkv),
-                                                  .documents = starts,
-                                                  .context = ElementsOf<E>(context),
-                                                  .lse = ElementsOf<Arithmetic<E>>(lse),
-                                                  .grad_context = ElementsOf<E>(grad_context),
-                                                  .grad_qkv = ElementsOf<E>(grad_qkv),
-                                                  .work = work});
+    const AttentionBackwardArgs<E> args{
+        .shape = shape,
+        .qkv = MatrixOf<E>("qkv", qkv, tokens, shape.qkv_columns(), on),
+        .documents = StartsOf(shape, documents, on),
+        .context = MatrixOf<E>("context", context, tokens, shape.context_columns(), on),
+        .lse = ElementsOf<Arithmetic<E>>("lse", lse, tokens * shape.heads, on),
+        .grad_context = MatrixOf<E>("grad_context", grad_context, tokens, shape.context_columns(), on),
+        .grad_qkv = MatrixOf<E>("grad_qkv", grad_qkv, tokens, shape.qkv_columns(), on),
+        .work = Checked("AttentionBackward", work, AttentionBackwardWorkBytes(on, shape, sizeof(E)))};
+    return tokens == 0 ? Call([] {}) : kernels_.Bind(args);
   });
 }
 

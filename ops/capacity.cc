@@ -11,20 +11,17 @@ namespace tandem::ops {
 Call Operations::DropOverflow(DropPolicy policy, int64_t capacity, int64_t experts, const Array& ranked,
                               const Array& chosen, const Array& probabilities, Workspace work) const {
   const DeviceKind on = kernels_.kind();
-  CheckMatrix("ranked", ranked, ranked.rows, ranked.columns, on);
-  CheckMatrix("chosen", chosen, ranked.rows, ranked.columns, on);
-  CheckMatrix("probabilities", probabilities, ranked.rows, ranked.columns, on);
   CheckExperts("DropOverflow", experts, on);
-  CheckWork("DropOverflow", work, DropWorkBytes(on, ranked.elements(), experts));
   return WithStatisticsType(probabilities, [&]<typename T>(T) {
-    return kernels_.Bind(DropOverflowArgs<T>{.policy = policy,
-                                             .capacity = capacity,
-                                             .experts = experts,
-                                             .ranked = ElementsOf<int64_t>(ranked),
-                                             .slots = ranked.elements(),
-                                             .chosen = ElementsOf<int64_t>(chosen),
-                                             .probabilities = ElementsOf<T>(probabilities),
-                                             .work = work});
+    return kernels_.Bind(DropOverflowArgs<T>{
+        .policy = policy,
+        .capacity = capacity,
+        .experts = experts,
+        .ranked = MatrixOf<int64_t>("ranked", ranked, ranked.rows, ranked.columns, on),
+        .slots = ranked.elements(),
+        .chosen = MatrixOf<int64_t>("chosen", chosen, ranked.rows, ranked.columns, on),
+        .probabilities = MatrixOf<T>("probabilities", probabilities, ranked.rows, ranked.columns, on),
+        .work = Checked("DropOverflow", work, DropWorkBytes(on, ranked.elements(), experts))});
   });
 }
 

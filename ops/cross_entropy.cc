@@ -16,25 +16,22 @@ Call Operations::CrossEntropy(const Array& logits, const Array& targets, const A
 Call Operations::CrossEntropyChunk(const Array& logits, const Array& targets, int64_t first, const Array& lse,
                                    const Array& loss, const Array& grad_logits, double weight) const {
   const DeviceKind on = kernels_.kind();
-  const Tokens ids = TokensOf(targets, on);
   const int64_t rows = logits.rows;
+  const int64_t columns = logits.columns;
   const int64_t tokens = targets.elements();
-  CheckMatrix("logits", logits, rows, logits.columns, on);
   Check(first >= 0 && first + rows <= tokens, "a chunk of ", rows, " rows of logits from ", first,
         " on is not within ", tokens, " tokens");
-  CheckElements("lse", lse, tokens, on);
-  CheckElements("loss", loss, 1, on);
-  CheckMatrix("grad_logits", grad_logits, rows, logits.columns, on);
   return WithElementType(logits, [&]<typename E>(E) {
-    return kernels_.Bind(CrossEntropyArgs<E>{.logits = ElementsOf<E>(logits),
-                                             .targets = ids,
-                                             .first = first,
-                                             .rows = rows,
-                                             .columns = logits.columns,
-                                             .lse = ElementsOf<Arithmetic<E>>(lse),
-                                             .loss = ElementsOf<double>(loss),
-                                             .grad_logits = ElementsOf<E>(grad_logits),
-                                             .weight = weight});
+    return kernels_.Bind(
+        CrossEntropyArgs<E>{.logits = MatrixOf<E>("logits", logits, rows, columns, on),
+                            .targets = TokensOf(targets, on),
+                            .first = first,
+                            .rows = rows,
+                            .columns = columns,
+                            .lse = ElementsOf<Arithmetic<E>>("lse", lse, tokens, on),
+                            .loss = ElementsOf<double>("loss", loss, 1, on),
+                            .grad_logits = MatrixOf<E>("grad_logits", grad_logits, rows, columns, on),
+                            .weight = weight});
   });
 }
 

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/embedding.h"
 
-#include <type_traits>
-
 #include "ops/array_checks.h"
 #include "ops/device_kernels.h"
 #include "ops/operations.h"
@@ -13,41 +11,32 @@ namespace tandem::ops {
 Call Operations::Embedding(const Array& tokens, const Array& weight, const Array& output,
                            double factor) const {
   const DeviceKind on = kernels_.kind();
-  const Tokens ids = TokensOf(tokens, on);
-  CheckMatrix("weight", weight, weight.rows, weight.columns, on);
-  CheckMatrix("output", output, tokens.elements(), weight.columns, on);
+  const int64_t columns = weight.columns;
   return WithElementType(weight, [&]<typename E>(E) {
-    return kernels_.Bind(EmbeddingArgs<E>{.tokens = ids,
-                                          .weight = ElementsOf<E>(weight),
-                                          .vocabulary = weight.rows,
-                                          .columns = weight.columns,
-                                          .factor = static_cast<Arithmetic<E>>(factor),
-                                          .output = ElementsOf<E>(output)});
+    return kernels_.Bind(
+        EmbeddingArgs<E>{.tokens = TokensOf(tokens, on),
+                         .weight = MatrixOf<E>("weight", weight, weight.rows, columns, on),
+                         .vocabulary = weight.rows,
+                         .columns = columns,
+                         .factor = static_cast<Arithmetic<E>>(factor),
+                         .output = MatrixOf<E>("output", output, tokens.elements(), columns, on)});
   });
 }
 
 Call Operations::EmbeddingBackward(const Array& tokens, const Array& grad_output, bool add,
                                    const Array& grad_weight, Workspace work, double factor) const {
   const DeviceKind on = kernels_.kind();
-  const Tokens ids = TokensOf(tokens, on);
-  CheckMatrix("grad_weight", grad_weight, grad_weight.rows, grad_weight.columns, on);
-  CheckMatrix("grad_output", grad_output, tokens.elements(), grad_weight.columns, on);
-  CheckWork("EmbeddingBackward", work, EmbeddingBackwardWorkBytes(on, tokens.elements()));
+  const int64_t rows = tokens.elements();
   return WithElementType(grad_output, [&]<typename E>(E) {
-    EmbeddingBackwardArgs<E> args{.tokens = ids,
-                                  .grad_output = ElementsOf<E>(grad_output),
-                                  .add = add,
-                                  .vocabulary = grad_weight.rows,
-                                  .columns = grad_weight.columns,
-                                  .factor = static_cast<Arithmetic<E>>(factor),
-                                  .grad_weight = nullptr,
-                                  .rounded = nullptr,
-                                  .work = work};
-    if (std::is_same_v<E, Bf16> && grad_weight.type == ElementKind::kBf16) {
-      args.rounded = ElementsOf<E>(grad_weight);
-    } else {
-      args.grad_weight = ElementsOf<Arithmetic<E>>(grad_weight);
-    }
+    EmbeddingBackwardArgs<E> args{
+        .tokens = TokensOf(tokens, on),
+        .grad_output = MatrixOf<E>("grad_output", grad_output, rows, grad_weight.columns, on),
+        .add = add,
+        .vocabulary = grad_weight.rows,
+        .columns = grad_weight.columns,
+        .factor = static_cast<Arithmetic<E>>(factor),
+        .work = Checked("EmbeddingBackward", work, EmbeddingBackwardWorkBytes(on, rows))};
+    SetGradient(grad_weight, on, args);
     return kernels_.Bind(args);
   });
 }

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/grouped_linear.h"
 
-#include <type_traits>
-
 #include "ops/array_checks.h"
 #include "ops/device_kernels.h"
 #include "ops/operations.h"
@@ -11,23 +9,22 @@
 namespace tandem::ops {
 namespace {
 
-// Of `rows` rows whose elements have element_bytes, with the experts' weights one after another.
-ExpertRows RowsOf(const char* operation, const Array& begins, int64_t rows, const Array& weight,
-                  int64_t element_bytes, Workspace work, DeviceKind on) {
+// The shapes of the products of `rows` rows of type E with the experts' weights, which are consecutive in a
+// matrix of the shape of `weight`.
+template <typename E>
+ExpertRows ExpertsOf(const char* operation, const Array& begins, int64_t rows, const Array& weight,
+                     Workspace work, DeviceKind on) {
   const int64_t experts = begins.elements() - 1;
   const bool on_host = begins.on == DeviceKind::kCpu;
-  CheckElements("begins", begins, experts + 1, on_host ? DeviceKind::kCpu : on);
   Check(experts > 0 && weight.rows % experts == 0, "the weights of ", experts,
-        " experts lie one after another, not ", weight.shape());
-  CheckMatrix("weight", weight, weight.rows, weight.columns, on);
-  CheckWork(operation, work, GroupedWorkBytes(on, element_bytes, on_host));
-  return {.begins = ElementsOf<int64_t>(begins),
+        " experts must be consecutive and of one shape, not ", weight.shape());
+  return {.begins = ElementsOf<int64_t>("begins", begins, experts + 1, on_host ? DeviceKind::kCpu : on),
           .on_host = on_host,
           .experts = experts,
           .rows = rows,
           .inputs = weight.columns,
           .outputs = weight.rows / experts,
-          .work = work};
+          .work = Checked(operation, work, GroupedWorkBytes(on, sizeof(E), on_host))};
 }
 
 }  // namespace
@@ -35,42 +32,38 @@ ExpertRows RowsOf(const char* operation, const Array& begins, int64_t rows, cons
 Call Operations::GroupedLinear(const Array& begins, const Array& x, const Array& weight, const Array& y,
                                Workspace work) const {
   const DeviceKind on = kernels_.kind();
-  const ExpertRows rows = RowsOf("GroupedLinear", begins, x.rows, weight, BytesOf(x.type), work, on);
-  CheckMatrix("x", x, x.rows, rows.inputs, on);
-  CheckMatrix("y", y, x.rows, rows.outputs, on);
   return WithElementType(x, [&]<typename E>(E) {
-    return kernels_.Bind(
-        GroupedLinearArgs<E>{rows, ElementsOf<E>(x), ElementsOf<E>(weight), ElementsOf<E>(y)});
+    GroupedLinearArgs<E> args{ExpertsOf<E>("GroupedLinear", begins, x.rows, weight, work, on)};
+    args.x = MatrixOf<E>("x", x, x.rows, args.inputs, on);
+    args.weight = MatrixOf<E>("weight", weight, weight.rows, weight.columns, on);
+    args.y = MatrixOf<E>("y", y, x.rows, args.outputs, on);
+    return kernels_.Bind(args);
   });
 }
 
 Call Operations::GroupedLinearBackwardInput(const Array& begins, const Array& grad_y, const Array& weight,
                                             const Array& grad_x, Workspace work) const {
   const DeviceKind on = kernels_.kind();
-  const ExpertRows rows =
-      RowsOf("GroupedLinearBackwardInput", begins, grad_y.rows, weight, BytesOf(grad_y.type), work, on);
-  CheckMatrix("grad_y", grad_y, grad_y.rows, rows.outputs, on);
-  CheckMatrix("grad_x", grad_x, grad_y.rows, rows.inputs, on);
   return WithElementType(grad_y, [&]<typename E>(E) {
-    return kernels_.Bind(GroupedLinearBackwardInputArgs<E>{rows, ElementsOf<E>(grad_y), ElementsOf<E>(weight),
-                                                           ElementsOf<E>(grad_x)});
+    GroupedLinearBackwardInputArgs<E> args{
+        ExpertsOf<E>("GroupedLinearBackwardInput", begins, grad_y.rows, weight, work, on)};
+    args.grad_y = MatrixOf<E>("grad_y", grad_y, grad_y.rows, args.outputs, on);
+    args.weight = MatrixOf<E>("weight", weight, weight.rows, weight.columns, on);
+    args.grad_x = MatrixOf<E>("grad_x", grad_x, grad_y.rows, args.inputs, on);
+    return kernels_.Bind(args);
   });
 }
 
 Call Operations::GroupedLinearBackwardWeight(const Array& begins, const Array& grad_y, const Array& x,
                                              bool add, const Array& grad_weight, Workspace work) const {
   const DeviceKind on = kernels_.kind();
-  const ExpertRows rows =
-      RowsOf("GroupedLinearBackwardWeight", begins, x.rows, grad_weight, BytesOf(x.type), work, on);
-  CheckMatrix("grad_y", grad_y, x.rows, rows.outputs, on);
-  CheckMatrix("x", x, x.rows, rows.inputs, on);
   return WithElementType(x, [&]<typename E>(E) {
-    GroupedLinearBackwardWeightArgs<E> args{rows, ElementsOf<E>(grad_y), ElementsOf<E>(x), add};
-    if (std::is_same_v<E, Bf16> && grad_weight.type == ElementKind::kBf16) {
-      args.rounded = ElementsOf<E>(grad_weight);
-    } else {
-      args.grad_weight = ElementsOf<Arithmetic<E>>(grad_weight);
-    }
+    GroupedLinearBackwardWeightArgs<E> args{
+        ExpertsOf<E>("GroupedLinearBackwardWeight", begins, x.rows, grad_weight, work, on)};
+    args.grad_y = MatrixOf<E>("grad_y", grad_y, x.rows, args.outputs, on);
+    args.x = MatrixOf<E>("x", x, x.rows, args.inputs, on);
+    args.add = add;
+    SetGradient(grad_weight, on, args);
     return kernels_.Bind(args);
   });
 }

@@ -17,10 +17,8 @@ Constant Operations::MakeConstant(const Array& host) const {
 }
 
 Call Operations::Copy(const Array& from, const Array& to) const {
-  CheckRows("what is copied", from, from.on);
-  CheckRows("its copy", to, to.on);
-  Check(from.rows == to.rows && from.columns == to.columns, "a copy of ", from.shape(), " is not ",
-        to.shape());
+  CheckRows("what is copied", from, from.rows, from.columns, from.on);
+  CheckRows("its copy", to, from.rows, from.columns, to.on);
   const bool between = from.on != kind() || to.on != kind();
   Check(!between || (from.type == to.type && from.contiguous() && to.contiguous()),
         "between a GPU and the host contiguous elements of one type are copied, not ", from.shape(), " to ",
@@ -40,11 +38,11 @@ Call Operations::Copy(const Array& from, const Array& to) const {
 }
 
 Call Operations::Add(const Array& from, const Array& to) const {
-  CheckElements("what is added", from, to.elements(), kind());
-  CheckElements("the sum", to, to.elements(), kind());
+  const int64_t elements = to.elements();
   return WithElementType(to, [&]<typename E>(E) {
-    return kernels_.Bind(
-        AddArgs<E>{.x = ElementsOf<E>(from), .elements = to.elements(), .y = ElementsOf<E>(to)});
+    return kernels_.Bind(AddArgs<E>{.x = ElementsOf<E>("what is added", from, elements, kind()),
+                                    .elements = elements,
+                                    .y = ElementsOf<E>("the sum", to, elements, kind())});
   });
 }
 

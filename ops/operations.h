@@ -162,13 +162,16 @@ class Operations {
                          const Array& grad_x, bool add_weight, const Array& grad_weight,
                          Workspace work) const;
 
+  // With undefined biases of keys and values there is one bias for all columns.
   Call QkvBias(const Array& query_bias, const Array& key_bias, const Array& value_bias,
                const Array& qkv) const;
   Call QkvBiasBackward(const Array& grad_qkv, bool add, const Array& grad_query_bias,
                        const Array& grad_key_bias, const Array& grad_value_bias, Workspace work) const;
   // rows += bias, for each row; grad_bias (+)= the sum of the rows of grad, added as in QkvBiasBackward.
-  Call Bias(const Array& bias, const Array& rows) const;
-  Call BiasBackward(const Array& grad, bool add, const Array& grad_bias, Workspace work) const;
+  Call Bias(const Array& bias, const Array& rows) const { return QkvBias(bias, {}, {}, rows); }
+  Call BiasBackward(const Array& grad, bool add, const Array& grad_bias, Workspace work) const {
+    return QkvBiasBackward(grad, add, grad_bias, {}, {}, work);
+  }
 
   Call PackLatentHeads(const LatentHeads& heads, const Array& query, const Array& key_value,
                        const Array& down, const Array& qkv) const;

@@ -13,18 +13,17 @@ Call Operations::QkvBias(const Array& query_bias, const Array& key_bias, const A
   const DeviceKind on = kernels_.kind();
   const int64_t query = query_bias.elements();
   const int64_t key = key_bias.elements();
-  CheckElements("query_bias", query_bias, query, on);
-  CheckElements("key_bias", key_bias, key, on);
-  CheckElements("value_bias", value_bias, key, on);
-  CheckMatrix("qkv", qkv, qkv.rows, query + 2 * key, on);
   return WithElementType(qkv, [&]<typename E>(E) {
-    return kernels_.Bind(QkvBiasArgs<E>{.tokens = qkv.rows,
-                                        .query = query,
-                                        .key = key,
-                                        .query_bias = ElementsOf<E>(query_bias),
-                                        .key_bias = ElementsOf<E>(key_bias),
-                                        .value_bias = ElementsOf<E>(value_bias),
-                                        .qkv = ElementsOf<E>(qkv)});
+    QkvBiasArgs<E> args{.tokens = qkv.rows,
+                        .query = query,
+                        .key = key,
+                        .query_bias = ElementsOf<E>("query_bias", query_bias, query, on),
+                        .qkv = MatrixOf<E>("qkv", qkv, qkv.rows, query + 2 * key, on)};
+    if (key_bias.defined()) {
+      args.key_bias = ElementsOf<E>("key_bias", key_bias, key, on);
+      args.value_bias = ElementsOf<E>("value_bias", value_bias, key, on);
+    }
+    return kernels_.Bind(args);
   });
 }
 
@@ -32,57 +31,25 @@ Call Operations::QkvBiasBackward(const Array& grad_qkv, bool add, const Array& g
                                  const Array& grad_key_bias, const Array& grad_value_bias,
                                  Workspace work) const {
   const DeviceKind on = kernels_.kind();
+  const int64_t rows = grad_qkv.rows;
   const int64_t query = grad_query_bias.elements();
   const int64_t key = grad_key_bias.elements();
-  CheckElements("grad_query_bias", grad_query_bias, query, on);
-  CheckElements("grad_key_bias", grad_key_bias, key, on);
-  CheckElements("grad_value_bias", grad_value_bias, key, on);
-  CheckMatrix("grad_qkv", grad_qkv, grad_qkv.rows, query + 2 * key, on);
-  CheckWork("QkvBiasBackward", work,
-            QkvBiasBackwardWorkBytes(on, grad_qkv.rows, grad_qkv.columns, BytesOf(grad_qkv.type)));
   return WithElementType(grad_qkv, [&]<typename E>(E) {
-    return kernels_.Bind(QkvBiasBackwardArgs<E>{.grad = ElementsOf<E>(grad_qkv),
-                                                .tokens = grad_qkv.rows,
-                                                .query = query,
-                                                .key = key,
-                                                .add = add,
-                                                .grad_query_bias = ElementsOf<Arithmetic<E>>(grad_query_bias),
-                                                .grad_key_bias = ElementsOf<Arithmetic<E>>(grad_key_bias),
-                                                .grad_value_bias = ElementsOf<Arithmetic<E>>(grad_value_bias),
-                                                .work = work});
-  });
-}
-
-Call Operations::Bias(const Array& bias, const Array& rows) const {
-  const DeviceKind on = kernels_.kind();
-  CheckElements("bias", bias, bias.elements(), on);
-  CheckMatrix("rows", rows, rows.rows, bias.elements(), on);
-  return WithElementType(rows, [&]<typename E>(E) {
-    return kernels_.Bind(QkvBiasArgs<E>{.tokens = rows.rows,
-                                        .query = bias.elements(),
-                                        .key = 0,
-                                        .query_bias = ElementsOf<E>(bias),
-                                        .key_bias = nullptr,
-                                        .value_bias = nullptr,
-                                        .qkv = ElementsOf<E>(rows)});
-  });
-}
-
-Call Operations::BiasBackward(const Array& grad, bool add, const Array& grad_bias, Workspace work) const {
-  const DeviceKind on = kernels_.kind();
-  CheckElements("grad_bias", grad_bias, grad_bias.elements(), on);
-  CheckMatrix("grad", grad, grad.rows, grad_bias.elements(), on);
-  CheckWork("BiasBackward", work, QkvBiasBackwardWorkBytes(on, grad.rows, grad.columns, BytesOf(grad.type)));
-  return WithElementType(grad, [&]<typename E>(E) {
-    return kernels_.Bind(QkvBiasBackwardArgs<E>{.grad = ElementsOf<E>(grad),
-                                                .tokens = grad.rows,
-                                                .query = grad_bias.elements(),
-                                                .key = 0,
-                                                .add = add,
-                                                .grad_query_bias = ElementsOf<Arithmetic<E>>(grad_bias),
-                                                .grad_key_bias = nullptr,
-                                                .grad_value_bias = nullptr,
-                                                .work = work});
+    using T = Arithmetic<E>;
+    QkvBiasBackwardArgs<E> args{
+        .grad = MatrixOf<E>("grad_qkv", grad_qkv, rows, query + 2 * key, on),
+        .tokens = rows,
+        .query = query,
+        .key = key,
+        .add = add,
+        .grad_query_bias = ElementsOf<T>("grad_query_bias", grad_query_bias, query, on),
+        .work =
+            Checked("QkvBiasBackward", work, QkvBiasBackwardWorkBytes(on, rows, query + 2 * key, sizeof(E)))};
+    if (grad_key_bias.defined()) {
+      args.grad_key_bias = ElementsOf<T>("grad_key_bias", grad_key_bias, key, on);
+      args.grad_value_bias = ElementsOf<T>("grad_value_bias", grad_value_bias, key, on);
+    }
+    return kernels_.Bind(args);
   });
 }
 

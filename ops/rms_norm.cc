@@ -12,12 +12,13 @@ Call Operations::RmsNorm(const Array& x, const Array& weight, const NormConfig& 
   const DeviceKind on = kernels_.kind();
   const int64_t rows = x.rows;
   const int64_t columns = weight.elements();
-  CheckElements("weight", weight, columns, on);
-  CheckMatrix("x", x, rows, columns, on);
-  CheckMatrix("y", y, rows, columns, on);
   return WithElementType(x, [&]<typename E>(E) {
-    return kernels_.Bind(
-        RmsNormArgs<E>{ElementsOf<E>(x), ElementsOf<E>(weight), norm, rows, columns, ElementsOf<E>(y)});
+    return kernels_.Bind(RmsNormArgs<E>{.x = MatrixOf<E>("x", x, rows, columns, on),
+                                        .weight = ElementsOf<E>("weight", weight, columns, on),
+                                        .norm = norm,
+                                        .rows = rows,
+                                        .columns = columns,
+                                        .y = MatrixOf<E>("y", y, rows, columns, on)});
   });
 }
 
@@ -28,28 +29,20 @@ Call Operations::RmsNormBackward(const Array& grad_y, const Array& x, const Arra
   const DeviceKind on = kernels_.kind();
   const int64_t rows = x.rows;
   const int64_t columns = weight.elements();
-  CheckElements("weight", weight, columns, on);
-  CheckElements("grad_weight", grad_weight, columns, on);
-  CheckMatrix("grad_y", grad_y, rows, columns, on);
-  CheckMatrix("x", x, rows, columns, on);
-  CheckMatrix("grad_x", grad_x, rows, columns, on);
-  if (residual.defined()) {
-    CheckMatrix("residual", residual, rows, columns, on);
-  }
-  CheckWork("RmsNormBackward", work, RmsNormBackwardWorkBytes(on, rows, columns, BytesOf(x.type)));
   return WithElementType(x, [&]<typename E>(E) {
-    return kernels_.Bind(RmsNormBackwardArgs<E>{.grad_y = ElementsOf<E>(grad_y),
-                                                .x = ElementsOf<E>(x),
-                                                .weight = ElementsOf<E>(weight),
-                                                .norm = norm,
-                                                .rows = rows,
-                                                .columns = columns,
-                                                .residual = ElementsOf<E>(residual),
-                                                .add_x = add_x,
-                                                .grad_x = ElementsOf<E>(grad_x),
-                                                .add_weight = add_weight,
-                                                .grad_weight = ElementsOf<Arithmetic<E>>(grad_weight),
-                                                .work = work});
+    return kernels_.Bind(RmsNormBackwardArgs<E>{
+        .grad_y = MatrixOf<E>("grad_y", grad_y, rows, columns, on),
+        .x = MatrixOf<E>("x", x, rows, columns, on),
+        .weight = ElementsOf<E>("weight", weight, columns, on),
+        .norm = norm,
+        .rows = rows,
+        .columns = columns,
+        .residual = residual.defined() ? MatrixOf<E>("residual", residual, rows, columns, on) : nullptr,
+        .add_x = add_x,
+        .grad_x = MatrixOf<E>("grad_x", grad_x, rows, columns, on),
+        .add_weight = add_weight,
+        .grad_weight = ElementsOf<Arithmetic<E>>("grad_weight", grad_weight, columns, on),
+        .work = Checked("RmsNormBackward", work, RmsNormBackwardWorkBytes(on, rows, columns, sizeof(E)))});
   });
 }
 

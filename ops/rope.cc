@@ -14,16 +14,13 @@ Call Operations::Rope(const Array& cosines, const Array& sines, int64_t heads, i
   const int64_t length = cosines.rows;
   const int64_t pairs = cosines.columns;
   Check(2 * pairs <= head_dim, "heads of ", head_dim, " dims have at most half as many pairs, not ", pairs);
-  CheckMatrix("cosines", cosines, length, pairs, on);
-  CheckMatrix("sines", sines, length, pairs, on);
-  CheckRows("x", x, on);
   const bool whole = length > 0 ? x.rows % length == 0 : x.rows == 0;
   Check(whole && x.columns >= heads * head_dim, "x must have whole sequences of ", length,
         " rows and at least ", heads * head_dim, " columns, not ", x.shape());
   return WithElementType(x, [&]<typename E>(E) {
     using T = Arithmetic<E>;
-    return kernels_.Bind(RopeArgs<E>{.cosines = ElementsOf<T>(cosines),
-                                     .sines = ElementsOf<T>(sines),
+    return kernels_.Bind(RopeArgs<E>{.cosines = MatrixOf<T>("cosines", cosines, length, pairs, on),
+                                     .sines = MatrixOf<T>("sines", sines, length, pairs, on),
                                      .sign = static_cast<T>(sign),
                                      .rows = x.rows,
                                      .length = length,
@@ -31,7 +28,7 @@ Call Operations::Rope(const Array& cosines, const Array& sines, int64_t heads, i
                                      .head_dim = head_dim,
                                      .pairs = pairs,
                                      .row_stride = x.row_stride,
-                                     .x = ElementsOf<E>(x)});
+                                     .x = RowsOf<E>("x", x, x.rows, x.columns, on)});
   });
 }
 

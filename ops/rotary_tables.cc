@@ -11,11 +11,10 @@ namespace tandem::ops {
 void RopeTables(double theta, const RopeScaling& scaling, const Array& cosines, const Array& sines) {
   const std::vector<double> frequencies = RopeFrequencies(theta, cosines.columns, scaling);
   const double factor = RopeAttentionFactor(scaling);
-  CheckRows("cosines", cosines, DeviceKind::kCpu);
-  CheckRows("sines", sines, DeviceKind::kCpu);
-  Check(sines.rows == cosines.rows && sines.columns == cosines.columns &&
-            sines.row_stride == cosines.row_stride,
-        "sines are as cosines, not ", sines.shape());
+  CheckRows("cosines", cosines, cosines.rows, cosines.columns, DeviceKind::kCpu);
+  CheckRows("sines", sines, cosines.rows, cosines.columns, DeviceKind::kCpu);
+  Check(sines.row_stride == cosines.row_stride, "sines must have the row stride of cosines, not that of ",
+        sines.shape());
   return WithStatisticsType(cosines, [&]<typename T>(T) {
     for (int64_t position = 0; position < cosines.rows; ++position) {
       T* const cosine = ElementsOf<T>(cosines) + position * cosines.row_stride;

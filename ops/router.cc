@@ -9,31 +9,26 @@
 namespace tandem::ops {
 namespace {
 
-// Returns the tokens.
-int64_t CheckLogits(const RouterConfig& config, const Array& logits, DeviceKind on) {
+template <typename T>
+T* LogitsOf(const RouterConfig& config, const Array& logits, DeviceKind on) {
   CheckRouter(config);
   CheckExperts("a router", config.experts, on);
-  CheckMatrix("logits", logits, logits.rows, config.experts, on);
-  return logits.rows;
+  return MatrixOf<T>("logits", logits, logits.rows, config.experts, on);
 }
 
-// The same, and what both passes of the losses take.
-int64_t CheckSequences(const RouterConfig& config, const RouterLossConfig& losses, const Array& logits,
-                       const Array& counts, Workspace work, DeviceKind on) {
-  const int64_t tokens = CheckLogits(config, logits, on);
+// Null for undefined ones.
+double* CountsOf(const char* name, const Array& counts, int64_t experts, DeviceKind on) {
+  return counts.defined() ? ElementsOf<double>(name, counts, experts, on) : nullptr;
+}
+
+Workspace CheckedLosses(const RouterConfig& config, const RouterLossConfig& losses, int64_t tokens,
+                        const Array& counts, Workspace work, DeviceKind on) {
   Check(losses.sequence_length > 0 && tokens % losses.sequence_length == 0, tokens,
         " tokens are not whole sequences of ", losses.sequence_length);
-  if (counts.defined()) {
-    CheckElements("counts", counts, config.experts, on);
-    Check(losses.sequence_length == tokens, "counts that are given are of all ", tokens, " tokens");
-  }
-  CheckWork("RouterLosses", work,
-            RouterLossesWorkBytes(on, tokens, tokens / losses.sequence_length, config.experts));
-  return tokens;
-}
-
-const double* CountsOf(const Array& counts) {
-  return counts.defined() ? ElementsOf<double>(counts) : nullptr;
+  Check(!counts.defined() || losses.sequence_length == tokens, "counts that are given are of all ", tokens,
+        " tokens");
+  return Checked("RouterLosses", work,
+                 RouterLossesWorkBytes(on, tokens, tokens / losses.sequence_length, config.experts));
 }
 
 }  // namespace
@@ -60,20 +55,16 @@ void CheckRouter(const RouterConfig& config) {
 Call Operations::Route(const RouterConfig& config, const Array& logits, const Array& bias,
                        const Array& chosen, const Array& probabilities) const {
   const DeviceKind on = kernels_.kind();
-  const int64_t tokens = CheckLogits(config, logits, on);
-  CheckMatrix("chosen", chosen, tokens, config.top_k, on);
-  CheckMatrix("probabilities", probabilities, tokens, config.top_k, on);
-  if (bias.defined()) {
-    CheckElements("bias", bias, config.experts, on);
-    Check(config.score == RouterScore::kSigmoid, "a bias of experts needs sigmoid scores");
-  }
+  const int64_t tokens = logits.rows;
+  Check(!bias.defined() || config.score == RouterScore::kSigmoid, "a bias of experts needs sigmoid scores");
   return WithStatisticsType(logits, [&]<typename T>(T) {
-    return kernels_.Bind(RouteArgs<T>{.config = config,
-                                      .logits = ElementsOf<T>(logits),
-                                      .bias = ElementsOf<T>(bias),
-                                      .tokens = tokens,
-                                      .chosen = ElementsOf<int64_t>(chosen),
-                                      .probabilities = ElementsOf<T>(probabilities)});
+    return kernels_.Bind(
+        RouteArgs<T>{.config = config,
+                     .logits = LogitsOf<T>(config, logits, on),
+                     .bias = bias.defined() ? ElementsOf<T>("bias", bias, config.experts, on) : nullptr,
+                     .tokens = tokens,
+                     .chosen = MatrixOf<int64_t>("chosen", chosen, tokens, config.top_k, on),
+                     .probabilities = MatrixOf<T>("probabilities", probabilities, tokens, config.top_k, on)});
   });
 }
 
@@ -81,62 +72,60 @@ Call Operations::RouteBackward(const RouterConfig& config, const Array& logits, 
                                const Array& chosen, const Array& grad_probabilities,
                                const Array& grad_logits) const {
   const DeviceKind on = kernels_.kind();
-  const int64_t tokens = CheckLogits(config, logits, on);
-  CheckMatrix("ranked", ranked, tokens, config.top_k, on);
-  CheckMatrix("chosen", chosen, tokens, config.top_k, on);
-  CheckMatrix("grad_probabilities", grad_probabilities, tokens, config.top_k, on);
-  CheckMatrix("grad_logits", grad_logits, tokens, config.experts, on);
+  const int64_t tokens = logits.rows;
+  const int64_t k = config.top_k;
   return WithStatisticsType(logits, [&]<typename T>(T) {
-    return kernels_.Bind(RouteBackwardArgs<T>{.config = config,
-                                              .logits = ElementsOf<T>(logits),
-                                              .ranked = ElementsOf<int64_t>(ranked),
-                                              .chosen = ElementsOf<int64_t>(chosen),
-                                              .grad_probabilities = ElementsOf<T>(grad_probabilities),
-                                              .tokens = tokens,
-                                              .grad_logits = ElementsOf<T>(grad_logits)});
+    return kernels_.Bind(RouteBackwardArgs<T>{
+        .config = config,
+        .logits = LogitsOf<T>(config, logits, on),
+        .ranked = MatrixOf<int64_t>("ranked", ranked, tokens, k, on),
+        .chosen = MatrixOf<int64_t>("chosen", chosen, tokens, k, on),
+        .grad_probabilities = MatrixOf<T>("grad_probabilities", grad_probabilities, tokens, k, on),
+        .tokens = tokens,
+        .grad_logits = MatrixOf<T>("grad_logits", grad_logits, tokens, config.experts, on)});
   });
 }
 
 Call Operations::CountTokens(const Array& chosen, const Array& tokens, const Array& dropped) const {
   const DeviceKind on = kernels_.kind();
-  CheckMatrix("chosen", chosen, chosen.rows, chosen.columns, on);
-  CheckElements("tokens", tokens, tokens.elements(), on);
-  CheckElements("dropped", dropped, 1, on);
-  CheckExperts("CountTokens", tokens.elements(), on);
-  return kernels_.Bind(CountTokensArgs{.chosen = ElementsOf<int64_t>(chosen),
-                                       .slots = chosen.elements(),
-                                       .experts = tokens.elements(),
-                                       .tokens = ElementsOf<double>(tokens),
-                                       .dropped = ElementsOf<double>(dropped)});
+  const int64_t experts = tokens.elements();
+  CheckExperts("CountTokens", experts, on);
+  return kernels_.Bind(
+      CountTokensArgs{.chosen = MatrixOf<int64_t>("chosen", chosen, chosen.rows, chosen.columns, on),
+                      .slots = chosen.elements(),
+                      .experts = experts,
+                      .tokens = ElementsOf<double>("tokens", tokens, experts, on),
+                      .dropped = ElementsOf<double>("dropped", dropped, 1, on)});
 }
 
 Call Operations::UpdateRouterBias(const Array& tokens, const Array& applies, double rate,
                                   const Array& bias) const {
   const DeviceKind on = kernels_.kind();
-  CheckElements("bias", bias, bias.elements(), on);
-  CheckElements("applies", applies, 1, on);
-  CheckRows("tokens", tokens, on);
-  Check(tokens.columns == bias.elements(), "tokens must have ", bias.elements(), " columns, not ",
-        tokens.shape());
+  const int64_t experts = bias.elements();
   return WithStatisticsType(bias, [&]<typename T>(T) {
-    return kernels_.Bind(UpdateRouterBiasArgs<T>{.tokens = ElementsOf<double>(tokens),
-                                                 .ranks = tokens.rows,
-                                                 .stride = tokens.row_stride,
-                                                 .experts = bias.elements(),
-                                                 .applies = ElementsOf<bool>(applies),
-                                                 .rate = rate,
-                                                 .bias = ElementsOf<T>(bias)});
+    return kernels_.Bind(
+        UpdateRouterBiasArgs<T>{.tokens = RowsOf<double>("tokens", tokens, tokens.rows, experts, on),
+                                .ranks = tokens.rows,
+                                .stride = tokens.row_stride,
+                                .experts = experts,
+                                .applies = ElementsOf<bool>("applies", applies, 1, on),
+                                .rate = rate,
+                                .bias = ElementsOf<T>("bias", bias, experts, on)});
   });
 }
 
 Call Operations::RouterLosses(const RouterConfig& config, const RouterLossConfig& losses, const Array& logits,
                               const Array& counts, const Array& values, Workspace work) const {
   const DeviceKind on = kernels_.kind();
-  const int64_t tokens = CheckSequences(config, losses, logits, counts, work, on);
-  CheckElements("values", values, 2, on);
   return WithStatisticsType(logits, [&]<typename T>(T) {
-    return kernels_.Bind(RouterLossesArgs<T>{config, losses, ElementsOf<T>(logits), tokens, CountsOf(counts),
-                                             ElementsOf<double>(values), work});
+    return kernels_.Bind(
+        RouterLossesArgs<T>{.config = config,
+                            .losses = losses,
+                            .logits = LogitsOf<T>(config, logits, on),
+                            .tokens = logits.rows,
+                            .counts = CountsOf("counts", counts, config.experts, on),
+                            .values = ElementsOf<double>("values", values, 2, on),
+                            .work = CheckedLosses(config, losses, logits.rows, counts, work, on)});
   });
 }
 
@@ -144,25 +133,27 @@ Call Operations::RouterLossesBackward(const RouterConfig& config, const RouterLo
                                       const Array& logits, const Array& counts, const Array& targets,
                                       const Array& grad_logits, Workspace work) const {
   const DeviceKind on = kernels_.kind();
-  const int64_t tokens = CheckSequences(config, losses, logits, counts, work, on);
-  CheckMatrix("grad_logits", grad_logits, tokens, config.experts, on);
+  const int64_t tokens = logits.rows;
   Check(!targets.defined() || targets.elements() == tokens, "there are ", tokens, " targets, not ",
         targets.elements());
-  const Tokens ids = targets.defined() ? TokensOf(targets, on) : Tokens();
   return WithStatisticsType(logits, [&]<typename T>(T) {
-    return kernels_.Bind(RouterLossesBackwardArgs<T>{config, losses, ElementsOf<T>(logits), tokens,
-                                                     CountsOf(counts), ids, ElementsOf<T>(grad_logits),
-                                                     work});
+    return kernels_.Bind(RouterLossesBackwardArgs<T>{
+        .config = config,
+        .losses = losses,
+        .logits = LogitsOf<T>(config, logits, on),
+        .tokens = tokens,
+        .counts = CountsOf("counts", counts, config.experts, on),
+        .targets = targets.defined() ? TokensOf(targets, on) : Tokens(),
+        .grad_logits = MatrixOf<T>("grad_logits", grad_logits, tokens, config.experts, on),
+        .work = CheckedLosses(config, losses, tokens, counts, work, on)});
   });
 }
 
 Call Operations::CountLargest(const RouterConfig& config, const Array& logits, const Array& counts) const {
   const DeviceKind on = kernels_.kind();
-  const int64_t tokens = CheckLogits(config, logits, on);
-  CheckElements("counts", counts, config.experts, on);
   return WithStatisticsType(logits, [&]<typename T>(T) {
-    return kernels_.Bind(
-        CountLargestArgs<T>{config, ElementsOf<T>(logits), tokens, ElementsOf<double>(counts)});
+    return kernels_.Bind(CountLargestArgs<T>{config, LogitsOf<T>(config, logits, on), logits.rows,
+                                             ElementsOf<double>("counts", counts, config.experts, on)});
   });
 }
 
@@ -170,20 +161,16 @@ Call Operations::MeanCounts(const Array& by_rank, int64_t slots, bool continues,
                             const Array& counts) const {
   const DeviceKind on = kernels_.kind();
   const int64_t experts = counts.elements();
-  CheckMatrix("by_rank", by_rank, by_rank.rows, experts, on);
-  CheckElements("counts", counts, experts, on);
   CheckExperts("MeanCounts", experts, on);
-  if (seen.defined()) {
-    CheckElements("seen", seen, experts, on);
-  }
   Check(seen.defined() || !continues, "there is nothing to continue");
-  return kernels_.Bind(MeanCountsArgs{.by_rank = ElementsOf<double>(by_rank),
-                                      .ranks = by_rank.rows,
-                                      .experts = experts,
-                                      .slots = slots,
-                                      .continues = continues,
-                                      .seen = seen.defined() ? ElementsOf<double>(seen) : nullptr,
-                                      .counts = ElementsOf<double>(counts)});
+  return kernels_.Bind(
+      MeanCountsArgs{.by_rank = MatrixOf<double>("by_rank", by_rank, by_rank.rows, experts, on),
+                     .ranks = by_rank.rows,
+                     .experts = experts,
+                     .slots = slots,
+                     .continues = continues,
+                     .seen = CountsOf("seen", seen, experts, on),
+                     .counts = ElementsOf<double>("counts", counts, experts, on)});
 }
 
 }  // namespace tandem::ops

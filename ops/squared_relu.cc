@@ -9,24 +9,24 @@ namespace tandem::ops {
 
 Call Operations::SquaredRelu(const Array& up, const Array& activated) const {
   const DeviceKind on = kernels_.kind();
-  CheckElements("up", up, up.elements(), on);
-  CheckElements("activated", activated, up.elements(), on);
+  const int64_t elements = up.elements();
   return WithElementType(up, [&]<typename E>(E) {
-    return kernels_.Bind(SquaredReluArgs<E>{ElementsOf<E>(up), up.elements(), ElementsOf<E>(activated)});
+    return kernels_.Bind(SquaredReluArgs<E>{ElementsOf<E>("up", up, elements, on), elements,
+                                            ElementsOf<E>("activated", activated, elements, on)});
   });
 }
 
 Call Operations::SquaredReluBackward(const Array& up, const Array& grad_activated, const Array& grad_up,
                                      const Array& activated) const {
   const DeviceKind on = kernels_.kind();
-  CheckElements("up", up, up.elements(), on);
-  CheckElements("grad_activated", grad_activated, up.elements(), on);
-  CheckElements("grad_up", grad_up, up.elements(), on);
-  CheckElements("activated", activated, up.elements(), on);
+  const int64_t elements = up.elements();
   return WithElementType(up, [&]<typename E>(E) {
-    return kernels_.Bind(SquaredReluBackwardArgs<E>{ElementsOf<E>(up), ElementsOf<E>(grad_activated),
-                                                    up.elements(), ElementsOf<E>(grad_up),
-                                                    ElementsOf<E>(activated)});
+    return kernels_.Bind(SquaredReluBackwardArgs<E>{
+        .up = ElementsOf<E>("up", up, elements, on),
+        .grad_activated = ElementsOf<E>("grad_activated", grad_activated, elements, on),
+        .elements = elements,
+        .grad_up = ElementsOf<E>("grad_up", grad_up, elements, on),
+        .activated = ElementsOf<E>("activated", activated, elements, on)});
   });
 }
 

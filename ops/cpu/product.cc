@@ -51,11 +51,10 @@ Call BindProduct(const ProductArgs& product) {
     return factors;
   }
   const int64_t elements = output.elements();
-  CheckElements("the addend", addend, elements, DeviceKind::kCpu);
-  CheckElements("the output", output, elements, DeviceKind::kCpu);
   return WithElementType(output, [&]<typename E>(E) -> Call {
     return [factors = std::move(factors),
-            add = AddArgs<E>{ElementsOf<E>(addend), elements, ElementsOf<E>(output)}] {
+            add = AddArgs<E>{ElementsOf<E>("the addend", addend, elements, DeviceKind::kCpu), elements,
+                             ElementsOf<E>("the output", output, elements, DeviceKind::kCpu)}] {
       factors();
       RunKernel(add);
     };

@@ -83,7 +83,7 @@ MatrixProduct::~MatrixProduct() = default;
 std::function<void(CUstream_st* stream)> MatrixProduct::Bind(const ProductArgs& product) {
   const ProductOperands operands(product);
   const Array& output = product.output;
-  CheckWork("a matrix product", product.work, kGpuLinearWorkBytes);
+  Checked("a matrix product", product.work, kGpuLinearWorkBytes);
   if (output.elements() == 0) {
     return [](CUstream_st*) {};
   }
