@@ -52,7 +52,7 @@ auto WithElementType(const Array& array, const Body& body) {
 template <typename Body>
 auto WithStatisticsType(const Array& array, const Body& body) {
   Check(array.type != ElementKind::kBf16,
-        "routers and their probabilities are of float32 or float64, not bfloat16");
+        "routers and their probabilities must be of float32 or float64, not bfloat16");
   return array.type == ElementKind::kDouble ? body(double{}) : body(float{});
 }
 

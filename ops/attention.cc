@@ -13,8 +13,9 @@ namespace {
 DocumentStarts StartsOf(const AttentionShape& shape, const Array& documents, DeviceKind on) {
   Check(shape.kv_heads > 0 && shape.heads % shape.kv_heads == 0, shape.heads, " heads cannot share ",
         shape.kv_heads, " key-value heads evenly");
-  Check(documents.defined() == shape.documents, "a shape ", shape.documents ? "with" : "without",
-        " documents comes ", documents.defined() ? "with" : "without", " their starts");
+  Check(documents.defined() == shape.documents, "documents must be ",
+        shape.documents ? "given, because the shape has" : "undefined, because the shape has no",
+        " documents");
   return DocumentsOf(documents, shape.sequences, shape.length, on);
 }
 

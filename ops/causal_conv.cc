@@ -45,7 +45,7 @@ Call Operations::CausalConvBackward(int64_t sequences, const Array& x, const Arr
                                     const Array& grad_x, const Array& grad_weight, const Array& grad_bias,
                                     Workspace work) const {
   const DeviceKind on = kernels_.kind();
-  Check(grad_bias.defined() == bias.defined(), "a bias has a gradient, and without one there is none");
+  Check(grad_bias.defined() == bias.defined(), "bias and grad_bias must be given together");
   return WithElementType(x, [&]<typename E>(E) {
     using T = Arithmetic<E>;
     CausalConvBackwardArgs<E> args{InputsOf<E>(sequences, x, documents, weight, bias, on)};

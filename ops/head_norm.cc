@@ -15,9 +15,11 @@ HeadNormArgs<E> ArgsOf(const Array& qkv, int64_t heads, int64_t kv_heads, const 
   const int64_t head_dim = query_weight.elements();
   const int64_t columns = (heads + 2 * kv_heads) * head_dim;
   const int64_t gates = qkv.columns > columns ? heads * head_dim : 0;
-  Check(heads > 0 && kv_heads > 0, "there are ", heads, " query heads and ", kv_heads, " key-value heads");
+  Check(heads > 0 && kv_heads > 0, "there must be query heads and key-value heads, not ", heads, " and ",
+        kv_heads);
   Check(on == DeviceKind::kCpu || head_dim <= kMostGpuNormedHeadDim,
-        "heads that are normalised have at most ", kMostGpuNormedHeadDim, " dims on a GPU, not ", head_dim);
+        "heads that are normalised may have at most ", kMostGpuNormedHeadDim, " dims on a GPU, not ",
+        head_dim);
   return {.qkv = MatrixOf<E>("qkv", qkv, qkv.rows, columns + gates, on),
           .tokens = qkv.rows,
           .heads = heads,

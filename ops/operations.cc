@@ -21,8 +21,8 @@ Call Operations::Copy(const Array& from, const Array& to) const {
   CheckRows("its copy", to, from.rows, from.columns, to.on);
   const bool between = from.on != kind() || to.on != kind();
   Check(!between || (from.type == to.type && from.contiguous() && to.contiguous()),
-        "between a GPU and the host contiguous elements of one type are copied, not ", from.shape(), " to ",
-        to.shape());
+        "a copy between a GPU and the host needs contiguous elements of one type, not ", from.shape(),
+        " and ", to.shape());
   Check(from.type == to.type || (BytesOf(from.type) > 1 && from.type != ElementKind::kInt64 &&
                                  to.type != ElementKind::kInt64 && BytesOf(to.type) > 1),
         "no conversion from ", from.shape(), " to ", to.shape());

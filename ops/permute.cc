@@ -14,7 +14,8 @@ int64_t SlotsOf(const Array& tokens, const Array& rows, const Array& row_of) {
   const int64_t slots = row_of.elements();
   Check(tokens.rows > 0 ? slots % tokens.rows == 0 : slots == 0, slots, " slots are not as many for each of ",
         tokens.rows, " tokens");
-  Check(tokens.type == rows.type, "rows are of the type of their tokens");
+  Check(tokens.type == rows.type, "rows must have the type of tokens: ", tokens.shape(), ", not ",
+        rows.shape());
   return tokens.rows > 0 ? slots / tokens.rows : 0;
 }
 

@@ -25,8 +25,8 @@ Workspace CheckedLosses(const RouterConfig& config, const RouterLossConfig& loss
                         const Array& counts, Workspace work, DeviceKind on) {
   Check(losses.sequence_length > 0 && tokens % losses.sequence_length == 0, tokens,
         " tokens are not whole sequences of ", losses.sequence_length);
-  Check(!counts.defined() || losses.sequence_length == tokens, "counts that are given are of all ", tokens,
-        " tokens");
+  Check(!counts.defined() || losses.sequence_length == tokens, "with counts, sequence_length must be ",
+        tokens, ", the number of all tokens, not ", losses.sequence_length);
   return Checked("RouterLosses", work,
                  RouterLossesWorkBytes(on, tokens, tokens / losses.sequence_length, config.experts));
 }
@@ -34,18 +34,20 @@ Workspace CheckedLosses(const RouterConfig& config, const RouterLossConfig& loss
 }  // namespace
 
 void CheckRouter(const RouterConfig& config) {
-  Check(config.top_k >= 1 && config.top_k <= config.experts, "a token has 1 to ", config.experts,
-        " experts, not ", config.top_k);
-  Check(config.top_k > 1 || !config.normalize,
-        "the normalised score of one expert is 1 whatever the router says, so that it never learns");
-  Check(config.groups >= 1 && config.experts % config.groups == 0, config.experts,
-        " experts are not split evenly in ", config.groups, " groups");
-  Check(config.groups_per_token >= 1 && config.groups_per_token <= config.groups, "a token uses 1 to ",
-        config.groups, " groups, not ", config.groups_per_token);
+  Check(config.top_k >= 1 && config.top_k <= config.experts, "top_k must be from 1 to ", config.experts,
+        ", not ", config.top_k);
+  Check(
+      config.top_k > 1 || !config.normalize,
+      "normalize needs a top_k of at least 2: the normalised score of one expert is always 1, so the router "
+      "would not learn");
+  Check(config.groups >= 1 && config.experts % config.groups == 0, config.groups, " groups do not divide ",
+        config.experts, " experts");
+  Check(config.groups_per_token >= 1 && config.groups_per_token <= config.groups,
+        "groups_per_token must be from 1 to ", config.groups, ", not ", config.groups_per_token);
   if (config.groups_per_token < config.groups) {
     const int64_t size = config.experts / config.groups;
-    Check(config.best_of_group >= 1 && config.best_of_group <= size, "groups of ", size,
-          " are compared by 1 to ", size, " of their experts, not ", config.best_of_group);
+    Check(config.best_of_group >= 1 && config.best_of_group <= size, "best_of_group must be from 1 to ", size,
+          ", not ", config.best_of_group);
     Check(config.top_k <= config.groups_per_token * size, "a token has at most ",
           config.groups_per_token * size, " experts of ", config.groups_per_token, " groups of ", size,
           ", not ", config.top_k);
@@ -134,7 +136,7 @@ Call Operations::RouterLossesBackward(const RouterConfig& config, const RouterLo
                                       const Array& grad_logits, Workspace work) const {
   const DeviceKind on = kernels_.kind();
   const int64_t tokens = logits.rows;
-  Check(!targets.defined() || targets.elements() == tokens, "there are ", tokens, " targets, not ",
+  Check(!targets.defined() || targets.elements() == tokens, "there must be ", tokens, " targets, not ",
         targets.elements());
   return WithStatisticsType(logits, [&]<typename T>(T) {
     return kernels_.Bind(RouterLossesBackwardArgs<T>{
@@ -162,7 +164,7 @@ Call Operations::MeanCounts(const Array& by_rank, int64_t slots, bool continues,
   const DeviceKind on = kernels_.kind();
   const int64_t experts = counts.elements();
   CheckExperts("MeanCounts", experts, on);
-  Check(seen.defined() || !continues, "there is nothing to continue");
+  Check(seen.defined() || !continues, "MeanCounts can continue only if `seen` is given");
   return kernels_.Bind(
       MeanCountsArgs{.by_rank = MatrixOf<double>("by_rank", by_rank, by_rank.rows, experts, on),
                      .ranks = by_rank.rows,

@@ -14,8 +14,9 @@ namespace {
 // The probabilities of rows whose slots are enough for the experts of a rank.
 template <typename T>
 T* RowProbabilitiesOf(const Array& probabilities, int64_t top_k, int64_t experts_of_a_rank, DeviceKind on) {
-  Check(probabilities.columns >= std::min(top_k, experts_of_a_rank),
-        "a row has too few slots: ", probabilities.columns);
+  const int64_t least = std::min(top_k, experts_of_a_rank);
+  Check(probabilities.columns >= least, "row_probabilities must have at least ", least, " slots a row, not ",
+        probabilities.columns);
   return MatrixOf<T>("row_probabilities", probabilities, probabilities.rows, probabilities.columns, on);
 }
 

@@ -12,7 +12,7 @@ Call Operations::SwiGlu(const Array& gate_up, const Array& activated, const Arra
   const DeviceKind on = kernels_.kind();
   const int64_t rows = activated.rows;
   const int64_t inner = activated.columns;
-  Check(!begins.defined() || weights.defined(), "rows of experts come with weights");
+  Check(!begins.defined() || weights.defined(), "begins are allowed only with weights");
   return WithElementType(gate_up, [&]<typename E>(E) {
     SwiGluArgs<E> args{.gate_up = MatrixOf<E>("gate_up", gate_up, rows, 2 * inner, on),
                        .rows_there = RowsThere(begins, on),
@@ -32,7 +32,7 @@ Call Operations::SwiGluBackward(const Array& gate_up, const Array& grad_activate
   const DeviceKind on = kernels_.kind();
   const int64_t rows = grad_activated.rows;
   const int64_t inner = grad_activated.columns;
-  Check(!begins.defined() || weights.defined(), "rows of experts come with weights");
+  Check(!begins.defined() || weights.defined(), "begins are allowed only with weights");
   return WithElementType(gate_up, [&]<typename E>(E) {
     using T = Arithmetic<E>;
     SwiGluBackwardArgs<E> args{

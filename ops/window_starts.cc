@@ -9,7 +9,7 @@ namespace tandem::ops {
 
 Call Operations::WindowStarts(int64_t window, const Array& documents, const Array& starts) const {
   const DeviceKind on = kernels_.kind();
-  Check(window > 0, "a window of ", window, " tokens");
+  Check(window > 0, "a window must have at least 1 token, not ", window);
   return kernels_.Bind(
       WindowStartsArgs{.documents = DocumentsOf(documents, starts.rows, starts.columns, on),
                        .sequences = starts.rows,

@@ -12,8 +12,8 @@ void Run(const Args& args) {
   static const auto run = KernelOf<Args>(BestInstructionSet());
   if constexpr (requires { args.rows_there; }) {
     if (args.rows_there != nullptr) {
-      Check(*args.rows_there >= 0 && *args.rows_there <= args.rows, "there are ", args.rows, " rows, not ",
-            *args.rows_there);
+      Check(*args.rows_there >= 0 && *args.rows_there <= args.rows, "the experts have ", *args.rows_there,
+            " rows, but there are at most ", args.rows);
       Args there = args;
       there.rows = *args.rows_there;
       run(there);

@@ -19,7 +19,7 @@ Call BindFactors(const ProductArgs& product, bool add) {
   const Array& b = product.b;
   const Array& output = product.output;
   Check(a.on == DeviceKind::kCpu && b.on == DeviceKind::kCpu && output.on == DeviceKind::kCpu,
-        "the operands of a product on the CPU are there");
+        "the operands of a product on the CPU must be on the CPU");
   if (a.type == ElementKind::kBf16) {
     CheckTiles(product);
     return [product, add] { MultiplyInTiles(product, add); };

@@ -22,7 +22,8 @@ cudaDataType_t TypeOf(const Array& matrix) {
     case ElementKind::kBf16:
       return CUDA_R_16BF;
     default:
-      throw std::invalid_argument(absl::StrCat("a product has no matrices of ", ToText(matrix.type)));
+      throw std::invalid_argument(
+          absl::StrCat("a matrix product cannot have elements of ", ToText(matrix.type)));
   }
 }
 
@@ -119,7 +120,7 @@ ProductOperands::ProductOperands(const ProductArgs& product)
         "the product is [", left.rows, ", ", right.columns, "], its output ", product.output.shape());
   Check(addend.rows == output.rows && addend.columns == output.columns && addend.type == output.type &&
             !addend.transposed,
-        "what is added to a product is as its output, not ", product.addend.shape());
+        "the addend of a product must have the shape and type of the output, not ", product.addend.shape());
   Check(left.type == right.type &&
             (output.type == left.type || (left.type == CUDA_R_16BF && output.type == CUDA_R_32F)),
         "a matrix product takes operands of one type, and an output of it, or of float32 beside "
