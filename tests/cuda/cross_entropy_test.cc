@@ -69,32 +69,6 @@ TEST_P(CudaCrossEntropyTest, WholeRows) {
   }
 }
 
-// With the bits of all rows at once, in either kernel; chunks begin within sequences, and one has no rows.
-TEST_P(CudaCrossEntropyTest, ChunksGiveTheBitsOfAllRows) {
-  for (const int64_t vocabulary : {5, 301, 8192, 70'000, 128'256}) {
-    SCOPED_TRACE(vocabulary);
-    const int64_t rows = 24;
-    const at::Tensor targets =
-        at::Tensor(numbers_.Integers({3, 9}, vocabulary)).to(at::kCUDA).narrow(1, 1, 8);
-    const at::Tensor logits = Normal({rows, vocabulary}).to(at::kCUDA);
-    at::Tensor lse = LseFor(logits);
-    at::Tensor loss = FilledWithNan({1}, at::kDouble).to(at::kCUDA);
-    at::Tensor grad_logits = at::empty_like(logits);
-    CudaOperations().CrossEntropy(logits, targets, lse, loss, grad_logits)();
-    for (const int64_t chunk : {8, 7, 1}) {
-      at::Tensor shared = LseFor(logits);
-      at::Tensor sum = FilledWithNan({1}, at::kDouble).to(at::kCUDA);
-      at::Tensor gradients = logits.clone();
-      for (int64_t first = 0; first <= rows; first += chunk) {
-        at::Tensor in_place = gradients.narrow(0, first, std::min(chunk, rows - first));
-        CudaOperations().CrossEntropyChunk(in_place, targets, first, shared, sum, in_place)();
-      }
-      EXPECT_TRUE(at::equal(sum, loss)) << chunk;
-      EXPECT_TRUE(at::equal(gradients, grad_logits)) << chunk;
-    }
-  }
-}
-
 TEST_P(CudaCrossEntropyTest, TargetsThatDoNotCountAddNothing) {
   for (const int64_t vocabulary : kForms) {
     SCOPED_TRACE(vocabulary);

@@ -214,24 +214,6 @@ TEST_P(CudaSparseOperationsTest, DropOverflow) {
   }
 }
 
-// 0.6 twice, computed in another order: which is larger is chance. One expert, with room for two of four.
-TEST_P(CudaSparseOperationsTest, TheFirstOfNearlyEqualProbabilitiesStay) {
-  const at::ScalarType type = StatisticsOf(GetParam());
-  const auto kept = [&](double other) {
-    at::Tensor probabilities = at::tensor({0.3, 0.6, other, 0.9}, type).view({4, 1}).to(at::kCUDA);
-    at::Tensor chosen = UnsetIntegers({4, 1}).to(at::kCUDA);
-    CudaOperations().DropOverflow(DropPolicy::kProbability, /*capacity=*/2, /*experts=*/1,
-                                  at::zeros_like(chosen), chosen, probabilities,
-                                  WorkMemory(DropWorkBytes(DeviceKind::kGpu, 4, 1), at::kCUDA))();
-    return ToVector(chosen.cpu());
-  };
-  const double rounding = type == at::kDouble ? 4e-16 : 4e-7;
-  for (const double sign : {-1.0, 0.0, 1.0}) {
-    EXPECT_EQ(kept(0.6 * (1 + sign * rounding)), (std::vector<int64_t>{-1, 0, -1, 0})) << sign;
-  }
-  EXPECT_EQ(kept(0.6001), (std::vector<int64_t>{-1, -1, 0, 0}));
-}
-
 // Stretches of slots that are full, and others; rows of whole packs, and others; windows that cut an expert.
 TEST_P(CudaSparseOperationsTest, RowsOfExperts) {
   for (const auto& [tokens, experts, k, columns] : std::vector<std::array<int64_t, 4>>{

@@ -14,7 +14,9 @@
 
 #include "ops/operations.h"
 #include "ops/router.h"
+#include "ops/sparse_work.h"
 #include "tests/ops/compare.h"
+#include "tests/ops/tested_operations.h"
 
 namespace tandem::ops {
 namespace {
@@ -40,11 +42,13 @@ struct Kept {
 };
 
 Kept Drop(DropPolicy policy, int64_t capacity, const at::Tensor& probabilities) {
-  const at::Tensor ranked = at::tensor(kRanked, at::kLong).view({4, 2});
-  Kept kept{.chosen = at::zeros_like(ranked), .probabilities = probabilities.clone()};
-  CpuOperations().DropOverflow(policy, capacity, /*experts=*/4, ranked, kept.chosen, kept.probabilities,
-                               {})();
-  return kept;
+  const Operations& ops = Tested();
+  const at::Tensor ranked = at::tensor(kRanked, at::kLong).view({4, 2}).to(TorchDeviceOf(ops));
+  const at::Tensor chosen = at::zeros_like(ranked);
+  const at::Tensor kept = probabilities.clone().to(TorchDeviceOf(ops));
+  ops.DropOverflow(policy, capacity, /*experts=*/4, ranked, chosen, kept,
+                   WorkMemory(ops, DropWorkBytes(ops.kind(), ranked.numel(), 4)))();
+  return {.chosen = chosen.cpu(), .probabilities = kept.cpu()};
 }
 
 TEST(DropOverflowTest, LargestProbabilitiesStayAndFirstOfEqualOnes) {

@@ -52,33 +52,6 @@ TEST_P(CrossEntropyTest, MatchesAutograd) {
   }
 }
 
-// Chunks begin and end within sequences, and one may have no rows.
-TEST_P(CrossEntropyTest, ChunksGiveTheBitsOfAllRows) {
-  const int64_t tokens = 18;
-  const int64_t vocabulary = 37;
-  const at::Tensor logits = (numbers_.Normal({tokens, vocabulary}) * 5).to(type_);
-  const at::Tensor targets = numbers_.Integers({2, 10}, vocabulary).narrow(1, 1, 9);
-  at::Tensor lse = NanStatistics({tokens});
-  at::Tensor loss = FilledWithNan({1}, at::kDouble);
-  at::Tensor grad_logits = Nan({tokens, vocabulary});
-  ops_.CrossEntropy(logits, targets, lse, loss, grad_logits)();
-  for (const std::vector<int64_t>& chunks :
-       std::vector<std::vector<int64_t>>{{18}, {9, 9}, {5, 5, 5, 3}, {0, 1, 0, 16, 1, 0}}) {
-    SCOPED_TRACE(testing::PrintToString(chunks));
-    at::Tensor shared = NanStatistics({tokens});
-    at::Tensor sum = FilledWithNan({1}, at::kDouble);
-    at::Tensor gradients = logits.clone();
-    int64_t first = 0;
-    for (const int64_t rows : chunks) {
-      at::Tensor chunk = gradients.narrow(0, first, rows);
-      ops_.CrossEntropyChunk(chunk, targets, first, shared, sum, chunk)();
-      first += rows;
-    }
-    EXPECT_TRUE(SameBits(sum, loss));
-    EXPECT_TRUE(SameBits(gradients, grad_logits));
-  }
-}
-
 TEST_P(CrossEntropyTest, TargetsThatDoNotCountAddNothing) {
   const at::Tensor logits = (numbers_.Normal({6, 37}) * 5).to(type_);
   const auto run = [&](const at::Tensor& targets, at::Tensor& loss) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Logits that are not finite, in every form of the loss: on the CPU and on the GPU (tested_operations.h).
+// Tests of the loss that run on the CPU and on the GPU (tested_operations.h).
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/equal.h>
@@ -7,6 +7,7 @@
 #include <ATen/ops/randn.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <limits>
@@ -28,15 +29,16 @@ constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 // alone; and those that are too long for it, of float or double.
 constexpr std::array<int64_t, 4> kVocabularies = {301, 2048, 70'000, 100'000};
 
-class SpecialLogitsTest : public testing::TestWithParam<at::ScalarType> {
+class LossTest : public testing::TestWithParam<at::ScalarType> {
  protected:
   struct Result {
     double loss = 0;
     at::Tensor grad;
   };
 
-  at::Tensor Normal(int64_t vocabulary) const {
-    return at::randn({rows_, vocabulary}, at::TensorOptions(TorchDeviceOf(ops_))).to(GetParam());
+  at::Tensor Normal(int64_t vocabulary) const { return Normal(rows_, vocabulary); }
+  at::Tensor Normal(int64_t rows, int64_t vocabulary) const {
+    return at::randn({rows, vocabulary}, at::TensorOptions(TorchDeviceOf(ops_))).to(GetParam());
   }
   at::Tensor Targets(int64_t vocabulary) {
     return numbers_.Integers({1, rows_}, vocabulary).to(TorchDeviceOf(ops_));
@@ -58,9 +60,9 @@ class SpecialLogitsTest : public testing::TestWithParam<at::ScalarType> {
   const int64_t rows_ = (ops_.kind() == DeviceKind::kGpu) ? 300 : 3;
   Numbers numbers_{67};
 };
-INSTANTIATE_TEST_SUITE_P(Types, SpecialLogitsTest, AllTypes());
+INSTANTIATE_TEST_SUITE_P(Types, LossTest, AllTypes());
 
-TEST_P(SpecialLogitsTest, NanShowsInLossAndItsRowAlone) {
+TEST_P(LossTest, NanShowsInLossAndItsRowAlone) {
   for (const int64_t vocabulary : kVocabularies) {
     const at::Tensor logits = Normal(vocabulary);
     const at::Tensor targets = Targets(vocabulary);
@@ -87,7 +89,7 @@ TEST_P(SpecialLogitsTest, NanShowsInLossAndItsRowAlone) {
 }
 
 // As where a model's logits are masked.
-TEST_P(SpecialLogitsTest, MinusInfinityHasNoProbability) {
+TEST_P(LossTest, MinusInfinityHasNoProbability) {
   for (const int64_t vocabulary : kVocabularies) {
     SCOPED_TRACE(vocabulary);
     const int64_t masked = vocabulary * 9 / 10;
@@ -105,13 +107,37 @@ TEST_P(SpecialLogitsTest, MinusInfinityHasNoProbability) {
   }
 }
 
-TEST_P(SpecialLogitsTest, HugeLogitsDoNotOverflow) {
+TEST_P(LossTest, HugeLogitsDoNotOverflow) {
   const at::Tensor logits = Empty({1, 3}, GetParam()).zero_();
   logits[0][1].fill_(32768);
   const at::Tensor targets = at::full({1, 1}, 0, at::TensorOptions(TorchDeviceOf(ops_)).dtype(at::kLong));
   EXPECT_EQ(LossOf(logits, targets).loss, 32768);
   logits[0][2].fill_(kNan);
   EXPECT_TRUE(std::isnan(LossOf(logits, targets).loss));
+}
+
+// In every kernel; chunks begin within sequences, and one has no rows.
+TEST_P(LossTest, ChunksGiveTheBitsOfAllRows) {
+  constexpr int64_t kRows = 24;
+  for (const int64_t vocabulary : {5, 301, 8192, 70'000, 128'256}) {
+    SCOPED_TRACE(vocabulary);
+    const at::Tensor targets =
+        numbers_.Integers({3, 9}, vocabulary).to(TorchDeviceOf(ops_)).narrow(1, 1, 8);  // rows are apart
+    const at::Tensor logits = Normal(kRows, vocabulary);
+    const Result whole = LossOf(logits, targets);
+    for (const int64_t chunk : {8, 7, 1}) {
+      SCOPED_TRACE(chunk);
+      const at::Tensor lse = Empty({kRows}, StatisticsOf(GetParam()));
+      const at::Tensor loss = Empty({1}, at::kDouble);
+      const at::Tensor gradients = logits.clone();
+      for (int64_t first = 0; first <= kRows; first += chunk) {
+        const at::Tensor in_place = gradients.narrow(0, first, std::min(chunk, kRows - first));
+        ops_.CrossEntropyChunk(in_place, targets, first, lse, loss, in_place)();
+      }
+      EXPECT_EQ(loss.item<double>(), whole.loss);
+      EXPECT_TRUE(at::equal(gradients, whole.grad));
+    }
+  }
 }
 
 }  // namespace
