@@ -36,6 +36,12 @@ __device__ inline float Exp(float x) {
 }
 __device__ inline double Exp(double x) { return exp(x); }
 
+// Unlike Exp, exp is exact to the last places.
+template <typename T>
+__device__ T SigmoidOf(T x) {
+  return 1 / (1 + exp(-x));
+}
+
 template <typename E, int N>
 __device__ Pack<E, N> PackAt(const E* elements, int64_t pack) {
   return reinterpret_cast<const Pack<E, N>*>(elements)[pack];

@@ -160,29 +160,21 @@ __global__ void __launch_bounds__(kThreads) WriteDeltaOutputs(GatedDeltaArgs<E> 
 }  // namespace
 
 template <typename Args, typename T>
-int LaunchDeltaStates(const Args& args, const DeltaWork<T>& work, T* kept, Stream stream) {
+void LaunchDeltaStates(const Args& args, const DeltaWork<T>& work, T* kept, Stream stream) {
   using E = typename Args::Element;
   const DeltaShape& s = args.shape;
-  if (int error = AllowShared<SolveMemory<T>>(Solve<E, Args, T>); error != cudaSuccess) {
-    return error;
-  }
-  if (int error = AllowShared<PassMemory<T>>(PassDeltaStates<E, Args, T>); error != cudaSuccess) {
-    return error;
-  }
   SumDecays<<<Blocks(Pieces(s) * s.value_heads), kThreads, 0, stream>>>(args, work.sums, work.betas);
   MeasureLengths<<<Blocks(s.tokens() * s.key_heads * 32), kThreads, 0, stream>>>(args, work.of_q, work.of_k);
-  Solve<E><<<static_cast<unsigned>(Pieces(s) * s.value_heads), kThreads, sizeof(SolveMemory<T>), stream>>>(
-      args, work);
-  PassDeltaStates<E><<<static_cast<unsigned>(s.sequences * s.value_heads * DeltaColumns::Tiles(s)), kThreads,
-                       sizeof(PassMemory<T>), stream>>>(args, work, kept);
-  return cudaGetLastError();
+  LaunchWith<SolveMemory<T>>(Solve<E, Args, T>, Pieces(s) * s.value_heads, kThreads, stream, args, work);
+  LaunchWith<PassMemory<T>>(PassDeltaStates<E, Args, T>, s.sequences * s.value_heads * DeltaColumns::Tiles(s),
+                            kThreads, stream, args, work, kept);
 }
 
-#define TANDEM_DELTA_STATES(E)                                                                              \
-  template int LaunchDeltaStates(const GatedDeltaArgs<E>&, const DeltaWork<Arithmetic<E>>&, Arithmetic<E>*, \
-                                 Stream);                                                                   \
-  template int LaunchDeltaStates(const GatedDeltaBackwardArgs<E>&, const DeltaWork<Arithmetic<E>>&,         \
-                                 Arithmetic<E>*, Stream);
+#define TANDEM_DELTA_STATES(E)                                                                               \
+  template void LaunchDeltaStates(const GatedDeltaArgs<E>&, const DeltaWork<Arithmetic<E>>&, Arithmetic<E>*, \
+                                  Stream);                                                                   \
+  template void LaunchDeltaStates(const GatedDeltaBackwardArgs<E>&, const DeltaWork<Arithmetic<E>>&,         \
+                                  Arithmetic<E>*, Stream);
 TANDEM_DELTA_STATES(float)
 TANDEM_DELTA_STATES(double)
 TANDEM_DELTA_STATES(Bf16)
@@ -197,15 +189,9 @@ int Launch(const GatedDeltaArgs<E>& args, Stream stream) {
   using T = Arithmetic<E>;
   const DeltaShape& s = args.shape;
   const DeltaWork<T> work(s, args.work.begin);
-  if (const int error = LaunchDeltaStates(args, work, args.states, stream); error != cudaSuccess) {
-    return error;
-  }
-  if (const int error = AllowShared<OutputMemory<T>>(WriteDeltaOutputs<E, T>); error != cudaSuccess) {
-    return error;
-  }
-  WriteDeltaOutputs<E, T>
-      <<<static_cast<unsigned>(Pieces(s) * s.value_heads), kThreads, sizeof(OutputMemory<T>), stream>>>(args,
-                                                                                                        work);
+  LaunchDeltaStates(args, work, args.states, stream);
+  LaunchWith<OutputMemory<T>>(WriteDeltaOutputs<E, T>, Pieces(s) * s.value_heads, kThreads, stream, args,
+                              work);
   return cudaGetLastError();
 }
 TANDEM_KERNEL(GatedDeltaArgs)

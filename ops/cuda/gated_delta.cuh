@@ -57,10 +57,10 @@ struct DeltaGate {
   __device__ DeltaGate(const Args& args, int64_t row, int64_t head) {
     const int64_t share = args.shape.share();
     const auto* const ba = args.ba + row * args.ba_stride + head / share * 2 * share + head % share;
-    beta = 1 / (1 + exp(-Widen(ba[0])));
+    beta = SigmoidOf(Widen(ba[0]));
     const T raw = Widen(ba[share]) + args.dt_bias[head];
     length = raw > 20 ? raw : log1p(exp(raw));
-    slope = raw > 20 ? T{1} : 1 / (1 + exp(-raw));
+    slope = raw > 20 ? T{1} : SigmoidOf(raw);
   }
 
   T beta;
@@ -190,8 +190,8 @@ struct PassMemory {
 };
 
 // Fills the work memory for all pieces, up to `reads`. If `kept` is not null, also writes the states before
-// chunks to it. Returns the runtime's error. Defined in gated_delta.cu.
+// chunks to it. Defined in gated_delta.cu.
 template <typename Args, typename T>
-int LaunchDeltaStates(const Args& args, const DeltaWork<T>& work, T* kept, Stream stream);
+void LaunchDeltaStates(const Args& args, const DeltaWork<T>& work, T* kept, Stream stream);
 
 }  // namespace tandem::ops::cuda

@@ -102,22 +102,11 @@ int Launch(const GatedDeltaBackwardArgs<E>& args, Stream stream) {
   using T = Arithmetic<E>;
   const DeltaShape& s = args.shape;
   const DeltaWork<T> work(s, args.work.begin);
-  if (const int error = LaunchDeltaStates(args, work, static_cast<T*>(nullptr), stream);
-      error != cudaSuccess) {
-    return error;
-  }
-  if (const int error = AllowShared<PassMemory<T>>(PassDeltaAdjoints<E, T>); error != cudaSuccess) {
-    return error;
-  }
-  if (const int error = AllowShared<DeltaGradientMemory<T>>(WriteDeltaGradients<E, T>);
-      error != cudaSuccess) {
-    return error;
-  }
-  PassDeltaAdjoints<E, T><<<static_cast<unsigned>(s.sequences * s.value_heads * DeltaColumns::Tiles(s)),
-                            kThreads, sizeof(PassMemory<T>), stream>>>(args, work);
-  WriteDeltaGradients<E, T>
-      <<<static_cast<unsigned>(Pieces(s) * s.key_heads), kThreads, sizeof(DeltaGradientMemory<T>), stream>>>(
-          args, work);
+  LaunchDeltaStates(args, work, static_cast<T*>(nullptr), stream);
+  LaunchWith<PassMemory<T>>(PassDeltaAdjoints<E, T>, s.sequences * s.value_heads * DeltaColumns::Tiles(s),
+                            kThreads, stream, args, work);
+  LaunchWith<DeltaGradientMemory<T>>(WriteDeltaGradients<E, T>, Pieces(s) * s.key_heads, kThreads, stream,
+                                     args, work);
   AddDeltaSums(args, work.partial, stream);
   return cudaGetLastError();
 }

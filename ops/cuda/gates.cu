@@ -14,11 +14,6 @@
 namespace tandem::ops::cuda {
 namespace {
 
-template <typename T>
-__device__ T SigmoidOf(T x) {
-  return 1 / (1 + exp(-x));
-}
-
 // Calls visit(where a pack begins among the token's heads, and where its gate does in qkv).
 template <int N, typename E, typename Visit>
 __device__ void ForPacksOfToken(const OutputGateArgs<E>& args, const Visit& visit) {

@@ -4,6 +4,8 @@
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
+#include <cstdint>
+#include <initializer_list>
 
 namespace tandem::ops::cuda {
 
@@ -23,6 +25,14 @@ inline int GpuAttribute(cudaDeviceAttr attribute) {
 inline int MaxDynamicSharedBytes() {
   constexpr int kOwnBytes = 4 << 10;
   return std::max(0, GpuAttribute(cudaDevAttrMaxSharedMemoryPerBlockOptin) - kOwnBytes);
+}
+
+// Whether a block of the current GPU may use so many bytes of dynamic shared memory, and all matrices begin
+// at multiples of 16 bytes, as copies of packs require.
+inline bool FitsBlock(size_t shared_bytes, std::initializer_list<const void*> matrices) {
+  return static_cast<int>(shared_bytes) <= MaxDynamicSharedBytes() &&
+         std::all_of(matrices.begin(), matrices.end(),
+                     [](const void* matrix) { return reinterpret_cast<uintptr_t>(matrix) % 16 == 0; });
 }
 
 }  // namespace tandem::ops::cuda

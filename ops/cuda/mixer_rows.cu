@@ -18,7 +18,7 @@ namespace tandem::ops::cuda {
 namespace {
 
 template <typename T>
-__device__ T SigmoidOf(T x) {
+__device__ T FastSigmoidOf(T x) {
   return 1 / (1 + Exp(-x));
 }
 
@@ -114,7 +114,7 @@ __global__ void __launch_bounds__(kThreads) Convolve(CausalConvArgs<E> args) {
     run.Sums(sums);
 #pragma unroll
     for (int k = 0; k < kPack; ++k) {
-      sums[k] *= SigmoidOf(sums[k]);
+      sums[k] *= FastSigmoidOf(sums[k]);
     }
     Pack<E, kPack> y;
     Narrow(sums, y);
@@ -160,7 +160,7 @@ __global__ void __launch_bounds__(kThreads)
       run.Sums(sums);
 #pragma unroll
       for (int k = 0; k < kPack; ++k) {
-        const T sigmoid = SigmoidOf(sums[k]);
+        const T sigmoid = FastSigmoidOf(sums[k]);
         grads[0][k] = grad_y[k] * (sigmoid + sums[k] * sigmoid * (1 - sigmoid));
         if (t < run.end) {
           grad_bias[k] += grads[0][k];
@@ -218,7 +218,7 @@ __global__ void SplitGradients(const T* sums, int64_t channels, int64_t width, T
 template <typename T>
 struct GatedElement {
   __device__ GatedElement(T y, T gate)
-      : y(y), sigmoid(SigmoidOf(gate)), silu(gate * sigmoid), gated(y * silu) {}
+      : y(y), sigmoid(FastSigmoidOf(gate)), silu(gate * sigmoid), gated(y * silu) {}
 
   __device__ T GradOfGate(T grad) const { return grad * y * (sigmoid + silu * (1 - sigmoid)); }
 

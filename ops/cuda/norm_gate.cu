@@ -61,7 +61,7 @@ __global__ void GateNormedBackward(NormGateBackwardArgs<E> args, int64_t warps, 
     T dot = 0;
     for (int64_t i = LaneOf(); i < in.columns; i += 32) {
       const T g = Widen(gate[i]);
-      const T sigmoid = 1 / (1 + exp(-g));
+      const T sigmoid = SigmoidOf(g);
       const T normed = Widen(y[i]) * r;
       const T of_gated = Widen(grad[i]);
       const T weight = Widen(in.weight[i]);

@@ -5,6 +5,7 @@
 
 #include "ops/attention_shape.h"
 #include "ops/cuda/block.cuh"
+#include "ops/cuda/kernels.h"
 #include "ops/mixer_work.h"
 
 namespace tandem::ops::cuda {
@@ -176,11 +177,15 @@ __device__ void AddRowSums(int64_t row, int64_t rows, T (&sums_of)[kMicro], T* s
   }
 }
 
-// Allows a kernel sizeof(Memory) bytes of dynamic shared memory. Returns the runtime's error.
-template <typename Memory, typename Kernel>
-int AllowShared(Kernel kernel) {
-  return cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                              static_cast<int>(sizeof(Memory)));
+// Launches `blocks` blocks of a kernel that has a Memory in dynamic shared memory. An error is left for
+// cudaGetLastError.
+template <typename Memory, typename... Parameters, typename... Arguments>
+void LaunchWith(void (*kernel)(Parameters...), int64_t blocks, int threads, Stream stream,
+                const Arguments&... arguments) {
+  if (cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, sizeof(Memory)) ==
+      cudaSuccess) {
+    kernel<<<static_cast<unsigned>(blocks), threads, sizeof(Memory), stream>>>(arguments...);
+  }
 }
 
 }  // namespace tandem::ops::cuda

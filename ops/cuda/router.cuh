@@ -30,11 +30,6 @@ __device__ T WarpMax(T value) {
   return value;
 }
 
-template <typename T>
-__device__ T SigmoidOf(T x) {
-  return 1 / (1 + exp(-x));
-}
-
 // The softmax of a row: the largest logit, and the sum of the exponentials.
 template <typename T>
 struct SoftmaxOf {

@@ -195,17 +195,22 @@ __global__ void MeanOfCounts(MeanCountsArgs args) {
   }
 }
 
-template <typename Args>
-int CountBySequence(const Args& args, int* counts, Stream stream) {
+// Calls use(counts) with the counts that are given, or else with those of each sequence. These are counted in
+// the work memory, behind two numbers of each token. Returns the runtime's error.
+template <typename Args, typename Use>
+int WithCounts(const Args& args, Stream stream, const Use& use) {
+  if (args.counts != nullptr) {
+    use(args.counts);
+    return cudaGetLastError();
+  }
+  int* const counts = reinterpret_cast<int*>(static_cast<double*>(args.work.begin) + 2 * args.tokens);
   const int64_t length = args.losses.sequence_length;
   const int64_t elements = args.tokens / length * args.config.experts;
-  const int error = cudaMemsetAsync(counts, 0, static_cast<size_t>(elements) * sizeof(int), stream);
-  if (error != cudaSuccess) {
-    return error;
-  }
+  cudaMemsetAsync(counts, 0, static_cast<size_t>(elements) * sizeof(int), stream);
   if (args.tokens > 0) {
     CountLargest<<<TokenBlocks(args.tokens), kRouterWarps * 32, 0, stream>>>(args, length, counts);
   }
+  use(counts);
   return cudaGetLastError();
 }
 
@@ -215,20 +220,13 @@ template <typename T>
 int Launch(const RouterLossesArgs<T>& args, Stream stream) {
   const int64_t length = args.losses.sequence_length;
   double* const terms = static_cast<double*>(args.work.begin);
-  const auto sum = [&](const auto* counts) {
+  return WithCounts(args, stream, [&](const auto* counts) {
     if (args.tokens > 0) {
       LossTerms<<<TokenBlocks(args.tokens), kRouterWarps * 32, 0, stream>>>(args, counts, terms);
     }
     SumTerms<<<1, kThreads, 0, stream>>>(terms, args.tokens, BalanceScale(args.config, length, args.tokens),
                                          args.values);
-    return static_cast<int>(cudaGetLastError());
-  };
-  if (args.counts != nullptr) {
-    return sum(args.counts);
-  }
-  int* const counts = reinterpret_cast<int*>(terms + 2 * args.tokens);
-  const int error = CountBySequence(args, counts, stream);
-  return error != cudaSuccess ? error : sum(counts);
+  });
 }
 TANDEM_STATISTICS_KERNEL(RouterLossesArgs)
 
@@ -241,23 +239,14 @@ int Launch(const RouterLossesBackwardArgs<T>& args, Stream stream) {
   const T balance =
       static_cast<T>(losses.balance * BalanceScale(args.config, losses.sequence_length, args.tokens));
   const T z = static_cast<T>(2 * losses.z / static_cast<double>(args.tokens));
-  // The work memory has two numbers a token before the counts, as the losses' own has.
-  double* const terms = static_cast<double*>(args.work.begin);
-  const double* const share = args.targets.ids != nullptr ? terms : nullptr;
+  double* const share = args.targets.ids != nullptr ? static_cast<double*>(args.work.begin) : nullptr;
   if (share != nullptr) {
-    ShareOfTargets<<<1, kThreads, 0, stream>>>(args.targets, terms);
+    ShareOfTargets<<<1, kThreads, 0, stream>>>(args.targets, share);
   }
-  const auto add = [&](const auto* counts) {
+  return WithCounts(args, stream, [&](const auto* counts) {
     AddLossGradients<<<TokenBlocks(args.tokens), kRouterWarps * 32, 0, stream>>>(args, counts, share, balance,
                                                                                  z);
-    return static_cast<int>(cudaGetLastError());
-  };
-  if (args.counts != nullptr) {
-    return add(args.counts);
-  }
-  int* const counts = reinterpret_cast<int*>(terms + 2 * args.tokens);
-  const int error = CountBySequence(args, counts, stream);
-  return error != cudaSuccess ? error : add(counts);
+  });
 }
 TANDEM_STATISTICS_KERNEL(RouterLossesBackwardArgs)
 

@@ -47,7 +47,7 @@ __device__ T Silu(T gate) {
 template <typename T>
 struct SwiGluGradients {
   __device__ SwiGluGradients(T gate, T up, T grad) {
-    const T sigmoid = 1 / (1 + exp(-gate));
+    const T sigmoid = SigmoidOf(gate);
     const T silu = gate * sigmoid;
     of_gate = grad * up * (sigmoid + silu * (1 - sigmoid));
     of_up = grad * silu;

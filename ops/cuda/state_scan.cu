@@ -62,13 +62,8 @@ int Launch(const StateScanArgs<E>& args, Stream stream) {
   using T = Arithmetic<E>;
   const ScanShape& s = args.shape;
   const ScanWork<T> work(s, args.work.begin);
-  if (const int error = AllowShared<ForwardMemory<T>>(WriteOutputs<E, T>); error != cudaSuccess) {
-    return error;
-  }
   LaunchStates<E>(args, work, args.states, stream);
-  WriteOutputs<E, T>
-      <<<static_cast<unsigned>(Pieces(s) * s.heads), kThreads, sizeof(ForwardMemory<T>), stream>>>(args,
-                                                                                                   work);
+  LaunchWith<ForwardMemory<T>>(WriteOutputs<E, T>, Pieces(s) * s.heads, kThreads, stream, args, work);
   return cudaGetLastError();
 }
 TANDEM_KERNEL(StateScanArgs)

@@ -43,7 +43,7 @@ struct Step {
     const T softplus = raw > 20 ? raw : log1p(exp(raw));
     const T least = static_cast<T>(args.shape.least_step);
     length = softplus < least ? least : softplus;
-    slope = softplus < least ? T{0} : raw > 20 ? T{1} : 1 / (1 + exp(-raw));
+    slope = softplus < least ? T{0} : raw > 20 ? T{1} : SigmoidOf(raw);
   }
 
   T length;

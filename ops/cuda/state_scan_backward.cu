@@ -224,16 +224,11 @@ int Launch(const StateScanBackwardArgs<E>& args, Stream stream) {
   using T = Arithmetic<E>;
   const ScanShape& s = args.shape;
   const ScanWork<T> work(s, args.work.begin);
-  if (const int error = AllowShared<BackwardMemory<T>>(WriteGradients<E, T>); error != cudaSuccess) {
-    return error;
-  }
   LaunchStates<E>(args, work, static_cast<T*>(nullptr), stream);
   AddLocalStates<true, E><<<static_cast<unsigned>(Pieces(s) * s.heads), kThreads, 0, stream>>>(args, work);
   PassStates<true><<<Blocks(s.sequences * s.inner() * s.state), kThreads, 0, stream>>>(
       args, work, static_cast<T*>(nullptr));
-  WriteGradients<E, T>
-      <<<static_cast<unsigned>(Pieces(s) * s.groups), kThreads, sizeof(BackwardMemory<T>), stream>>>(args,
-                                                                                                     work);
+  LaunchWith<BackwardMemory<T>>(WriteGradients<E, T>, Pieces(s) * s.groups, kThreads, stream, args, work);
   AddHeadSums(args, work.partial, stream);
   return cudaGetLastError();
 }

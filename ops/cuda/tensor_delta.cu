@@ -4,6 +4,7 @@
 #include <cuda_pipeline.h>
 #include <cuda_runtime.h>
 
+#include "ops/cuda/gpu_attributes.h"
 #include "ops/cuda/tensor_delta.cuh"
 #include "ops/cuda/tensor_delta.h"
 #include "ops/cuda/tensor_delta_pass.cuh"
@@ -125,38 +126,34 @@ template <int kKey>
 int Forward(const GatedDeltaArgs<Bf16>& args, Stream stream) {
   const DeltaShape& s = args.shape;
   const TensorDeltaWork work(s, args.work.begin);
-  if (const int error = LaunchTensorMatrices(args, work, stream); error != cudaSuccess) {
-    return error;
-  }
-  return LaunchDelta<DeltaPassMemory<kKey>>(PassTensorDelta<kKey, GatedDeltaArgs<Bf16>>,
-                                            s.sequences * s.value_heads * (s.value_dim / kValues), stream,
-                                            args, work);
+  LaunchTensorMatrices(args, work, stream);
+  LaunchWith<DeltaPassMemory<kKey>>(PassTensorDelta<kKey, GatedDeltaArgs<Bf16>>,
+                                    s.sequences * s.value_heads * (s.value_dim / kValues), kThreads, stream,
+                                    args, work);
+  return cudaGetLastError();
 }
 
 }  // namespace
 
 template <typename Args>
-int LaunchTensorMatrices(const Args& args, const TensorDeltaWork& work, Stream stream) {
+void LaunchTensorMatrices(const Args& args, const TensorDeltaWork& work, Stream stream) {
   const DeltaShape& s = args.shape;
   SumDecays<<<Blocks(Pieces(s) * s.value_heads), kThreads, 0, stream>>>(args, work.sums, work.betas);
   MeasureLengths<<<Blocks(s.tokens() * s.key_heads * 32), kThreads, 0, stream>>>(args, work.of_q, work.of_k);
   const DeltaTokens tokens{.shape = s, .documents = args.documents, .q = args.q, .k = args.k};
-  const auto launch = [&]<typename Memory>(auto kernel, Memory*) {
-    if (const int error = AllowShared<Memory>(kernel); error != cudaSuccess) {
-      return error;
-    }
-    kernel<<<static_cast<unsigned>(Pieces(s) * s.key_heads), kSolveThreads, sizeof(Memory), stream>>>(tokens,
-                                                                                                      work);
-    return static_cast<int>(cudaGetLastError());
-  };
-  return s.key_dim == 128 ? launch(SolveTensor<128>, static_cast<SolveMemory<128>*>(nullptr))
-                          : launch(SolveTensor<64>, static_cast<SolveMemory<64>*>(nullptr));
+  if (s.key_dim == 128) {
+    LaunchWith<SolveMemory<128>>(SolveTensor<128>, Pieces(s) * s.key_heads, kSolveThreads, stream, tokens,
+                                 work);
+  } else {
+    LaunchWith<SolveMemory<64>>(SolveTensor<64>, Pieces(s) * s.key_heads, kSolveThreads, stream, tokens,
+                                work);
+  }
 }
-template int LaunchTensorMatrices(const GatedDeltaArgs<Bf16>&, const TensorDeltaWork&, Stream);
-template int LaunchTensorMatrices(const GatedDeltaBackwardArgs<Bf16>&, const TensorDeltaWork&, Stream);
+template void LaunchTensorMatrices(const GatedDeltaArgs<Bf16>&, const TensorDeltaWork&, Stream);
+template void LaunchTensorMatrices(const GatedDeltaBackwardArgs<Bf16>&, const TensorDeltaWork&, Stream);
 
 bool FitsTensorDelta(const GatedDeltaArgs<Bf16>& args) {
-  return FitsDelta(args.shape.key_dim == 128 ? sizeof(DeltaPassMemory<128>) : sizeof(DeltaPassMemory<64>),
+  return FitsBlock(args.shape.key_dim == 128 ? sizeof(DeltaPassMemory<128>) : sizeof(DeltaPassMemory<64>),
                    {args.q, args.k, args.v, args.y, args.states, args.work.begin});
 }
 

@@ -5,10 +5,8 @@
 #include <cuda_runtime.h>
 
 #include <cstdint>
-#include <initializer_list>
 
 #include "ops/cuda/gated_delta.cuh"
-#include "ops/cuda/gpu_attributes.h"
 #include "ops/cuda/warp_product.cuh"
 
 // What forward and backward of a gated delta net on tensor cores have in common; the formulas are those of
@@ -283,28 +281,8 @@ __device__ void AddToState(const TokenValues& values, const TokenKeys<kKey>& key
   }
 }
 
-// Whether the current GPU has the shared memory of a kernel, and all matrices begin at multiples of 16 bytes,
-// as copies of packs require.
-inline bool FitsDelta(int shared_bytes, std::initializer_list<const void*> matrices) {
-  bool fits = shared_bytes <= MaxDynamicSharedBytes();
-  for (const void* matrix : matrices) {
-    fits = fits && reinterpret_cast<uintptr_t>(matrix) % 16 == 0;
-  }
-  return fits;
-}
-
-template <typename Memory, typename... Parameters, typename... Arguments>
-int LaunchDelta(void (*kernel)(Parameters...), int64_t blocks, Stream stream, const Arguments&... arguments) {
-  if (const int error = AllowShared<Memory>(kernel); error != cudaSuccess) {
-    return error;
-  }
-  kernel<<<static_cast<unsigned>(blocks), kThreads, sizeof(Memory), stream>>>(arguments...);
-  return cudaGetLastError();
-}
-
-// Fills the work memory for all pieces, from `solved` to of_k. Returns the runtime's error. Defined in
-// tensor_delta.cu.
+// Fills the work memory for all pieces, from `solved` to of_k. Defined in tensor_delta.cu.
 template <typename Args>
-int LaunchTensorMatrices(const Args& args, const TensorDeltaWork& work, Stream stream);
+void LaunchTensorMatrices(const Args& args, const TensorDeltaWork& work, Stream stream);
 
 }  // namespace tandem::ops::cuda

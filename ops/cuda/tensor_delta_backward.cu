@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "ops/cuda/gpu_attributes.h"
 #include "ops/cuda/partial_sums.cuh"
 #include "ops/cuda/tensor_delta.cuh"
 #include "ops/cuda/tensor_delta.h"
@@ -132,22 +133,16 @@ int Backward(const GatedDeltaBackwardArgs<Bf16>& args, Stream stream) {
   const DeltaShape& s = args.shape;
   const TensorDeltaWork work = TensorDeltaWork::OfBackward(s, args.work.begin);
   const int64_t tiles = s.value_heads * (s.value_dim / kValues);
-  int error = LaunchTensorMatrices(args, work, stream);
-  if (error == cudaSuccess) {
-    error = LaunchDelta<PassOfDelta<kKey, GatedDeltaBackwardArgs<Bf16>>>(
-        PassTensorDelta<kKey, GatedDeltaBackwardArgs<Bf16>>, s.sequences * s.chunks() * tiles, stream, args,
-        work);
-  }
-  if (error == cudaSuccess) {
-    error =
-        LaunchDelta<DeltaPassMemory<kKey>>(PassTensorAdjoints<kKey>, s.sequences * tiles, stream, args, work);
-  }
-  if (error == cudaSuccess) {
-    error = LaunchDelta<TensorDeltaMemory<kKey>>(WriteTensorDeltaGradients<kKey>, Pieces(s) * s.key_heads,
-                                                 stream, args, work);
-  }
+  LaunchTensorMatrices(args, work, stream);
+  LaunchWith<PassOfDelta<kKey, GatedDeltaBackwardArgs<Bf16>>>(
+      PassTensorDelta<kKey, GatedDeltaBackwardArgs<Bf16>>, s.sequences * s.chunks() * tiles, kThreads, stream,
+      args, work);
+  LaunchWith<DeltaPassMemory<kKey>>(PassTensorAdjoints<kKey>, s.sequences * tiles, kThreads, stream, args,
+                                    work);
+  LaunchWith<TensorDeltaMemory<kKey>>(WriteTensorDeltaGradients<kKey>, Pieces(s) * s.key_heads, kThreads,
+                                      stream, args, work);
   AddDeltaSums(args, work.partial, stream);
-  return error != cudaSuccess ? error : static_cast<int>(cudaGetLastError());
+  return cudaGetLastError();
 }
 
 template <int kKey>
@@ -156,7 +151,7 @@ constexpr int kMostShared = std::max(sizeof(DeltaPassMemory<kKey>), sizeof(Tenso
 }  // namespace
 
 bool FitsTensorDelta(const GatedDeltaBackwardArgs<Bf16>& args) {
-  return FitsDelta(args.shape.key_dim == 128 ? kMostShared<128> : kMostShared<64>,
+  return FitsBlock(args.shape.key_dim == 128 ? kMostShared<128> : kMostShared<64>,
                    {args.q, args.k, args.v, args.states, args.grad_y, args.grad_q, args.grad_k, args.grad_v,
                     args.work.begin});
 }

@@ -3,6 +3,7 @@
 #include <cuda_pipeline.h>
 #include <cuda_runtime.h>
 
+#include "ops/cuda/gpu_attributes.h"
 #include "ops/cuda/tensor_scan.cuh"
 #include "ops/cuda/tensor_scan.h"
 
@@ -131,14 +132,16 @@ int Forward(const StateScanArgs<Bf16>& args, Stream stream) {
   const ScanShape& s = args.shape;
   const TensorScanWork work(s, args.work.begin, /*backward=*/false);
   SumSteps<<<Blocks(Pieces(s) * s.heads), kThreads, 0, stream>>>(args, work.lengths, work.sums);
-  return LaunchBlocks<ForwardMemory<kState>>(ScanForward<kState>, s.sequences * s.heads, kScanThreads, stream,
-                                             args, work);
+  LaunchWith<ForwardMemory<kState>>(ScanForward<kState>, s.sequences * s.heads, kScanThreads, stream, args,
+                                    work);
+  return cudaGetLastError();
 }
 
 }  // namespace
 
 bool FitsTensorScan(const StateScanArgs<Bf16>& args) {
-  return Fits<ForwardMemory>(args.shape, {args.xbc, args.y, args.states, args.work.begin});
+  return FitsBlock(args.shape.state == 128 ? sizeof(ForwardMemory<128>) : sizeof(ForwardMemory<64>),
+                   {args.xbc, args.y, args.states, args.work.begin});
 }
 
 int LaunchTensorScan(const StateScanArgs<Bf16>& args, Stream stream) {

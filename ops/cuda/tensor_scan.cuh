@@ -4,9 +4,7 @@
 #include <cuda_runtime.h>
 
 #include <cstdint>
-#include <initializer_list>
 
-#include "ops/cuda/gpu_attributes.h"
 #include "ops/cuda/state_scan.cuh"
 #include "ops/cuda/warp_product.cuh"
 
@@ -173,29 +171,5 @@ struct GradientMemory {
   float diagonal[kPiece];          // dy_i · x_i
   float passed[kWarps];            // <G, S>, of each warp
 };
-
-// Whether the current GPU has the shared memory of a kernel, and all matrices begin at multiples of 16 bytes,
-// as copies of packs require.
-template <template <int> typename Memory>
-bool Fits(const ScanShape& s, std::initializer_list<const void*> matrices) {
-  bool fits =
-      static_cast<int>(s.state == 128 ? sizeof(Memory<128>) : sizeof(Memory<64>)) <= MaxDynamicSharedBytes();
-  for (const void* matrix : matrices) {
-    fits = fits && reinterpret_cast<uintptr_t>(matrix) % 16 == 0;
-  }
-  return fits;
-}
-
-template <typename Memory, typename... Parameters, typename... Arguments>
-int LaunchBlocks(void (*kernel)(Parameters...), int64_t blocks, int threads, Stream stream,
-                 const Arguments&... arguments) {
-  if (const cudaError_t error =
-          cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, sizeof(Memory));
-      error != cudaSuccess) {
-    return error;
-  }
-  kernel<<<static_cast<unsigned>(blocks), threads, sizeof(Memory), stream>>>(arguments...);
-  return cudaGetLastError();
-}
 
 }  // namespace tandem::ops::cuda

@@ -4,6 +4,7 @@
 #include <cuda_pipeline.h>
 #include <cuda_runtime.h>
 
+#include "ops/cuda/gpu_attributes.h"
 #include "ops/cuda/tensor_scan.cuh"
 #include "ops/cuda/tensor_scan.h"
 #include "ops/cuda/tensor_scan_gradients.cuh"
@@ -121,25 +122,21 @@ int Backward(const StateScanBackwardArgs<Bf16>& args, Stream stream) {
   const ScanShape& s = args.shape;
   const TensorScanWork work(s, args.work.begin, /*backward=*/true);
   SumSteps<<<Blocks(Pieces(s) * s.heads), kThreads, 0, stream>>>(args, work.lengths, work.sums);
-  int error = LaunchBlocks<PassMemory<kState>>(WriteStates<false, kState>, s.sequences * s.chunks() * s.heads,
-                                               kScanThreads, stream, args, work, work.states);
-  if (error == cudaSuccess) {
-    error = LaunchBlocks<PassMemory<kState>>(WriteStates<true, kState>, s.sequences * s.heads, kScanThreads,
-                                             stream, args, work, work.adjoints);
-  }
-  if (error == cudaSuccess) {
-    error = LaunchBlocks<GradientMemory<kState>>(TensorGradients<kState>, Pieces(s) * s.groups, kThreads,
-                                                 stream, args, work);
-  }
+  LaunchWith<PassMemory<kState>>(WriteStates<false, kState>, s.sequences * s.chunks() * s.heads, kScanThreads,
+                                 stream, args, work, work.states);
+  LaunchWith<PassMemory<kState>>(WriteStates<true, kState>, s.sequences * s.heads, kScanThreads, stream, args,
+                                 work, work.adjoints);
+  LaunchWith<GradientMemory<kState>>(TensorGradients<kState>, Pieces(s) * s.groups, kThreads, stream, args,
+                                     work);
   AddHeadSums(args, work.partial, stream);
-  return error != cudaSuccess ? error : static_cast<int>(cudaGetLastError());
+  return cudaGetLastError();
 }
 
 }  // namespace
 
 bool FitsTensorScan(const StateScanBackwardArgs<Bf16>& args) {
-  return Fits<GradientMemory>(args.shape,
-                              {args.xbc, args.states, args.grad_y, args.grad_xbc, args.work.begin});
+  return FitsBlock(args.shape.state == 128 ? sizeof(GradientMemory<128>) : sizeof(GradientMemory<64>),
+                   {args.xbc, args.states, args.grad_y, args.grad_xbc, args.work.begin});
 }
 
 int LaunchTensorScan(const StateScanBackwardArgs<Bf16>& args, Stream stream) {
