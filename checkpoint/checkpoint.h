@@ -30,9 +30,10 @@ struct Saved {
   std::string path;
   int64_t bytes = 0;
   std::string manifest_digest;
-  double seconds = 0;  // wall time of the save, without the removal of older checkpoints' files after it
-  // On rank 0 only: the steps of the checkpoints that `keep` removed, and for each folder that could not be
-  // removed (of such a checkpoint or of a failed save) the reason. Every save tries again.
+  double seconds =
+      0;  // wall time of the save; excludes the removal of older checkpoints' files, which follows
+  // On rank 0 only: the steps of older checkpoints that were removed, and the reason for each folder, of an
+  // older checkpoint or of a failed save, that could not be removed. Every save tries again.
   std::vector<int64_t> removed_steps;
   std::vector<std::string> not_removed;
 };
@@ -61,20 +62,20 @@ class DirectoryLost : public CheckpointError {
   using CheckpointError::CheckpointError;
 };
 
-// Called on rank 0, on the caller's thread, once the checkpoint is published and the older ones have lost
-// their names. Their files are removed after this call, which may take minutes, so not_removed is still
-// empty. May be unset.
+// Called on rank 0, on the caller's thread, once the checkpoint is published and the older checkpoints to be
+// removed are renamed. Their files are removed after this call returns, which may take minutes, so
+// not_removed is still empty. May be unset.
 using OnCommitted = std::function<void(const Saved& saved)>;
 
-// Collective: every rank calls it with its shards. If `step-N` of this job exists and verifies, it stays; a
-// damaged one is renamed. After the commit rank 0 keeps the newest `keep` checkpoints and removes older ones,
-// among those in `whole`; only rank 0's `whole` is used, and it gets step-N. No checkpoint of another step is
-// read.
+// Collective. Writes the shards of all ranks as the checkpoint `step-N` of info.step, and publishes it. If
+// this job has already saved that step and the checkpoint verifies, writes nothing; a damaged checkpoint is
+// renamed first. Then adds the step to `whole`, of which only rank 0's is used, and removes all but the
+// newest `keep` checkpoints in `whole`. Reads no checkpoint of another step.
 //
-// Throws CheckpointError on every rank if one rank fails (its temporary files are removed) or finds that its
-// `folder` is gone, or if `step-N` is of another job or cannot be read. Throws DirectoryLost if `self` does
-// not own the directory any more, and CommError. Requires self.job == info.job and self.attempt ==
-// info.attempt.
+// Throws CheckpointError on every rank if a rank fails or finds that its `folder` is gone (the temporary
+// files are then removed), or if `step-N` exists and belongs to another job or cannot be read. Throws
+// DirectoryLost if `self` does not own the directory any more, and CommError. Requires self.job == info.job
+// and self.attempt == info.attempt.
 Saved Save(platform::Files& files, comm::Communicator& comm, const JobFolder& folder, int keep,
            const Owner& self, const Info& info, const std::vector<Shard>& shards, WholeSteps& whole,
            const OnCommitted& committed = {});
@@ -84,7 +85,7 @@ struct Found {
   std::string path;  // empty if there is none
   Info info;
   std::string weights_dtype;  // as safetensors names it: "F32"
-  // By parameter; in version 2, a single dim with the number of elements.
+  // Shapes by parameter. A manifest of version 2 has a single dim, the number of elements.
   std::map<std::string, fsdp::Shape> weights;
   std::vector<std::string> states;  // names of routers' arrays
   std::string digest;               // of its manifest
@@ -97,27 +98,28 @@ struct FindReports {
   OnWorkProgress verified;
 };
 
-// Collective. Finds the newest checkpoint in `directory` of a step after `after` (-1: any step) that is whole
-// (verify.h). All ranks return the same; the path is empty if there is none. Throws CommError, and on every
-// rank CheckpointUnreadable if it cannot be decided whether a checkpoint is damaged, and CheckpointTooNew if
-// one is of a newer build, because a job that continued from an older one would lose steps.
+// Collective. Finds the newest whole checkpoint (verify.h) in `directory` whose step is later than `after`
+// (-1: any step). All ranks return the same result; its path is empty if there is no such checkpoint. Throws
+// CommError. Throws on every rank CheckpointUnreadable if it cannot be decided whether a checkpoint is
+// damaged, and CheckpointTooNew if a newer build wrote a checkpoint: a job that continued from an older
+// checkpoint would lose steps.
 Found FindNewest(platform::Files& files, comm::Communicator& comm, const std::string& directory,
                  int64_t after, const FindReports& reports);
 
-// Reads and verifies one manifest, but not the files, which Load verifies. Throws CheckpointError, and
-// CheckpointUnreadable if another try may succeed.
+// Reads and verifies the manifest at `path`. The files are verified later, by Load. Throws CheckpointError,
+// and CheckpointUnreadable if another try may succeed.
 Found Inspect(platform::Files& files, const std::string& path);
 
-// Collective: Inspects a checkpoint on every rank, after rank 0 has inspected it. Throws CommError and, on
-// every rank and with the rank's number unless it is 0, CheckpointUnreadable if a rank cannot read it now, or
-// CheckpointError if a rank finds no checkpoint, may not read it, or finds another one than rank 0, so that
-// another try would not help.
+// Collective. Calls Inspect on every rank, after rank 0 has inspected the checkpoint alone. Throws CommError.
+// Throws the same error on every rank, with the number of the rank that failed unless that is 0:
+// CheckpointUnreadable if the rank cannot read the checkpoint now; CheckpointError if another try would not
+// help, because the rank finds no checkpoint, has no permission, or finds another checkpoint than rank 0.
 Found InspectTogether(platform::Files& files, comm::Communicator& comm, const std::string& path);
 
-// Collective. Fills `data` of each shard, which must have the array's type, from the files that hold its
-// elements. The digests of all files of the checkpoint are verified, including files without such elements.
-// At most a part of a file is in memory. Throws CommError, and CheckpointError on every rank if one could not
-// read; the content of `data` is then undefined.
+// Collective. Fills `data` of each shard from the files that hold its elements; its type must be the array's.
+// Together the ranks read and verify every file of the checkpoint, also files that no rank needs. Each rank
+// holds only a part of a file in memory. Throws CommError, and CheckpointError on every rank if a rank could
+// not read; the content of `data` is then undefined.
 void Load(platform::Files& files, comm::Communicator& comm, const std::string& path,
           const std::vector<Shard>& shards, const OnWorkProgress& on_progress);
 

@@ -13,10 +13,9 @@ namespace tandem::checkpoint {
 inline constexpr char kConfigName[] = "config.json";
 inline constexpr int64_t kMostConfigBytes = int64_t{1} << 20;
 
-// Json is nlohmann::json, or nlohmann::ordered_json, which keeps the order of the keys and takes time that
-// grows with the square of their number. Python writes infinite numbers in a way that is not JSON; they
-// become what transformers 5 writes: {"__float__": "Infinity"}. Returns InvalidArgument if the text is not a
-// JSON object.
+// Json is nlohmann::json or nlohmann::ordered_json. The latter keeps the order of the keys, in time quadratic
+// in their number. Python writes infinite numbers in a way that is not JSON; they become what transformers 5
+// writes: {"__float__": "Infinity"}. Returns InvalidArgument if the text is not a JSON object.
 template <typename Json>
 absl::StatusOr<Json> ParseConfig(const std::string& text);
 

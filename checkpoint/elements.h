@@ -18,20 +18,20 @@ namespace tandem::checkpoint {
 struct Elements {
   device::Memory memory;
   device::ElementKind type = device::ElementKind::kFloat;
-  device::Device* device = nullptr;  // whose memory it is; null: the host's
+  device::Device* device = nullptr;  // owner of the memory; null: the host
 
   int64_t size() const { return memory.bytes / device::BytesOf(type); }
   Elements Part(int64_t begin, int64_t elements) const;
 };
 
-// Returns the name of a type in safetensors. Throws CheckpointError for a type that checkpoints do not have.
+// Returns the name of a type in safetensors. Throws CheckpointError if checkpoints cannot hold the type.
 std::string SafetensorsDtype(device::ElementKind type);
 
 // Copies all bytes of `from` into `to`, from byte `at` of `to` on. Returns when the copy is complete.
 void Write(std::string_view from, const Elements& to, int64_t at);
 
-// Overwrites all elements of `to` with those of `from`, converted from the type that safetensors names
-// `dtype`: F16, BF16, F32 or F64. Returns when the copy is complete.
+// Overwrites all elements of `to` with those of `from`, converted from the safetensors type `dtype`: F16,
+// BF16, F32 or F64. Returns when the copy is complete.
 void WriteConverted(std::string_view from, std::string_view dtype, const Elements& to);
 
 // Sets `out` to all elements of `from`, converted to `type`. Returns when the copy is complete.

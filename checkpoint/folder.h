@@ -23,14 +23,14 @@ namespace tandem::checkpoint {
 std::string StepName(int64_t step);                        // "step-200"
 std::optional<int64_t> StepOfName(std::string_view name);  // inverse of StepName; unset for other names
 
-// The folder to which an attempt writes a step: "step-200.tmp.3.0123456789ab". No two attempts, of one job or
-// of two, have the same.
+// The folder to which an attempt writes a step: "step-200.tmp.3.0123456789ab". The name has the attempt and
+// the job, so every attempt has its own.
 std::string TemporaryName(int64_t step, const Owner& owner);
 
-// What a temporary name ends in once its folder is only to be removed (retention.h).
+// The suffix of a folder that waits for its removal (retention.h).
 inline constexpr char kGone[] = ".gone";
 
-// The attempt that writes to a folder of such a name.
+// The parts of a temporary name that identify the writer.
 struct TemporaryFolder {
   int attempt = 0;
   std::string job;  // empty in names that older builds made
@@ -46,12 +46,12 @@ absl::StatusOr<Manifest> ReadFolderManifest(platform::Files& files, const std::s
 // Checks that the file has the size in the manifest. Returns InvalidArgument if not.
 absl::Status CheckSize(platform::Files& files, const std::string& path, const ManifestFile& file);
 
-// Whether an error of a function above means that the checkpoint is not whole, or was written by a build that
-// is too old. Unimplemented means that it is of a newer build. Any other error (ESTALE, EIO, no free
-// descriptor, ...) concerns the reading, and the next try may find it whole.
+// Whether an error of the functions in this file means that the checkpoint is damaged, or that the build that
+// wrote it is too old. Unimplemented means that a newer build wrote it. Any other error (ESTALE, EIO, no free
+// descriptor, ...) is a failure to read, and the next try may find the checkpoint whole.
 bool IsDamage(const absl::Status& error);
 
-// What a file of a checkpoint begins with.
+// The header of a checkpoint's file.
 struct FileHeader {
   std::string text;  // its bytes
   SafetensorsHeader header;
@@ -61,15 +61,16 @@ struct FileHeader {
 absl::StatusOr<FileHeader> ReadFileHeader(platform::Files& files, const std::string& path,
                                           const ManifestFile& file);
 
-// A header says where the arrays lie, and is read before the rest of the file, whose digest covers both.
-// Returns Unavailable if `part`, the bytes of the file from `place` on, differs from the header there.
+// Checks that a file still begins with the header that was read first, because the header says where the
+// arrays are. `part` has the bytes of the file from offset `place` on. Returns Unavailable if they differ
+// from the header where the two overlap.
 absl::Status CheckHeaderUnchanged(const FileHeader& header, const std::string& file, int64_t place,
                                   std::string_view part);
 
 // Bytes of a checkpoint's file that have a digest in the manifest.
 struct DigestedBytes {
   std::string file;    // its name
-  std::string tensor;  // the tensor that they belong to; empty: they are the whole file
+  std::string tensor;  // the tensor that the bytes belong to; empty: they are the whole file
   int64_t begin = 0;   // bytes from the file's beginning
   int64_t end = 0;
   std::string digest;  // XXH3-128
@@ -77,10 +78,10 @@ struct DigestedBytes {
 
 DigestedBytes AllOf(const ManifestFile& file);
 
-// Reads such bytes from beginning to end, a part at a time, and verifies them.
+// Reads DigestedBytes from beginning to end, a part at a time, and verifies their digest.
 class VerifiedBytes {
  public:
-  // `path` is the folder. It outlives this object.
+  // `path` is the folder; `files` and `path` must outlive this object.
   VerifiedBytes(platform::Files& files, const std::string& path, DigestedBytes wanted)
       : files_(files), path_(path), wanted_(std::move(wanted)), read_(wanted_.begin) {}
 

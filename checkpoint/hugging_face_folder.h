@@ -32,16 +32,15 @@ struct StoredTensor {
 struct HuggingFaceFolder {
   std::string path;
   std::vector<WeightsFile> files;  // by name
-  // By name. If no name in the folder begins with "model." or "backbone.", as in models that were saved
-  // without a head, all names except those of lm_head get the prefix "model." here. Models with mixers
-  // (".mixer." in a name) get the prefix "backbone." instead, which also replaces the "model." that
-  // transformers 5 saves.
+  // By name, after the prefix of the names was unified. A model that was saved without a head has names
+  // without "model." or "backbone." in front; they get "model." here, except those of lm_head. In a model
+  // with mixers (".mixer." in a name) the prefix is "backbone.", also if transformers 5 saved it as "model.".
   std::map<std::string, StoredTensor> tensors;
-  // The number of layers after the model's that predict further tokens: num_nextn_predict_layers in
-  // config.json, or 1 as in transformers if the key is missing.
+  // The number of layers behind the model's own layers that predict further tokens: num_nextn_predict_layers
+  // in config.json, or 1 as in transformers if the key is missing.
   int64_t predicting_layers = 1;
-  // XXH3-128 of config.json and of each file's name, size, header and four samples of its content. Folders
-  // with different weights have different digests, unless all samples are equal.
+  // XXH3-128 of config.json and of each file's name, size, header and four samples of its content. Two
+  // folders with different weights have different digests, except if they differ only outside the samples.
   std::string digest;
 };
 

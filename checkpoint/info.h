@@ -10,8 +10,8 @@ namespace tandem::checkpoint {
 
 // How much of one text a job has read. Windows are sequences of the segment's length.
 struct TextPosition {
-  std::string name;    // empty if the job names its only text in data.train
-  std::string digest;  // identifies the text (data/loader.h)
+  std::string name;    // empty if data.train gives the job's only text
+  std::string digest;  // digest of the text (data/loader.h)
   int64_t weight = 0;  // the weight for data/blend.h
   int64_t windows = 0;
   int64_t first = 0;  // windows taken before the segment, over all epochs

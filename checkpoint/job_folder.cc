@@ -9,10 +9,10 @@
 
 namespace tandem::checkpoint {
 
-absl::Status Tenure::Do(const std::function<absl::Status()>& deed) {
+absl::Status Tenure::Do(const std::function<absl::Status()>& action) {
   const absl::MutexLock lock(&mu_);
   return ended_ ? absl::CancelledError("this process ends, and has given the checkpoint directory back")
-                : deed();
+                : action();
 }
 
 void Tenure::End() {

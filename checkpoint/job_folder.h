@@ -18,64 +18,64 @@
 
 namespace tandem::checkpoint {
 
-// Serializes what a process does as owner of its checkpoint directory with the end of its ownership. The
-// thread that ends a process releases the directory while another may be between its check of the owner and a
-// rename. The next job then starts at once and must not see that rename.
+// Makes sure that a process changes nothing in its checkpoint directory after it has released the directory.
+// Without it, one thread could check the owner, a second thread could release the directory in order to end
+// the process, and the next job could start, before the first thread renames a folder.
 //
 // Thread-safe.
 class Tenure {
  public:
-  // Runs `deed`, which checks the owner and then makes a few calls to the file system. After End, returns
+  // Runs `action`, which checks the owner and then makes a few calls to the file system. After End, returns
   // Cancelled without running it.
-  absl::Status Do(const std::function<absl::Status()>& deed) ABSL_LOCKS_EXCLUDED(mu_);
+  absl::Status Do(const std::function<absl::Status()>& action) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Waits for the deed in progress. No other begins after it.
+  // Waits for the action in progress. No further action begins.
   void End() ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
-  absl::Mutex mu_;  // held while a deed runs
+  absl::Mutex mu_;  // held while an action runs
   bool ended_ ABSL_GUARDED_BY(mu_) = false;
 };
 
-// The folder that checkpoint.directory names, as one rank found it when its attempt started.
+// The folder checkpoint.directory, as one rank found it when its attempt started.
 //
-// If its file system is unmounted later, or the folder is renamed, the path leads nowhere, or to another disk
-// below the mount point, where checkpoints are not looked for. Therefore no code makes the folder again, and
-// all code that writes there first checks that it is still the same folder. Each rank checks for itself,
-// because on another machine the folder has another device and may disappear alone.
+// If its file system is unmounted later, or the folder is renamed, the path leads nowhere, or to the disk
+// under the mount point, and checkpoints written there would be lost. Therefore no code creates the folder
+// again, and all code that writes there first checks that it is still the same folder. Each rank checks for
+// itself, because the folder may disappear from one machine alone.
 //
-// A user may remove the folder and make it again. The new folder is on the same mount, which what lies below
-// a mount point never is. Rank 0 then makes it the job's with a new `.owner`.
+// A user may remove the folder and make it again. The new folder is then on the same mount, unlike a folder
+// under an unmounted file system, so rank 0 writes a new `.owner` there and the job continues.
 struct JobFolder {
   std::string path;
   platform::FolderId id;
-  // What the owner does in the folder. All copies share it.
+  // Every change that the owner makes in the folder goes through it. All copies of this struct share it.
   std::shared_ptr<Tenure> tenure = std::make_shared<Tenure>();
 };
 
 // Finds the folder at `path`, which must exist.
 absl::StatusOr<JobFolder> FindJobFolder(platform::Files& files, const std::string& path);
 
-// Checks that the path still leads to the folder, or to one that `self` owns: a file system that is mounted
-// again has another device, and a folder that was made again another inode. Returns NotFound if nothing has
-// the path, FailedPrecondition if another folder has it, and any other error if the folder cannot be examined
-// now. Errors name the folder and say what to do.
+// Checks that the path still leads to the folder, or to another folder that `self` owns: a file system that
+// was mounted again has another device number, and a folder that was made again has another inode. Returns
+// NotFound if the path does not exist, FailedPrecondition if it is another folder, and any other error if the
+// folder cannot be examined now. Errors name the folder and say what to do.
 absl::Status CheckJobFolder(platform::Files& files, const JobFolder& folder, const Owner& self);
 
-// For rank 0, if CheckJobFolder finds another folder. If that is empty and on the same mount, it was made in
-// place of the first folder, which is gone: `self` becomes its owner, which every rank can see, and `folder`
-// becomes the new one. Returns FailedPrecondition if it is not such a folder, and AlreadyExists if another
-// job has just become its owner.
+// Called by rank 0 if CheckJobFolder finds another folder. If the other folder is empty and on the same
+// mount, it replaces the first one: makes `self` its owner, so that every rank accepts it, and updates
+// `folder`. Otherwise returns FailedPrecondition, or AlreadyExists if another job has just become its owner.
 absl::Status TakeFolderMadeAgain(platform::Files& files, JobFolder& folder, const Owner& self);
 
-// Keeps a directory whose ownership TakeOwnership has given: renews it on its own thread, so that the owner
-// does not look dead during a long step.
+// Keeps the ownership that TakeOwnership gave: a thread renews it, so that the owner does not look dead
+// during a long step.
 class Lease {
  public:
-  // `folder` is as this machine sees it. While its path leads elsewhere, nothing is written there, unless it
-  // was made again. Calls `lost` once, on the lease's thread and with the reason (which names
-  // both jobs), if another owner has the directory, or may have had it and released it while this process or
-  // its machine was paused. `files` and `clock`, which measures such a pause, outlive the lease.
+  // `folder` is this machine's view of the directory. While its path leads elsewhere, the lease writes
+  // nothing there, unless a user made the folder again. Calls `lost` once, on the lease's thread and with a
+  // reason that names both jobs, if another job owns the directory, or may have owned and released it while
+  // this process or its machine was paused. `files` and `clock`, which measures such a pause, must outlive
+  // the lease.
   Lease(platform::Files& files, JobFolder folder, Owner self,
         std::function<void(const std::string& reason)> lost, absl::Duration period = kRenewal,
         const platform::Clock& clock = platform::BootClock());
@@ -103,7 +103,7 @@ class Lease {
   absl::Mutex mu_;
   platform::SteadyCondition stopped_;
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
-  absl::Time seen_;  // when the owner was last read, or seen to be absent; used only by the thread
+  absl::Time seen_;  // when the file was last read, or found missing; used only by the thread
   std::thread thread_;
 };
 

@@ -16,14 +16,14 @@ class Communicator;
 
 namespace tandem::checkpoint {
 
-// Collective. Fills `data` of each shard with elements of the folder; the shards' names are those of
-// `weights.tensors`. Values are exact, in data's type, if that is fp32 or fp64. Every rank reads the bytes of
-// its own shards, of which only a part is in memory at a time, and its share of what `weights` compares.
-// Requires weights.ok().
+// Collective. Fills `data` of each shard from the folder. Each shard has a name in `weights.tensors`. The
+// values are converted to data's type; fp32 and fp64 hold them exactly. Every rank reads the bytes of its own
+// shards, a part at a time, and a share of the tensors in weights.copies and weights.zeros, which the ranks
+// check together. Requires weights.ok().
 //
-// Returns, on every rank and in one line, what is wrong with the weights themselves: tensors that are not
-// finite, copies that differ, zeros that are not zero. Empty: nothing. If it is not empty, `data` is
-// undefined. Throws CommError, and CheckpointError on every rank if one could not read.
+// Returns on every rank the same line about what is wrong with the weights: values that are not finite,
+// copies that differ, zeros that are not zero. Returns the empty string if nothing is wrong; otherwise `data`
+// is undefined. Throws CommError, and CheckpointError on every rank if a rank could not read.
 std::string LoadHuggingFace(platform::Files& files, comm::Communicator& comm, const HuggingFaceFolder& folder,
                             const StoredWeights& weights, const std::vector<Shard>& shards,
                             const OnWorkProgress& on_progress);

@@ -14,13 +14,13 @@
 
 namespace tandem::checkpoint {
 
-// `manifest.json` says what a checkpoint is, which files it has, and where the elements of each array lie.
-// This is torch-free arithmetic on text.
+// `manifest.json` says what a checkpoint is, which files it has, and where the elements of each array are
+// stored. The functions here only convert and check; they open no files.
 
 constexpr char kManifestName[] = "manifest.json";
-// This build writes version 3 and also reads 2, in which arrays have no shapes and are whole, and name and
-// kind are one text ("model.norm.weight/exp_avg"). Version 1, which was never released, had one array for
-// each unit.
+// This build writes version 3 and also reads version 2, whose arrays have no shapes and no slices, and whose
+// names include the kind ("model.norm.weight/exp_avg"). Version 1, with one array for each unit, was never
+// released.
 constexpr int kManifestVersion = 3;
 constexpr int kOldestManifestVersion = 2;
 
@@ -30,30 +30,31 @@ struct ManifestFile {
   std::string digest;  // XXH3-128, 32 hexadecimal digits
 };
 
-// The kinds of an array: what it is for the parameter whose name it has. A state belongs to a router and has
-// a name of its own.
+// The kinds of an array. All but a state have the name of the parameter that they belong to; a state belongs
+// to a router and has a name of its own.
 inline constexpr char kWeight[] = "weight";
 inline constexpr char kExpAvg[] = "exp_avg";
 inline constexpr char kExpAvgSq[] = "exp_avg_sq";
 inline constexpr char kMomentum[] = "momentum";
 inline constexpr char kState[] = "state";
 
-// The tensor of a file that holds a piece of such an array: "model.norm.weight", "model.norm.weight/exp_avg".
+// The name of the tensor that holds a piece of an array in a file: "model.norm.weight",
+// "model.norm.weight/exp_avg".
 std::string TensorName(const std::string& name, const std::string& kind);
 
 // Elements [begin, begin + elements) of a slice of an array, counted in the slice's row-major order.
 struct ManifestPiece {
   int file = 0;       // index in files
-  fsdp::Slice slice;  // without ranges: the whole array
+  fsdp::Slice slice;  // empty: the whole array
   int64_t begin = 0;
   int64_t elements = 0;
-  // XXH3-128 of the piece's bytes in the file, so that it can be read and verified alone. Empty if the
-  // manifest has none.
+  // XXH3-128 of the piece's bytes in the file, so that the piece can be verified without the rest of the
+  // file. Empty if the manifest has no digest for it.
   std::string digest = {};
 };
 
-// The slices are disjoint and cover the array, and the pieces of each slice cover it. A file has at most one
-// piece.
+// The slices are disjoint and cover the array, and the pieces of a slice cover the slice. A file has at most
+// one piece of an array.
 struct ManifestArray {
   std::string name;
   std::string kind = kWeight;
@@ -64,8 +65,8 @@ struct ManifestArray {
 
 inline constexpr size_t kMostSlices = 4096;  // for one array
 
-// Whether the array has the elements of a tensor of that shape: either it has the shape, or it is of version
-// 2 and as large.
+// Whether the array can be a tensor of that shape: it has the shape, or it is of version 2 and has as many
+// elements.
 bool Holds(const ManifestArray& array, const fsdp::Shape& shape);
 
 std::string ShapeText(const fsdp::Shape& shape);  // "[4, 8]"
@@ -74,7 +75,7 @@ struct Manifest {
   Info info;
   std::vector<ManifestFile> files;
   std::vector<ManifestArray> arrays;
-  std::string digest;  // of the text that it was read from; empty if it was not read
+  std::string digest;  // digest in the text that it was read from; empty if it was not read
 };
 
 // The sum over all files.
@@ -82,14 +83,14 @@ int64_t TotalBytes(const std::vector<ManifestFile>& files);
 
 struct ManifestText {
   std::string text;
-  std::string digest;  // of the text behind the digest, which the text contains
+  std::string digest;  // covers the text that follows the digest in `text`
 };
 
 // Writes JSON, whose first member is the digest of all that follows.
 ManifestText WriteManifest(const Manifest& manifest);
 
-// Write and read the files and arrays alone, without checks: what a rank knows of a checkpoint. ContentsOf
-// throws if the text was not made by ContentsText.
+// Write and read the files and arrays without `info` and without checks, so that ranks can send each other
+// their parts of a manifest. ContentsOf throws if the text was not made by ContentsText.
 std::string ContentsText(const Manifest& manifest);
 Manifest ContentsOf(std::string_view text);
 

@@ -15,14 +15,14 @@ namespace tandem::checkpoint {
 // `.owner` in a checkpoint directory names the job that saves there. Two jobs in one directory would mistake
 // each other's checkpoints for their own, so only the owner saves.
 //
-// A live owner renews its file every kRenewal. A newcomer compares the file with what it saw before, and
-// never with its own clock, because the clocks of two machines differ, and clocks jump. An owner whose file
-// does not change for kPatience counts as dead, but only while the newcomer itself can write to the
+// A live owner renews its file every kRenewal. A newcomer only checks whether the file changes, and never
+// compares its time with a clock, because the clocks of two machines differ, and clocks jump. An owner whose
+// file does not change for kPatience counts as dead, but only while the newcomer itself can write to the
 // directory: a disk that is too slow for the owner makes the newcomer wait as well.
 //
 // The owner may be stopped (SIGSTOP) instead of dead, so it must do no harm when it continues: its next
-// renewal reports that the directory is lost, its temporary folders have its own name and are removed, and it
-// checks the owner before it publishes.
+// renewal reports that the directory is lost, its temporary folders are recognized by its name and removed,
+// and it checks the owner before it publishes.
 
 inline constexpr absl::Duration kRenewal = absl::Seconds(1);
 inline constexpr absl::Duration kPatience = absl::Seconds(4);
@@ -40,21 +40,21 @@ std::string ToText(const Owner& owner);
 // Returns NotFound if no job owns `directory`.
 absl::StatusOr<Owner> ReadOwner(platform::Files& files, const std::string& directory);
 
-// Whether the directory is empty except for files that jobs write there as they start (start_files.h). Then
-// it has no owner, and no checkpoint in it could be mistaken for another job's.
+// Whether the directory is empty except for files that jobs write there as they start (start_files.h). Such a
+// directory has no owner and no checkpoint.
 absl::StatusOr<bool> HoldsNothing(platform::Files& files, const std::string& directory);
 
 // Makes `self` the owner of a directory that has none. Returns AlreadyExists if it has one.
 absl::Status PublishOwner(platform::Files& files, const std::string& directory, const Owner& self);
 
-// Makes `self` the owner of the directory, which must exist. An earlier attempt of the same job gives way at
-// once. Another job gives way if it is dead; `pause` waits for a kRenewal between two looks at its file. If
-// there are two newcomers, one is refused.
+// Makes `self` the owner of the directory, which must exist. Replaces an earlier attempt of the same job at
+// once, and another job if that is dead. `pause` waits for kRenewal; it is called between two looks at the
+// other job's file. If two newcomers compete, one of them is refused.
 //
-// Returns the paths of what the other job has not finished saving, renamed so that it cannot publish them
-// (retention.h). They must be removed (remove_together.h); a save that comes first does that. Returns
-// FailedPrecondition, naming both jobs, if the other job is alive, and Aborted if a later attempt of this job
-// owns the directory.
+// Returns the paths of checkpoints that the other job has not finished. They were renamed, so that it cannot
+// publish them (retention.h). The caller, or else the next save, must remove them (remove_together.h).
+// Returns FailedPrecondition, naming both jobs, if the other job is alive, and Aborted if a later attempt of
+// this job owns the directory.
 absl::StatusOr<std::vector<std::string>> TakeOwnership(platform::Files& files, const std::string& directory,
                                                        const Owner& self, const std::function<void()>& pause);
 
@@ -62,20 +62,20 @@ absl::StatusOr<std::vector<std::string>> TakeOwnership(platform::Files& files, c
 // or a later attempt owns the directory. Any other error says nothing about ownership.
 absl::Status RenewOwnership(platform::Files& files, const std::string& directory, const Owner& self);
 
-// Writes the file again after it was removed. `unseen` is how long `self` has not looked. Returns Aborted if
-// that is more than kPatience, because another job may have come and gone, unless the directory holds
-// nothing. Returns AlreadyExists if there is a file again.
+// Writes the file again after it was removed. `unseen` is the time since `self` last looked at it. Returns
+// Aborted if that is at least kPatience and the directory holds checkpoints, because another job may have
+// saved there meanwhile. Returns AlreadyExists if another owner has written the file.
 absl::Status RestoreOwnership(platform::Files& files, const std::string& directory, const Owner& self,
                               absl::Duration unseen);
 
-// Whether `.owner` there names `self`; false if it cannot be read.
+// Whether `.owner` in `directory` names `self`. Returns false if it cannot be read.
 bool Owns(platform::Files& files, const std::string& directory, const Owner& self);
 
-// Removes the file, so that the next job need not wait. Leaves another owner's file.
+// Removes the file if it is that of `self`, so that the next job need not wait.
 absl::Status ReleaseOwnership(platform::Files& files, const std::string& directory, const Owner& self);
 
-// Returns Aborted, naming both, if another job or a later attempt owns the directory. A directory without the
-// file has no owner.
+// Returns Aborted, naming both, if another job or a later attempt owns the directory, and OK if the directory
+// has no owner.
 absl::Status CheckOwner(platform::Files& files, const std::string& directory, const Owner& self);
 
 }  // namespace tandem::checkpoint

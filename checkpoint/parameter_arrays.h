@@ -15,25 +15,26 @@ class Device;
 
 namespace tandem::checkpoint {
 
-// An array that every rank holds as a whole, such as what a router keeps from step to step.
+// An array that every rank holds as a whole, such as the state of a router.
 struct WholeArray {
   std::string name;
   device::Memory memory;
 };
 
-// A rank's whole state as arrays of a checkpoint: weights and Adam's moments by parameter, in the slices that
-// the units' layouts have. They depend neither on units nor on the number of ranks. A rank saves what only it
-// owns of every parameter, and loads everything that it holds, which is more if several ranks hold the same.
+// Presents a rank's state as shards of a checkpoint's arrays. The arrays are the weights and Adam's moments
+// of each parameter; they depend neither on units nor on the number of ranks. A rank saves the elements that
+// it owns, and loads all elements that it holds; it holds more than it owns if other ranks have copies of
+// them.
 //
-// The shards are views of the units' own memory on the device, so neither a save nor a load copies it on the
-// host. An exception are frozen units with a type of their own: they are loaded into copies on the host in
-// the checkpoint's type. Used by the issuing thread while no run is in flight.
+// The shards are views of the units' memory on the device, so neither a save nor a load needs a copy on the
+// host. The exception is frozen units with a type of their own: they are loaded into host memory in the
+// checkpoint's type, and then converted. Used by the issuing thread while no run is in flight.
 class ParameterArrays {
  public:
   // `states` belong to the units, in their order, in `device`'s memory. Elements in checkpoints and in memory
-  // have type `type`, except that a frozen unit has weights of its own type and no moments. `whole` has
-  // arrays of `type` that are not in units; the first rank saves them (is_first) and every rank loads them.
-  // `units` and all memory outlive this object.
+  // have type `type`; only a frozen unit has weights of another type in memory, and no moments. `whole` has
+  // arrays of `type` outside units; the rank with is_first saves them, and every rank loads them. `units` and
+  // all memory must outlive this object.
   ParameterArrays(device::Device& device, device::ElementKind type, const std::vector<fsdp::UnitShard>& units,
                   const std::vector<fsdp::StateMemory>& states, const std::vector<WholeArray>& whole = {},
                   bool is_first = true);
@@ -44,24 +45,26 @@ class ParameterArrays {
   const std::vector<Shard>& owned_shards();  // what this rank saves
   const std::vector<Shard>& shards();        // what this rank loads; valid until Loaded
 
-  // Must be called after a Load: moves what `shards` got to the units' state. Waits until that is done.
+  // Must be called after a Load: converts the copies on the host into the units' memory. Blocks until that is
+  // done. Invalidates shards().
   void Loaded();
 
  private:
   void MakeShards();
-  // Adds a shard for every piece of a parameter that is held (owned: that this rank alone has), whose data
-  // are parts of `arrays`, which are as held_; then those of the whole arrays.
+  // Adds to `shards` a shard for every piece of a parameter that this rank holds (if `owned`: owns), and then
+  // the whole arrays. `arrays` has the same order as held_; the shards' data are parts of it.
   void AddPieces(const std::vector<Elements>& arrays, bool owned, std::vector<Shard>& shards) const;
 
   std::vector<const fsdp::ClassShard*> classes_;  // of all units, in order
   const device::ElementKind type_;
   std::vector<std::string> whole_;  // names of the whole arrays
   const bool is_first_;
-  // Per class and kind: what is held of the class; without memory: nothing. Behind them the whole arrays.
+  // The elements that this rank holds, by class and kind (without memory if there are none), and then the
+  // whole arrays.
   std::vector<Elements> held_;
   std::vector<Shard> owned_shards_;
-  std::vector<Elements> loaded_;     // as held_, in type_; empty: no load is in progress
-  std::deque<std::string> on_host_;  // those of loaded_ that are not in place
+  std::vector<Elements> loaded_;     // as held_, but all of type_; empty if no load is in progress
+  std::deque<std::string> on_host_;  // memory of the copies among loaded_
   std::vector<Shard> shards_;
 };
 

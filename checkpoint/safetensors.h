@@ -13,8 +13,8 @@ namespace tandem::checkpoint {
 
 // The safetensors format (Hugging Face): u64 header length, JSON header, one buffer. Little-endian.
 
-// Bytes of an element of a type that the format names: "F32", "F64", "BF16", …; 0 for other names, and for
-// types whose elements are not whole bytes.
+// Returns the bytes of an element of a type of the format ("F32", "F64", "BF16", …), or 0 for an unknown name
+// or a type whose elements are not whole bytes.
 int64_t BytesOfDtype(std::string_view dtype);
 
 struct TensorToWrite {
@@ -23,13 +23,13 @@ struct TensorToWrite {
   std::vector<int64_t> shape;
 };
 
-// Returns the beginning of a file: the header, padded to a multiple of 8 bytes. The data of the tensors must
-// follow in this order without gaps, numel × BytesOfDtype(dtype) bytes each. Returns InvalidArgument if names
-// are not unique or dtypes are unknown.
+// Returns the header of a file, including its length and padding to a multiple of 8 bytes. The data of the
+// tensors must follow in this order without gaps, numel × BytesOfDtype(dtype) bytes each. Returns
+// InvalidArgument if names are not unique or dtypes are unknown.
 absl::StatusOr<std::string> SafetensorsBeginning(const std::vector<TensorToWrite>& tensors,
                                                  const std::map<std::string, std::string>& metadata);
 
-// Where a tensor lies in its file.
+// The type, shape and location of a tensor in a file.
 struct TensorPlace {
   std::string dtype;
   std::vector<int64_t> shape;
@@ -44,15 +44,15 @@ struct SafetensorsHeader {
 
 inline constexpr int64_t kSafetensorsLengthBytes = 8;
 
-// Returns how many bytes from the beginning of a file of `file_bytes` bytes ReadSafetensorsHeader needs.
-// `begin` has the first kSafetensorsLengthBytes of the file or more; all, if the file is shorter. Returns
-// InvalidArgument if no safetensors file can begin like this.
+// Returns the number of leading bytes of a file that ReadSafetensorsHeader needs. `begin` must have at least
+// the first kSafetensorsLengthBytes of the file, or the whole file if that is shorter; `file_bytes` is the
+// size of the file. Returns InvalidArgument if no safetensors file can begin like this.
 absl::StatusOr<int64_t> SafetensorsHeaderBytes(std::string_view begin, int64_t file_bytes);
 
 // Reads the header of a file of `file_bytes` bytes, which need not be in memory: `begin` must have
-// SafetensorsHeaderBytes of it. Before it allocates memory whose size the file gives, it checks the length of
-// the header, that names are unique and dtypes known, that sizes do not overflow, and that the tensors cover
-// the buffer without gap, overlap or a byte behind. Returns InvalidArgument with the reason.
+// SafetensorsHeaderBytes of it. Validates the file before it allocates memory whose size comes from it: the
+// length of the header, unique names, known dtypes, sizes without overflow, and tensors that cover the buffer
+// without gaps, overlaps or trailing bytes. Returns InvalidArgument with the reason.
 absl::StatusOr<SafetensorsHeader> ReadSafetensorsHeader(std::string_view begin, int64_t file_bytes);
 
 }  // namespace tandem::checkpoint

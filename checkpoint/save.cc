@@ -162,13 +162,13 @@ class Saving {
     return CheckOwner(files_, folder_.path, self_);
   }
 
-  // Rank 0. Runs `deed`, a few calls of the file system, if it may write there; the directory is not given
+  // Rank 0. Runs `action`, a few calls of the file system, if it may write there; the directory is not given
   // back before it is done.
-  absl::Status WhileOurs(const std::function<absl::Status()>& deed) {
+  absl::Status WhileOurs(const std::function<absl::Status()>& action) {
     return folder_.tenure->Do([&] {
       return StatusOfPart([&]() -> absl::Status {
         TANDEM_RETURN_IF_ERROR(CheckOurs());
-        return deed();
+        return action();
       });
     });
   }
@@ -240,7 +240,7 @@ class Saving {
   }
 
   // What has the name is damaged: it can never be loaded, and while it had the name, this step could not be
-  // saved. Before each deed rank 0 looks which job owns the directory: what came before has taken its time.
+  // saved. Before each change rank 0 looks which job owns the directory: what came before has taken its time.
   void MoveAside() {
     const std::string aside = absl::StrCat(path_, ".damaged.", info_.attempt);
     Guarded([&]() -> absl::Status {

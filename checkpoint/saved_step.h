@@ -23,7 +23,8 @@ namespace tandem::checkpoint {
 class SavedStep {
  public:
   // `path` is the step's folder. Reads the manifest and the header of each file. `files` outlives this
-  // object. Errors name the file; if IsDamage (folder.h) holds, the step is damaged or is not a checkpoint.
+  // object. Errors name the file. An error for which IsDamage (folder.h) holds means that the step is damaged
+  // or is not a checkpoint.
   static absl::StatusOr<SavedStep> Open(platform::Files& files, const std::string& path);
 
   const Manifest& manifest() const { return manifest_; }
@@ -41,7 +42,8 @@ class SavedStep {
     int64_t first = 0;  // index of its first element in the whole array
     int64_t elements = 0;
   };
-  // The elements `of` (indices in the whole array) that one of its pieces holds. `array` must come from Find.
+  // Returns the elements of the range `of` (indices in the whole array) that `piece` holds. `array` must come
+  // from Find.
   std::vector<StoredRun> RunsOf(const ManifestArray& array, const ManifestPiece& piece, fsdp::Range of) const;
 
   // The place of a piece in its file, with its digest if the manifest has one.
@@ -50,7 +52,7 @@ class SavedStep {
   // The header of a file, by its index in the manifest, as Open read it.
   const FileHeader& HeaderOf(size_t file) const { return headers_[file]; }
 
-  // The bytes of elements [begin, begin + count) of the whole array. `array` must come from Find.
+  // Reads elements [begin, begin + count) of the whole array. `array` must come from Find.
   absl::StatusOr<std::string> Read(const ManifestArray& array, int64_t begin, int64_t count) const;
 
  private:
@@ -64,19 +66,18 @@ class SavedStep {
   std::map<std::string, size_t> arrays_;  // TensorName → index in manifest_.arrays
 };
 
-// Takes the bytes of some elements of wanted array number `wanted`, the first of which has index `first` in
-// the whole array. The bytes are valid until it returns. Several threads call it at once. An error ends the
-// stream.
+// Receives consecutive elements of the array with index `wanted` in StreamStep's list. `first` is the index
+// of the first element in the whole array. The bytes are valid until the function returns. Several threads
+// call it at once. An error ends the stream.
 using TakeElements = std::function<absl::Status(size_t wanted, int64_t first, std::string_view bytes)>;
 
 // Reads every file of a step once, from beginning to end, and compares its digest with the manifest's. If the
-// manifest has a digest of each piece of the wanted arrays, only these pieces are read and compared. Wanted
-// arrays come from SavedStep::Find; null: the step has none.
+// manifest has a digest for each piece of the wanted arrays, reads and compares only these pieces. The wanted
+// arrays must come from SavedStep::Find; null for an array that the step does not have.
 //
-// Four threads read, each a file or piece of its own, of which it has 8 MB in memory. `take` gets each
-// element of the wanted arrays once, in no order, before it is known whether what was read is whole. Returns
-// an error of `take`, an error of a file as VerifiedBytes does, or Unavailable if a file has changed since
-// SavedStep::Open.
+// Four threads read, each another file or piece, of which it has 8 MB in memory. `take` gets each element of
+// the wanted arrays once, in any order, before its digest was compared. Returns an error of `take`, an error
+// of VerifiedBytes, or Unavailable if a file has changed since SavedStep::Open.
 absl::Status StreamStep(platform::Files& files, const SavedStep& step,
                         const std::vector<const ManifestArray*>& wanted, const TakeElements& take);
 

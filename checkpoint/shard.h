@@ -17,13 +17,13 @@ class Device;
 
 namespace tandem::checkpoint {
 
-// What this rank holds of an array, on the host or a device: elements [begin, begin + data.size()) of a
-// slice.
+// A part of an array that this rank holds, on the host or a device: elements [begin, begin + data.size()) of
+// a slice.
 struct Shard {
   std::string name;  // of the parameter
   std::string kind = kWeight;
   fsdp::Shape shape;  // of the whole array
-  fsdp::Slice slice;  // without ranges: the whole array
+  fsdp::Slice slice;  // empty: the whole array
   int64_t begin = 0;
   Elements data;
   // The element type that a save converts to; unset: data's type.
@@ -38,7 +38,7 @@ std::string TensorName(const Shard& shard);
 // The range of its elements in its slice.
 fsdp::Range ElementsOf(const Shard& shard);
 
-// Whether its slice is one of its shape, and its data are elements of that.
+// Whether the shard is valid: its slice lies within its shape, and its elements within the slice.
 bool IsPart(const Shard& shard);
 
 // Device memory, and host memory of the same size for a copy of it.
@@ -47,18 +47,18 @@ struct CopiedMemory {
   device::Memory to;
 };
 
-// Copies of a rank's shards on the host, which a save writes while training changes the shards. Used by the
-// issuing thread. One other thread may use shards() between two copies.
+// Copies of a rank's shards on the host, for a save that writes while training changes the shards. Used by
+// the issuing thread; one other thread may use shards() between two calls of Copy.
 class ShardCopies {
  public:
-  // The data of every shard must lie in memory that one of `memory` copies. All memory, the shards and their
-  // data outlive this object. The constructor copies everything once; what never changes is not copied again.
-  // Throws std::logic_error.
+  // The data of every shard must be part of the `from` memory of an element of `memory`; throws
+  // std::logic_error otherwise. All memory, the shards and their data must outlive this object. The
+  // constructor copies everything once.
   ShardCopies(device::Device& device, const std::vector<Shard>& shards, std::vector<CopiedMemory> memory);
   ShardCopies(const ShardCopies&) = delete;
   ShardCopies& operator=(const ShardCopies&) = delete;
 
-  // Brings the copies up to date, and returns when that is done. Requires that no run is in flight.
+  // Brings the copies up to date. Blocks until that is done. Requires that no run is in flight.
   void Copy();
 
   // The shards of the constructor, with the copies as their data.

@@ -16,23 +16,24 @@ namespace tandem::checkpoint {
 
 struct Shard;
 
-// The file (safetensors) of what one rank owns, produced while it is written. Data on a GPU, or to be
-// converted to another type, go through platform::kFilePartBytes of host memory at a time; other data are not
-// copied.
+// Produces the safetensors file of one rank's shards, part by part, while it is written. Data on a GPU, or of
+// another type than in the file, are copied to the host platform::kFilePartBytes at a time; other data are
+// not copied.
 class ShardsFile {
  public:
-  // `shards` and their data outlive it. Returns InvalidArgument, with the array's name, for a shard that is
-  // not a part of its array or has the name of another one. Empty shards are left out.
+  // `shards` and their data must outlive this object. Returns InvalidArgument, with the array's name, if a
+  // shard is not valid (IsPart) or two shards have the same TensorName. Leaves out empty shards.
   static absl::StatusOr<ShardsFile> Make(const std::vector<Shard>& shards);
 
-  // The next part of the file, which is valid until the next call; empty at its end. Throws DeviceError.
+  // Returns the next part of the file, valid until the next call, or an empty string at the end. Throws
+  // DeviceError.
   std::string_view Next();
 
   // The size of all parts so far.
   int64_t bytes() const { return bytes_; }
   std::string digest() const { return digest_.Get(); }
-  // By shard, the digest of the elements of weights and states, which an export reads without the rest of the
-  // file; empty for moments and for empty shards. Available once the file is at its end.
+  // By shard, the digest of its elements, with which an export verifies them without the rest of the file.
+  // Empty for moments, which are not exported, and for empty shards. Valid once Next has reached the end.
   const std::vector<std::string>& shard_digests() const { return shard_digests_; }
 
  private:
@@ -42,24 +43,25 @@ class ShardsFile {
   const std::vector<Shard>& shards_;
   std::string beginning_;
   bool begun_ = false;
-  size_t shard_ = 0;     // the next part's
-  int64_t element_ = 0;  // of it, the next
-  std::string staging_;  // a part that is nowhere as it is in the file
+  size_t shard_ = 0;     // shard of the next part
+  int64_t element_ = 0;  // first element of the next part
+  std::string staging_;  // the newest part, if it had to be copied or converted
   platform::Xxh3 digest_;
-  platform::Xxh3 digest_of_shard_;  // of its parts so far
+  platform::Xxh3 digest_of_shard_;  // of that shard's parts so far
   std::vector<std::string> shard_digests_;
   int64_t bytes_ = 0;
 };
 
-// What each rank knows of a checkpoint that the ranks have written, and the manifest that rank 0 makes of it.
+// Rank 0 collects the arrays of every rank's file into one manifest.
 
-// The arrays in this rank's file, which is file 0. Throws CheckpointError for types that safetensors does not
-// have.
+// Returns the arrays in this rank's file, as file 0 of a manifest. Throws CheckpointError for types that
+// safetensors does not have.
 std::vector<ManifestArray> ArraysOf(const std::vector<Shard>& shards);
 
-// Adds files and arrays to `manifest`, which has none. `texts` is ContentsText of each rank's file, in the
-// order of ranks. Returns InvalidArgument, naming the array, if two ranks disagree about an array, or if the
-// ranks together do not cover it exactly once. Throws if a text was not made by ContentsText.
+// Adds the files and arrays of all ranks to `manifest`, which has neither. `texts` has ContentsText of each
+// rank's file, in the order of ranks. Returns InvalidArgument, naming the array, if two ranks disagree about
+// an array, or if the ranks together do not cover it exactly once. Throws if a text was not made by
+// ContentsText.
 absl::Status Collect(const std::vector<std::string>& texts, Manifest& manifest);
 
 }  // namespace tandem::checkpoint

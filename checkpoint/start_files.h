@@ -7,17 +7,18 @@ namespace tandem::checkpoint {
 
 // The names of the files that jobs make in checkpoint.directory when they start.
 
-// The file that names the job which saves there (owner.h).
+// The file with the job that owns the directory (owner.h).
 inline constexpr char kOwnerName[] = ".owner";
 
-// The prefix of a file that will become the next such file.
+// The prefix of a file that will be renamed to `.owner`.
 inline constexpr char kNextOwnerPrefix[] = ".owner.";
 
-// The prefix of a file with which the ranks check that they all see the same folder.
+// The prefix of a file that rank 0 writes, and that all ranks must see, so that they know that they share the
+// folder.
 inline constexpr char kSameFolderPrefix[] = ".same-folder.";
 
-// Whether the name has one of these two prefixes. A start removes its own such files; a killed start leaves
-// them.
+// Whether the name has one of these two prefixes. A job removes these files of its own once it has started; a
+// job that was killed before leaves them.
 inline bool IsOfAStart(std::string_view name) {
   return name.starts_with(kNextOwnerPrefix) || name.starts_with(kSameFolderPrefix);
 }
@@ -25,10 +26,10 @@ inline bool IsOfAStart(std::string_view name) {
 // The folder of the files that belong to a job's first weights (source_files.h).
 inline constexpr char kSourceName[] = "source";
 
-// The next such folder, until it is complete.
+// The name of the next `source` folder while it is written.
 inline constexpr char kNextSourceName[] = "source.next";
 
-// Whether a folder that contains only such names counts as empty. They are left by starts, and the next start
+// Whether a directory with only such names counts as empty. A start may leave them, and the next start
 // replaces them.
 inline bool CountsAsNothing(std::string_view name) {
   return IsOfAStart(name) || name == kSourceName || name == kNextSourceName;

@@ -11,10 +11,11 @@
 
 namespace tandem::checkpoint {
 
-// What a model needs of a folder of weights, and where it lies there. Only names and shapes; no elements are
-// read.
+// Finds the weights that a model needs among the tensors of a folder. Compares names, shapes and types, and
+// reads no elements.
 
-// Consecutive elements of a tensor that a folder has in place of smaller tensors: fused experts.
+// A part of a tensor that some folders have in place of several smaller ones, as with fused experts:
+// consecutive elements.
 struct TensorSlice {
   std::string name;
   std::vector<int64_t> shape;  // of the whole tensor
@@ -24,20 +25,20 @@ struct TensorSlice {
 struct WantedTensor {
   std::string name;
   std::vector<int64_t> shape;
-  std::vector<TensorSlice> instead;  // where it lies if the folder has no tensor of that name
-  bool fused = false;                // files of its family have it in the first of those, and so have exports
+  std::vector<TensorSlice> instead;  // where to find it if the folder has no tensor of that name
+  bool fused = false;  // models of its family store it in the first of `instead`; exports do, too
 };
 
 struct WantedWeights {
   std::vector<WantedTensor> tensors;
-  // Tensors that a folder may have though the model has none of their own. Each must equal the tensor named
-  // second bit for bit, such as a head that is tied to the embedding.
+  // Tensors that a folder may have and the model does not need, such as a head that is tied to the embedding.
+  // Each must equal, bit for bit, the tensor of `tensors` with the second name.
   std::vector<std::pair<WantedTensor, std::string>> copies;
-  // Tensors that a folder may have, and which must then be zeros: biases of routers, in a job without them.
+  // Tensors that must be zeros if the folder has them: biases of routers, in a job without them.
   std::vector<WantedTensor> zeros;
   // Layers from this number on predict further tokens and are left out. -1: there are no such layers.
   int64_t first_layer_left_out = -1;
-  std::string prefix_left_out;  // of names: likewise; empty: of none
+  std::string prefix_left_out;  // tensors with this prefix are left out, too; empty: none
 };
 
 // Consecutive elements in one file.
@@ -50,7 +51,7 @@ struct ElementsInFile {
 
 struct StoredWeights {
   std::map<std::string, ElementsInFile> tensors;  // by the name that the model needs
-  // Two tensors that must have the same bits. `name` is that of the first.
+  // Two tensors that must have the same bits: `copy`, called `name`, and `of`, called `of_name`.
   struct Copy {
     std::string name;
     ElementsInFile copy;
@@ -62,7 +63,7 @@ struct StoredWeights {
 
   std::vector<std::string> left_out;  // names in layers that predict further tokens
 
-  // Why the folder is not of this model, by kind of problem. If any of these is not empty, nothing can be
+  // Why the folder does not fit the model, by kind of problem. If one of these is not empty, nothing can be
   // loaded.
   std::vector<std::string> missing;
   std::vector<std::string> extra;
@@ -72,7 +73,7 @@ struct StoredWeights {
   bool ok() const { return missing.empty() && extra.empty() && shapes.empty() && dtypes.empty(); }
 };
 
-// Names in `folder` that no model reads ("*.rotary_emb.inv_freq") are ignored.
+// Ignores tensors that no model reads ("*.rotary_emb.inv_freq").
 StoredWeights FindStoredWeights(const HuggingFaceFolder& folder, const WantedWeights& wanted);
 
 // All problems in one line, with at most 20 names of each kind, and what to do: "2 tensors are missing (a,

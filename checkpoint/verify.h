@@ -24,46 +24,49 @@ struct ManifestFile;
 
 // A checkpoint is known to be whole only if every byte of it has been read. The ranks share this work.
 
-// Indices of the files that `rank` of `ranks` reads. They are neighbours, because a rank that loads needs
-// such files, and have about as many bytes as every other rank's, as far as whole files allow. Every file
-// belongs to one rank. Requires sizes >= 0.
+// Returns the indices of the files that `rank` of `ranks` reads. Every file is read by one rank, and every
+// rank reads about as many bytes. A rank's files are consecutive, because those are the files that it also
+// loads from. Requires sizes >= 0.
 fsdp::Range FilesOfRank(const std::vector<ManifestFile>& files, int rank, int ranks);
 
-// Collective. The steps of ListSteps (folder.h) after `after` (-1: all), as rank 0 lists them. Throws
+// Collective. Returns rank 0's ListSteps (folder.h) without the steps up to `after` (-1: all steps). Throws
 // CommError, and CheckpointError on every rank if rank 0 cannot list them.
 std::vector<int64_t> ListStepsTogether(platform::Files& files, comm::Communicator& comm,
                                        const std::string& directory, int64_t after);
 
-// Collective. Returns the manifest if every rank has read the same one as rank 0. `judge` turns the result of
-// a rank's reading, which may be OK, into a status of the checkpoint. Errors are the same on every rank: that
-// of WorkTogether (work_together.h) for the ranks' statuses, or FailedPrecondition, naming the rank, if a
-// rank has read another manifest than rank 0 because machines do not share the folder or have a stale cache.
-// Throws CommError.
+// Collective. Reads the manifest on every rank, and returns it if all ranks have read the same one. `judge`
+// maps a rank's status after reading to the status that the rank reports. Errors are the same on every rank:
+// that of WorkTogether (work_together.h) for the reported statuses, or FailedPrecondition, naming the rank,
+// if a rank has read another manifest than rank 0, because the machines do not share the folder or one has a
+// stale cache. Throws CommError.
 absl::StatusOr<Manifest> ReadManifestTogether(
     platform::Files& files, comm::Communicator& comm, const std::string& path,
     const std::function<absl::Status(const absl::Status& read)>& judge);
 
-// A judge that trusts only rank 0 about damage, because another rank may see another folder.
+// A `judge` that reports damage only on rank 0 and Unavailable on others, because another rank may see
+// another folder.
 absl::Status DamageOnlyOnRankZero(const comm::Communicator& comm, const absl::Status& read);
 
-// Collective. Returns the manifest of a whole checkpoint, or the same error on every rank. IsDamage
-// (folder.h) holds for the error if rank 0 finds no manifest or a damaged one, or if two ranks (or the only
-// one) find that a file is missing or has another size or digest than the manifest says. Otherwise the error
-// means that a rank could not read its share, misread it, or sees other files than another rank; it is named
-// unless it is 0. Damage takes precedence. Throws CommError.
+// Collective. Reads and verifies all files of a checkpoint. Returns the manifest if the checkpoint is whole,
+// otherwise the same error on every rank. The checkpoint is damaged (IsDamage of folder.h holds for the
+// error) if rank 0 finds no valid manifest, or if a file is missing or its size or digest differs from the
+// manifest's on two ranks, or on the only rank. Any other error means that a rank, which is named unless it
+// is 0, could not read its files, misread them, or sees other files than another rank. Damage takes
+// precedence. Throws CommError.
 absl::StatusOr<Manifest> VerifyTogether(platform::Files& files, comm::Communicator& comm,
                                         const std::string& path, const OnWorkProgress& on_progress);
 
 // Called on every rank, on the caller's thread, when the ranks have examined the checkpoint of `step`.
-// `reason` says why it is not known to be whole, the same on every rank; empty: it is.
+// `reason`, the same on every rank, says why the checkpoint is not known to be whole; it is empty if the
+// checkpoint is whole.
 using OnLooked = std::function<void(int64_t step, const std::string& reason)>;
 
-// Collective. Finds the steps that exist when the job starts; all ranks return the same. Reads manifests and
-// sizes, but not the content of other files. The ranks share the files as FilesOfRank says and meet after
-// every step, so that no collective waits longer than a rank needs for its share of one checkpoint. A step is
-// left out if any rank cannot read it now or finds it different; the reason names the first such rank unless
-// it is 0. Throws CommError, and CheckpointError on every rank if rank 0 cannot list the directory. A
-// directory that does not exist has no steps.
+// Collective. Finds the whole checkpoints that exist when the job starts; all ranks return the same steps.
+// Reads manifests and sizes, but not the content of other files. The ranks share the files by FilesOfRank and
+// meet after every step, so that no collective waits longer than a rank needs for its share of one
+// checkpoint. A step is left out if a rank cannot read it now or finds that it differs from its manifest; the
+// reason names the first such rank unless it is 0. Throws CommError, and CheckpointError on every rank if
+// rank 0 cannot list the directory. A directory that does not exist has no steps.
 WholeSteps FindWholeSteps(platform::Files& files, comm::Communicator& comm, const std::string& directory,
                           const OnLooked& looked);
 

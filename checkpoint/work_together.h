@@ -25,19 +25,19 @@ std::vector<std::string> GatherTexts(comm::Communicator& comm, const std::string
 // Collective. Returns rank 0's text on every rank; the texts of other ranks are ignored. Throws CommError.
 std::string TextOfRankZero(comm::Communicator& comm, const std::string& text);
 
-// Collective. If a rank has an error, throws on every rank, with the same text and the number of the first
-// such rank: DirectoryLost if its error is Aborted, otherwise CheckpointError. Throws CommError.
+// Collective. If a rank passes an error, throws the first such rank's error on every rank, with that rank's
+// number: DirectoryLost if the error is Aborted, otherwise CheckpointError. Throws CommError.
 void AgreeOnSuccess(comm::Communicator& comm, const absl::Status& status);
 
-// Lets ranks share work that takes minutes, such as reading 100 GB, and wait for each other. Between two
-// parts of its share each rank meets the others. So a collective never waits longer than the slowest rank
-// needs for one part, however much there is to do, and the communicator's deadline applies to a rank that has
-// stopped working, not to one that has not finished.
+// Lets ranks share work that takes minutes, such as reading 100 GB, and wait for each other. After every part
+// of its share each rank meets the others in a short collective. So no collective waits longer than the
+// slowest rank needs for one part, and the communicator's deadline finds a rank that hangs without a limit on
+// the whole work.
 
 // How many bytes a rank reads between two meetings.
 inline constexpr int64_t kMeetingBytes = int64_t{64} << 20;
 
-// How many files a rank removes, or examines the sizes of, between two meetings. A busy file system may take
+// How many files a rank removes, or checks the sizes of, between two meetings. A busy file system may need
 // some seconds for each.
 inline constexpr int kMeetingFiles = 16;
 
@@ -56,14 +56,14 @@ struct WorkProgress {
   int64_t total = 0;
 };
 
-// Called on every rank, on the caller's thread, at each meeting.
+// Called on every rank, on the caller's thread, after each meeting.
 using OnWorkProgress = std::function<void(const WorkProgress& progress)>;
 
-// Collective. Calls `part` on every rank until that rank is done, and `met` on every rank, on the caller's
-// thread, after each meeting. The caller must keep parts short; an exception of a part becomes its error. All
-// ranks return the same status: InvalidArgument with the first rank's error for which IsDamage (folder.h)
-// holds, if there is one; otherwise Unavailable with the first rank's other error, which names the rank
-// unless it is 0. After an error no rank continues. Throws CommError.
+// Collective. Calls `part`, which does a short part of a rank's work, on every rank until that rank is done,
+// and `met` on every rank after each meeting, both on the caller's thread. An exception of `part` counts as
+// an error. After an error no rank continues, and all return the same status: if IsDamage (folder.h) holds
+// for an error, InvalidArgument with the first such error; otherwise Unimplemented if a rank's is, or else
+// Unavailable, with the first such error and its rank unless that is 0. Throws CommError.
 absl::Status WorkTogether(comm::Communicator& comm, const std::function<absl::StatusOr<Standing>()>& part,
                           const std::function<void(const Standing& all)>& met);
 
@@ -72,22 +72,23 @@ class Reading {
  public:
   virtual ~Reading() = default;
 
-  // Continues to read, about `most_bytes` or to the end. An error for which IsDamage (folder.h) holds
-  // concerns the checkpoint; any other concerns the reading.
+  // Reads about `most_bytes` more, or up to the end. An error for which IsDamage (folder.h) holds means that
+  // the checkpoint is damaged, any other error that it could not be read.
   virtual absl::Status Advance(int64_t most_bytes) = 0;
 
   virtual Standing standing() const = 0;
 };
 
-// Collective. Runs WorkTogether for what each rank reads of `path`.
+// Collective. Calls WorkTogether with `reading`, this rank's share of the files in `path`.
 absl::Status ReadTogether(comm::Communicator& comm, const std::string& path, Reading& reading,
                           const OnWorkProgress& on_progress);
 
-// Collective. The status of WorkTogether for what every rank has done alone.
+// Collective. Returns the status that WorkTogether would return if each rank had done its only part with this
+// status.
 absl::Status AgreeOnReading(comm::Communicator& comm, const absl::Status& status);
 
-// The status of `part`, or its exception as a status. The other ranks wait for this one, so they must learn
-// of it.
+// Calls `part` and returns its status, or Internal with what() if it throws: the other ranks wait for this
+// one and must learn of an exception, too.
 absl::Status StatusOfPart(const std::function<absl::Status()>& part);
 
 }  // namespace tandem::checkpoint

@@ -18,22 +18,22 @@ namespace tandem::checkpoint {
 // How often ranks meet while they write.
 struct WritingPace {
   absl::Duration between_meetings = absl::Seconds(1);
-  // A rank that has written no part for this long meets the others only when it has, so that the
-  // communicator's deadline ends a job whose disk hangs. The time is enough to sync platform::kSyncBytes at 2
-  // MB/s.
+  // If a rank has written no part for this long, it stops meeting the others until its disk continues, so
+  // that the communicator's deadline ends a job whose disk hangs. The time suffices to sync
+  // platform::kSyncBytes at 2 MB/s.
   absl::Duration standstill = absl::Minutes(10);
 };
 
-// Collective. Every rank writes a file of its own, `path` in `folder`, and fsyncs both. Meanwhile it meets
-// the others (work_together.h), so that no collective waits for a rank that is far behind. The files are
-// written on threads of their own, each as fast as its disk allows.
+// Collective. Every rank writes its own file, `path` in `folder`, and fsyncs both. A thread writes, as fast
+// as the disk allows, while the caller's thread meets the other ranks (work_together.h), so that no
+// collective waits for a rank with a slow disk.
 //
-// `next` is as in Files::WriteParts; it is called on the caller's thread, and its exception is this rank's
-// error.
+// `next` returns the next part of the file, as in Files::WriteParts. It is called on the caller's thread; if
+// it throws, this rank returns an error.
 //
-// Returns this rank's own status. If another rank fails, this one stops and returns OK, though its file may
-// not be whole; the caller must still agree with the others. Throws CommError, once the part that is being
-// written or synced is done.
+// Returns this rank's own status. If another rank fails, this rank stops and returns OK, though its file may
+// be incomplete, so the ranks must agree on their statuses afterwards. Before it throws CommError, it waits
+// until the current part is written and synced.
 absl::Status WriteTogether(platform::Files& files, comm::Communicator& comm, const std::string& folder,
                            const std::string& path,
                            const std::function<absl::StatusOr<std::string_view>()>& next,
