@@ -16,8 +16,8 @@ class Operations;
 
 namespace tandem::trainer {
 
-// The device of a rank, and makers of everything that depends on the device's kind. Outlives everything that
-// it made. One for each rank.
+// A rank's device, with factories for everything that depends on the kind of the device. It must outlive what
+// it made. Every rank has its own.
 class Backend {
  public:
   virtual ~Backend() = default;
@@ -35,10 +35,10 @@ class Backend {
 
 std::unique_ptr<Backend> MakeCpuBackend();
 
-// For tests: uses the streams of `streams`, which outlives it.
+// For tests: makes streams with `streams`, which must outlive the backend.
 std::unique_ptr<Backend> MakeCpuBackend(device::StreamFactory& streams);
 
-// Uses GPU `index` of those that this process sees. Only in programs that are built with CUDA.
+// Uses GPU `index` of the GPUs visible to this process. Defined only in programs that are built with CUDA.
 std::unique_ptr<Backend> MakeCudaBackend(int index);
 
 }  // namespace tandem::trainer

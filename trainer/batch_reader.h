@@ -18,8 +18,8 @@ namespace tandem::trainer {
 // Reads the batches of runs on its own thread, while earlier runs are in flight.
 //
 // Requests are served in their order, microbatch by microbatch. One thread makes the requests; any thread may
-// wait. If reading a microbatch fails, the error is thrown to the threads that wait for it or for a later
-// one.
+// wait. If a microbatch cannot be read, Await throws the error for that microbatch and for all later ones of
+// the run.
 class BatchReader {
  public:
   // Writes the tokens of one of this rank's microbatches to `tokens`. Called on the reader's thread.
@@ -39,7 +39,7 @@ class BatchReader {
   // Cancel.
   void Await(int64_t run, int microbatch) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Ends all waits, now and later, with an error. For a rank that ends while data may be slow.
+  // Makes all current and later calls of Await throw, so that a rank can end while its data is slow.
   void Cancel() ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
@@ -52,21 +52,21 @@ class BatchReader {
   };
 
   void Read() ABSL_LOCKS_EXCLUDED(mu_);
-  // The first with microbatches to read; null if there is none.
+  // Returns the first job with unread microbatches; null if there is none.
   Job* Unfinished() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   Job* Find(int64_t run) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);  // null if there is none
 
   absl::Mutex mu_;
   absl::CondVar changed_;
-  std::deque<Job> jobs_ ABSL_GUARDED_BY(mu_);  // the two newest
+  std::deque<Job> jobs_ ABSL_GUARDED_BY(mu_);  // the two newest runs
   bool cancelled_ ABSL_GUARDED_BY(mu_) = false;
   bool ending_ ABSL_GUARDED_BY(mu_) = false;
   std::thread thread_;
 };
 
-// Throws UserError if a token id of the batch, [B, batch.columns()], is outside the vocabulary: a GPU would
-// read a NaN for it, and the step would be skipped. `where` returns the place of a token of a sequence, for
-// the message.
+// Throws UserError if a token id of the batch, [B, batch.columns()], is outside the vocabulary: on a GPU its
+// embedding would be NaN, and the step would be skipped. `where` returns the location of a token in the data,
+// for the message.
 void CheckTokens(const model::BatchShape& batch, int64_t vocab_size, const int64_t* tokens,
                  const std::function<data::Place(int64_t sequence, int64_t token)>& where);
 

@@ -23,13 +23,13 @@ namespace tandem::trainer {
 class Backend;
 class StageMemory;
 
-// Turns instructions into calls on the memory of their operands. No other class knows which code runs an
-// opcode.
+// Turns instructions into calls that work on the memory of their operands. Only this class knows which code
+// runs an opcode.
 class Binder {
  public:
-  // `fill_with_nan`, for tests: a call first fills what its instruction overwrites with NaN. `await_batch`
-  // blocks until the host has the tokens of a microbatch of the run of that parity. All arguments outlive the
-  // binder and what it binds.
+  // If `fill_with_nan` (for tests), a call first fills the operands that its instruction overwrites with NaN.
+  // `await_batch` blocks until the host has the tokens of a microbatch of the run of that parity. All
+  // arguments must outlive the binder and the calls that it returns.
   Binder(const plan::JobPlan& plan, const std::vector<std::unique_ptr<model::Node>>& nodes,
          const std::vector<fsdp::UnitShard>& units, const StageMemory& memory, Backend& backend,
          bool fill_with_nan, std::function<void(int parity, int microbatch)> await_batch);
@@ -56,8 +56,8 @@ class Binder {
   Backend& backend_;
   const bool fill_with_nan_;
   const std::function<void(int, int)> await_batch_;
-  // By parity and microbatch: how many targets of the newest batch do not count. The batches of a run are
-  // loaded before its norm, and the next run of the same parity begins after it has ended.
+  // By parity and microbatch: the number of targets in the newest batch that do not count in the loss.
+  // Written when the batch is loaded, and read by the norm of the same run.
   const std::unique_ptr<std::array<std::vector<int64_t>, 2>> uncounted_;
 };
 

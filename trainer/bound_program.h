@@ -22,31 +22,31 @@ class Binder;
 class SegmentGraph;
 class StageMemory;
 
-// Runs an instruction on its stream. It is bound to tensors at fixed addresses.
+// Runs an instruction, with its operands at fixed addresses, on the current stream.
 using Call = std::function<void()>;
 
-// One instruction of a program, bound once for each parity of runs. The two differ only in the elements of
-// rings.
+// One instruction of a program with its calls for runs of both parities, which differ only in the elements of
+// rings that they use.
 struct BoundInstruction {
   const schedules::Instruction* instruction = nullptr;
   int index = -1;                                    // index in the program
   std::array<std::shared_ptr<const Call>, 2> calls;  // may be shared with other instructions
 };
 
-// Consecutive instructions of one stream. Only the first waits for other streams, and other streams wait only
-// for the last.
+// Consecutive instructions of one stream, of which only the first waits for other streams, and only the last
+// is awaited by others.
 struct Segment {
   schedules::StreamId stream = -1;
   std::vector<int> waits;  // indices of segments on other streams
   bool awaited = false;
-  bool replayed = false;  // Instruction::segment is set: one graph replays the whole segment
-  // The segment is a host wait: nothing is issued until what it waits for has ended.
+  bool replayed = false;  // one graph replays the whole segment (Instruction::segment is set)
+  // The segment is a host wait: the host issues nothing until the segments in `waits` have ended.
   bool holds_issue = false;
   std::vector<const BoundInstruction*> instructions;
 };
 
-// A program with its calls, cut into segments that are handed to streams. Immutable; not movable, because
-// segments point to instructions.
+// A program with its calls, cut into segments for the streams. Immutable; not movable, because segments point
+// to instructions.
 class BoundProgram {
  public:
   // `bind` returns the call of an instruction in runs of that parity. `program` outlives this object.
@@ -72,14 +72,14 @@ class BoundProgram {
 
 // Binds the instructions of a job's programs so that instructions on the same stream that do the same to the
 // same memory share one call: in the runs of both parities, which differ only in rings, and in microbatches
-// whose buffers alternate between the same addresses. Without sharing, each instruction has about 5 kB of
-// tensors, which is gigabytes in a job of a thousand microbatches.
+// whose buffers alternate between the same addresses. Without sharing, each instruction needs about 5 kB,
+// which is gigabytes in a job of a thousand microbatches.
 //
 // A call can be shared because it keeps nothing between two runs, and a stream runs one call at a time.
 // Needed only while programs are bound. Not thread-safe.
 class SharedCalls {
  public:
-  // Both outlive this object. What the calls need (Binder) must outlive the calls.
+  // Both must outlive this object. The arguments of the binder must outlive the calls.
   SharedCalls(const Binder& binder, const StageMemory& memory) : binder_(binder), memory_(memory) {}
 
   // Binds an instruction as Binder::Bind does.
@@ -90,8 +90,8 @@ class SharedCalls {
   size_t num_calls() const { return num_calls_; }  // number of calls that were bound
 
  private:
-  // Identifies everything that the call depends on. Empty if it depends on more than that, so that the
-  // instruction needs a call of its own.
+  // Returns a key for everything that the call depends on, or the empty string if the instruction cannot
+  // share its call.
   std::string KeyOf(const schedules::Program& program, const schedules::Instruction& instruction, int parity,
                     const comm::Communicator* communicator) const;
 
@@ -101,20 +101,20 @@ class SharedCalls {
   size_t num_calls_ = 0;
 };
 
-// A program with its calls, its communicators, streams and graphs among those of the rank, and its place
-// among all programs of the rank.
+// A program with its calls and its position among all programs of the rank, and with the rank's
+// communicators, streams and graphs that it uses.
 struct PlacedProgram {
-  // `communicators` are those of `uses`, in this order, and are shared by all programs. `first` is the number
-  // of instructions in the programs before it, as the shared page counts them. Streams and graphs are added
-  // once the rank has them.
+  // `communicators` are those of `uses`, in the same order; all programs share them. `first` is the number of
+  // instructions in the programs before this one, as the shared page counts them. The executor adds streams
+  // and graphs later.
   PlacedProgram(const schedules::Program& program, const comm::Communicators& communicators,
                 const std::vector<schedules::CommunicatorUse>& uses, SharedCalls& calls, int first);
 
-  const std::vector<int> uses_of;  // by CommunicatorId, its index among all
+  const std::vector<int> uses_of;  // by CommunicatorId: the communicator's index in `communicators`
   const BoundProgram program;
   const int first;
   std::vector<device::Stream*> streams;  // by StreamId
-  std::vector<SegmentGraph*> graphs;     // by segment; null if it is not replayed
+  std::vector<SegmentGraph*> graphs;     // by segment; null if the segment is not replayed
 };
 
 }  // namespace tandem::trainer

@@ -15,10 +15,12 @@
 
 namespace tandem::trainer {
 
-// The rendezvous of an attempt, through the worker daemon's socket. Thread-safe.
+// The key-value store for the rendezvous of an attempt, reached through the worker daemon's socket.
+// Thread-safe.
 class ChannelStore final : public comm::Store {
  public:
-  // `channel` outlives it. The thread that receives from the channel must hand every KvValue to Deliver.
+  // `channel` must outlive this object. The thread that receives from the channel must hand every KvValue to
+  // Deliver.
   ChannelStore(link::Channel& channel, v1::AttemptId attempt, int rank);
 
   void Set(const std::string& key, const std::string& value) override;

@@ -16,33 +16,33 @@
 namespace tandem::trainer {
 
 // Records the collectives of the runs in flight in the order in which they started, so that the oldest
-// pending one is known when one hangs. Also counts them on the shared page. At most two runs are in flight;
-// the parity names the run. Thread-safe.
+// pending collective is known when one hangs. Also counts them on the shared page. At most two runs are in
+// flight, and their parity distinguishes them. Thread-safe.
 class CollectiveLog {
  public:
   // The collectives of one instruction.
   struct Entry {
     comm::Communicator* communicator = nullptr;
-    uint64_t last_sequence = 0;  // number of collectives that the communicator has started, including these
+    uint64_t last_sequence = 0;  // number of collectives started on the communicator, including these
     const schedules::Instruction* instruction = nullptr;
     int64_t step = 0;  // the step that the instruction works for
   };
 
-  // Both outlive the log. The page must have room for all communicators.
+  // Both must outlive the log. The page must have room for all communicators.
   CollectiveLog(comm::Communicators& communicators, link::SharedPage& page);
 
-  // A run is issued. Drops the record of the earlier run of the same parity.
+  // Must be called when run `number` is issued. Drops the record of the earlier run of the same parity.
   void Begin(int parity, int64_t number) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Must be called before an instruction starts collectives on communicators[use]. Returns the argument for
-  // Started. The instruction must outlive the log.
+  // Must be called before an instruction starts collectives on communicators[use]. Returns the argument
+  // `entry` for Started. The instruction must outlive the log.
   size_t Starts(int parity, int use, const schedules::Instruction& instruction, int64_t step)
       ABSL_LOCKS_EXCLUDED(mu_);
 
   // Must be called after that instruction has started all its collectives.
   void Started(int parity, int use, size_t entry) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // The oldest instruction that has a collective which has not ended.
+  // Returns the oldest instruction with a collective that has not ended.
   std::optional<Entry> OldestPending() const ABSL_LOCKS_EXCLUDED(mu_);
 
  private:

@@ -9,28 +9,32 @@
 
 namespace tandem::trainer {
 
-// Where in its texts a job continues from a checkpoint.
+// The position in its texts at which a job continues from a checkpoint.
 struct DataStart {
-  std::vector<checkpoint::DataSegment> segments;  // of all jobs so far; this job continues the last one
-  std::vector<std::string> changes;               // what is read differently from before, one clause each
+  std::vector<checkpoint::DataSegment> segments;  // all segments so far; this job continues the last one
+  std::vector<std::string> changes;               // one clause for each change in what is read
 };
 
-// Decides how a job continues to read. `now` describes what the job reads: a complete segment, except its
-// beginning and the windows taken before.
+// Decides how a job continues to read. `now` is the segment of this job, except where it begins and how many
+// windows were taken before it.
 //
-// If texts, weights, sequences, batch and seed are those of the checkpoint's job, its segment continues; then
-// this build must count the same windows. Otherwise a new segment begins at the checkpoint's step: texts with
-// the same name continue where they were, new texts begin, and texts that are gone are kept in case they
-// return. If the seed, the order or the cut of a text changed, it begins its next epoch; its digest shows
-// that it moved between data.train and data.sources, which counts as such a change. A text with another
-// digest continues at its count. A checkpoint of an older build has no segments; what it says of its batch is
-// used as one.
+// If the texts, their weights, the sequence length, the batch size and the seed are unchanged, the last
+// segment of the checkpoint continues. Otherwise a new segment begins at the checkpoint's step:
 //
-// Throws UserError with the reason DataPositionDiffers if the counts differ. Pure.
+// * A text with the same name continues after the windows taken so far, even if its digest has changed.
+// * A text begins its next epoch if its windows come in another order: the seed, the sequence length or the
+//   shuffling has changed, or the text moved between data.train and data.sources (which its digest shows).
+// * A new text begins with its first window. The position of a text that is gone is kept in case the text
+//   returns.
+//
+// The segments of a checkpoint of an older build, which has none, are derived from its batch.
+//
+// Throws UserError with the reason DataPositionDiffers if the checkpoint's counts of windows are not those
+// that this build computes for its step. Pure.
 DataStart ContinueData(const checkpoint::Info& there, const checkpoint::DataSegment& now);
 
-// The segments of a checkpoint of `step`. By the end of that step, `taken` windows of each text of the last
-// segment are taken.
+// Returns `segments` as a checkpoint stores them: `taken` is set in the last segment, to the number of
+// windows of each text that the job has taken so far.
 std::vector<checkpoint::DataSegment> SegmentsUpTo(std::vector<checkpoint::DataSegment> segments,
                                                   const std::vector<int64_t>& taken);
 

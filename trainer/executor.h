@@ -30,12 +30,12 @@ class Backend;
 class StageMemory;
 
 struct ExecutorOptions {
-  // For tests: fills local memory with NaN at the start, and each operand that an instruction overwrites
-  // before the instruction runs.
+  // For tests: fills the arena with NaN at the start, and before each instruction the operands that it
+  // overwrites.
   bool fill_with_nan = false;
-  // For tests with streams that choose which piece of work runs next: hands a stream each instruction
-  // separately, instead of all up to the next wait (except those that a graph replays). Slower, because
-  // threads hand over more often.
+  // For tests with streams that choose which piece of work runs next: enqueues each instruction separately
+  // instead of whole segments (except segments that a graph replays). Slower, because threads switch more
+  // often.
   bool separate_instructions = false;
 };
 
@@ -43,22 +43,22 @@ struct ExecutorOptions {
 // the executor adds only the join between runs. One host thread calls it; the instructions run on the rank's
 // streams, which live as long as the executor.
 //
-// Two runs may be in flight. The host issues a run while the previous one executes, and waits for that one to
-// end before it issues a third. Instructions are bound to tensors at fixed addresses once, for each of the
-// two elements of the rings. Segments of the programs are replayed as graphs (segment_graph.h), except in
-// runs that are recorded, which time every instruction.
+// Two runs may be in flight: the host issues a run while the previous run executes, and waits for the end of
+// the older run before it issues a third. Instructions are bound to tensors at fixed addresses once, for
+// each of the two elements of the rings. Segments of the programs are replayed as graphs (segment_graph.h),
+// except in runs that are recorded, which time every instruction.
 //
 // The first error ends everything: queued work is skipped, the communicators are aborted, and Await throws
 // that error. After that the executor can only be destroyed, which waits for the streams. Gloo cannot cancel
 // a pending operation; with it, exit the process instead.
 class Executor {
  public:
-  // All arguments outlive the executor. `communicators` are those of CommunicatorUsesOf(plan), in its order.
-  // The executor writes to `page` the step in progress, the instruction that finished last (its index in the
-  // concatenated programs of plan.stage.All()), and how many collectives each communicator has started. On
-  // CUDA, only instructions that another stream waits for are seen, at most 10 ms late (progress.h). Copies
-  // to and from the host, which overlap the next run, update only the page's time; on CUDA they update
-  // nothing.
+  // All arguments must outlive the executor. `communicators` are those of CommunicatorUsesOf(plan), in its
+  // order. The executor writes to `page` the step in progress, the instruction that finished last (its index
+  // in the concatenated programs of plan.stage.All()), and how many collectives each communicator has
+  // started. On CUDA, only instructions that another stream waits for are noted, at most 10 ms late
+  // (progress.h). Copies between host and device, which overlap the next run, only set the time of the last
+  // progress; on CUDA they set nothing.
   Executor(const plan::JobPlan& plan, const std::vector<std::unique_ptr<model::Node>>& nodes,
            const std::vector<fsdp::UnitShard>& units, const StageMemory& memory,
            comm::Communicators& communicators, link::SharedPage& page, Backend& backend,
@@ -68,8 +68,8 @@ class Executor {
   Executor& operator=(const Executor&) = delete;
 
   // Issues a run. `load` reads its microbatches and is called on a thread of the executor. For a validation,
-  // `step` is the step whose weights it uses. Requires in_flight() < 2 and a plan with the run's program. If
-  // an error is already known, throws what Await would throw.
+  // `step` is the step whose weights it uses. Requires in_flight() < 2 and a plan with the run's program.
+  // Throws as Await if an error is already known.
   void Issue(const RunRequest& request, BatchReader::Load load, int64_t step = 0);
 
   // Blocks until the oldest run in flight has ended. Requires in_flight() > 0. Throws the first error of any
@@ -77,7 +77,7 @@ class Executor {
   // the step and the last instruction that had finished.
   RunRecord Await();
 
-  // The times of the run that Await returned last, if that run was recorded; `rank` is not set.
+  // Returns the times of the run that Await returned last, without `rank`, if that run was recorded.
   std::optional<v1::StepTimeline> TakeRecorded();
 
   int in_flight() const;
@@ -86,9 +86,9 @@ class Executor {
   // may call it.
   void Fail(std::exception_ptr error);
 
-  // Does the same for a hung collective. `error` says why, and names the heartbeat or the group whose
-  // deadline passed. The reported error also has the instruction and group of the oldest collective that has
-  // not ended, which may belong to another group. Returns the reported error. Any thread may call it.
+  // Does what Fail does, for a hung collective. `error` names the heartbeat or the group whose deadline has
+  // passed. Returns the error that Await will throw: `error` with the instruction and group of the oldest
+  // collective that has not ended, which may be another group. Any thread may call it.
   std::exception_ptr FailHungCollective(const std::exception_ptr& error);
 
  private:

@@ -18,13 +18,13 @@
 
 namespace tandem::trainer {
 
-// Exports checkpoints while the job trains: runs `tandem export` as a child of this process, one at a time,
-// in the order of the steps, nice 10. Kept by a job's rank 0. The child is in the rank's process group, with
-// which the worker ends it. Thread-safe.
+// Exports checkpoints while the job trains: runs `tandem export` as a child process with nice value 10, for
+// one checkpoint at a time, in the order of the steps. Used by rank 0 of a job. The child is in the rank's
+// process group, so the worker ends both together. Thread-safe.
 class Exports {
  public:
-  // Called when a step has not been exported, with the reason in one line, on this object's thread, or on
-  // that of End.
+  // Called when a step could not be exported, with the reason in one line, on this object's thread or on the
+  // thread that calls End.
   using Failed = std::function<void(int64_t step, const std::string& message)>;
 
   // `options` are those of a resolved job; `program` is the path of `tandem`.
@@ -34,17 +34,18 @@ class Exports {
   Exports(const Exports&) = delete;
   Exports& operator=(const Exports&) = delete;
 
-  // The checkpoint of `step` is in `folder` and whole: if it is to be exported, it is, after those before it.
+  // Must be called when the checkpoint of `step` is whole in `folder`. Queues its export if `options` ask for
+  // that step.
   void Committed(int64_t step, const std::string& folder) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // The steps whose checkpoints are being exported or wait for it: they must stay.
+  // Returns the steps whose exports are queued or in progress. Their checkpoints must not be removed.
   std::set<int64_t> Pending() const ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Waits until no step is pending. Returns whether that is so; otherwise `wait` is over.
+  // Waits until no step is pending, at most for `wait`. Returns whether no step is pending.
   bool Await(absl::Duration wait) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Ends the export in progress, and reports what was pending as failed, because of `reason`. Nothing is
-  // exported after it.
+  // Ends the export in progress, and reports all pending steps as failed for `reason`. Nothing is exported
+  // afterwards.
   void End(const std::string& reason) ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
@@ -55,9 +56,9 @@ class Exports {
 
   void Run() ABSL_LOCKS_EXCLUDED(mu_);
   std::string ToOf(int64_t step) const;  // the folder of the export
-  // Runs the program. Returns why it failed; empty: it did not.
+  // Runs the program. Returns why it failed, or the empty string if it succeeded.
   std::string RunProgram(const std::string& folder, const std::string& to) ABSL_LOCKS_EXCLUDED(mu_);
-  // Removes what an export to that folder has left that was killed.
+  // Removes the unfinished files of a killed export to that folder.
   static void RemoveUnfinished(const std::string& to);
 
   const v1::Exports options_;
@@ -65,9 +66,9 @@ class Exports {
   const Failed failed_;
   mutable absl::Mutex mu_;
   platform::SteadyCondition changed_;
-  std::deque<Export> pending_ ABSL_GUARDED_BY(mu_);  // the first is in progress
-  pid_t child_ ABSL_GUARDED_BY(mu_) = 0;             // 0: none runs
-  std::string ending_ ABSL_GUARDED_BY(mu_);          // why no more is exported; empty: more is
+  std::deque<Export> pending_ ABSL_GUARDED_BY(mu_);  // the first one is in progress
+  pid_t child_ ABSL_GUARDED_BY(mu_) = 0;             // 0: no child runs
+  std::string ending_ ABSL_GUARDED_BY(mu_);          // why exports have ended; empty: they have not
   std::thread thread_;                               // must be last, because it uses the other members
 };
 

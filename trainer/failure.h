@@ -18,7 +18,7 @@ class Communicator;
 
 namespace tandem::trainer {
 
-// The errors of a rank. They travel as exceptions inside the trainer, and as one Failure to the daemon.
+// The errors of a rank. They are exceptions inside the trainer, and a Failure in the message to the daemon.
 
 // The job cannot run as requested. what() says what to change. Exit code 64.
 class UserError : public std::runtime_error {
@@ -35,8 +35,8 @@ class BuildMismatch : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// The job's numbers have become useless, and the job has asked to stop in that case. what() says where. All
-// ranks throw the same error.
+// The job's numbers have become useless (NaN, infinite, or spikes), and the job's spec asks to stop in that
+// case. what() says where. All ranks throw the same error.
 class NumericError : public std::runtime_error {
  public:
   NumericError(const std::string& message, int64_t step,
@@ -58,11 +58,11 @@ class InstructionError : public std::runtime_error {
   const std::string group;        // group of its communicator, or empty
 };
 
-// One error in the words of the service.
+// An error as the service reports it.
 struct Failure {
   // Class, CamelCase reason and a message of one line; if known, step, instruction and group.
   v1::Cause cause;
-  int exit_code = 1;  // one of link::ExitCode if one fits
+  int exit_code = 1;  // a link::ExitCode, or 1 if none fits
 };
 
 // Throws only std::bad_alloc.
@@ -71,14 +71,14 @@ Failure Describe(const std::exception_ptr& error);
 // what() of `error` as one line, without LibTorch's backtrace.
 std::string Message(const std::exception_ptr& error);
 
-// Throws if `status` is an error of a job's own files in checkpoint.directory. `what` says what failed ("rank
-// 0 cannot write there"), and `status` names the file. Throws checkpoint::CheckpointError if the job is not
-// to blame: the disk has no room or fails (EIO, ESTALE), or too many files are open. Otherwise throws
-// UserError. Both messages say what to do.
+// Throws if `status` is an error, which must come from files in checkpoint.directory. `what` says what failed
+// ("rank 0 cannot write there"), and `status` names the file. Throws checkpoint::CheckpointError if the disk
+// is full or fails (EIO, ESTALE), or too many files are open, and otherwise UserError. Both messages say what
+// to do.
 void ThrowIfUnwritable(const std::string& what, const absl::Status& status);
 
-// Collective. Returns what `decide` returned on rank 0, on every rank. If it threw, every rank throws the
-// error: UserError with its reason, and any other as checkpoint::CheckpointError. Throws CommError.
+// Collective. Calls `decide` on rank 0 and returns its result on every rank. If it throws, every rank throws:
+// a UserError with the same reason, any other exception as checkpoint::CheckpointError. Throws CommError.
 std::string OnRankZero(comm::Communicator& comm, const std::function<std::string()>& decide);
 
 }  // namespace tandem::trainer

@@ -20,20 +20,21 @@
 namespace tandem::trainer {
 
 // Appends `text` to a file that was opened with O_APPEND, in one write(2). If that fails, as on a full disk,
-// nothing is appended. If a part stays in the file, `torn_at` is set to the length of the file before it; the
-// next call first cuts the file there, and appends nothing while that fails. The error names no path.
+// removes the part that was written. If the part cannot be removed, sets `torn_at` to the length of the file
+// without it; the next call first truncates the file to that length, and appends nothing if that fails. The
+// error does not contain the path.
 absl::Status AppendWhole(const platform::Descriptor& file, std::string_view text,
                          std::optional<off_t>& torn_at);
 
 // A file in a job's directory to which the running job appends.
 //
-// If the file, or a folder above it, is removed, renamed or replaced meanwhile, later text goes to a new
-// file. This happens only in a directory whose `.owner` (checkpoint/owner.h) names the job. A directory that
-// was made again will name it soon; what lies below the mount point of an unmounted file system never will.
-// Until then text goes to the file that is open, which may come back.
+// If the file, or a folder above it, is removed, renamed or replaced meanwhile, a new file is created for
+// later text, but only in a directory whose `.owner` (checkpoint/owner.h) names the job. If a user made the
+// directory again, the job will soon be its owner; the folder under an unmounted file system never gets an
+// owner. Until then text is appended to the open file, which may become reachable again.
 //
-// A text that cannot be written, as on a full disk, waits and is written before the next one, so that the
-// file has no gap. At most kMostWaiting bytes wait; beyond that the oldest texts are lost.
+// A text that cannot be written, as on a full disk, is kept and written before the next text, so that the
+// file has no gap. At most kMostWaiting bytes are kept; beyond that the oldest texts are lost.
 //
 // Used from one thread.
 class FollowedFile {
@@ -45,8 +46,8 @@ class FollowedFile {
     std::string header;  // appended together with the first text
   };
 
-  // `what` names the contents in the log. `find_place` chooses the file whenever one is to be opened; it
-  // creates its own folders below `directory`, but not `directory`. `files` outlives this object.
+  // `what` is the name of the contents in the log. `find_place` chooses the file whenever one must be opened;
+  // it may create folders below `directory`, but not `directory`. `files` must outlive this object.
   FollowedFile(platform::Files& files, std::string directory, checkpoint::Owner self, std::string what,
                std::function<absl::StatusOr<Place>()> find_place);
 
@@ -57,8 +58,8 @@ class FollowedFile {
   // first failure of a file, and again when the waiting texts have been written.
   void Append(std::string_view text);
 
-  // Tries to write the waiting texts again. Returns the number of texts that the file lacks: those that still
-  // wait and those that are lost.
+  // Tries to write the waiting texts again. Returns the number of texts that the file lacks: texts that still
+  // wait and lost texts.
   int64_t Flush();
 
  private:
@@ -74,9 +75,9 @@ class FollowedFile {
   std::string path_;
   std::string header_;  // header of the open file; empty once it is in the file
   platform::Descriptor file_;
-  std::optional<off_t> torn_at_;  // if a part of a text stays in the file: its length without that part
+  std::optional<off_t> torn_at_;  // set if the file ends in a part of a text: its length without that part
   bool complained_ = false;
-  std::deque<std::string> waiting_;  // if there are too many, the first are lost
+  std::deque<std::string> waiting_;  // the oldest first
   size_t waiting_bytes_ = 0;
   int64_t lost_ = 0;  // number of texts lost
 };

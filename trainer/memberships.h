@@ -13,28 +13,27 @@
 
 namespace tandem::trainer {
 
-// The groups of a job in the order of their creation, either from this trainer's plan or as the controller
-// listed them for a rank.
+// The process groups of a job in the order of their creation, and a rank's groups among them, from this
+// trainer's plan or from the controller's list.
 struct RankGroups {
   std::vector<parallel::Group> all;
   std::vector<int> own;  // indices of the groups that contain the rank
 };
 
-// The memberships of a rank in a plan's groups.
+// Finds the groups among `all`, a plan's groups, that contain `rank`.
 RankGroups GroupsOfRank(const std::vector<parallel::Group>& all, int rank);
 
-// Throws BuildMismatch (failure.h), naming the first difference. The plan's groups decide where a rank's
-// shards lie, and all ranks must agree on each member's place in each group: with members in another order
-// they would train on each other's shards without any error.
+// Throws BuildMismatch (failure.h) with the first difference, if there is one. All ranks must agree on the
+// order of members in each group, because it decides which shards a rank holds: ranks that disagree would use
+// each other's shards without any error.
 void RequireSameGroups(const RankGroups& planned, const RankGroups& listed);
 
-// The rank's own groups, as it joins them. The keys of group i begin with "group/i/". `options` is by group
-// name.
+// Returns the rank's membership in each of its own groups, with the key prefix "group/i/" for group i.
+// `options` is by group name.
 std::vector<comm::Membership> MembershipsOf(const RankGroups& groups, int rank,
                                             const std::map<std::string, parallel::GroupOptions>& options);
 
-// What the programs of a plan communicate with, as the arguments from which communicators are made, in the
-// order of plan::CommunicatorUses.
+// Converts plan::CommunicatorUses(plan) to the arguments of comm::Communicators, in the same order.
 std::vector<comm::CommunicatorUse> CommunicatorUsesOf(const plan::JobPlan& plan);
 
 }  // namespace tandem::trainer

@@ -14,18 +14,18 @@ namespace tandem::trainer {
 
 // Writes `metrics.jsonl` beside the checkpoints: for each step one JSON object {step, loss, grad_norm,
 // learning_rate, tokens, seconds, nonfinite, scalars...}, with null for numbers that are not finite. Rank 0
-// writes it, from one thread. followed_file.h says where lines go if the file is removed, renamed or replaced
+// writes it, from one thread. followed_file.h says what happens if the file is removed, renamed or replaced
 // while the job runs.
 class MetricsFile {
  public:
-  // Drops the lines of steps that will be computed again (from `first_step` on), and a line that a crash cut
-  // off. Throws as ThrowIfUnwritable (failure.h), naming the file, if the file cannot be read or
-  // written or the directory does not exist. `files` outlives this object.
+  // Removes the lines of steps from `first_step` on, which will be computed again, and a line that a crash
+  // cut off. Throws as ThrowIfUnwritable (failure.h), naming the file, if the file cannot be read or written
+  // or the directory does not exist. `files` must outlive this object.
   MetricsFile(platform::Files& files, const std::string& directory, checkpoint::Owner self,
               int64_t first_step);
 
-  // Appends a whole line or nothing. A failure is logged once and training continues: the line waits until
-  // there is room (followed_file.h), and the service receives the report as well.
+  // Appends a whole line or nothing. A failure is logged once, and training continues: the line is written
+  // when there is room again (followed_file.h).
   void Append(const v1::StepReport& report);
 
   // The losses of the newest steps in the file when it was opened, at most Spread::kMost (spikes.h), in the

@@ -14,15 +14,15 @@
 
 namespace tandem::trainer {
 
-// The messages of a trainer to its daemon, except the rendezvous, in order. A queue and a thread that sends,
-// so that the trainer never waits for the daemon. The next report carries the number of norms and reports
-// that the queue has dropped (link/bounded_reports.h) as the scalars "dropped_norms" and "dropped_reports".
-// Thread-safe.
+// Sends the messages of a trainer to its daemon in order, except the rendezvous. Messages wait in a queue for
+// a thread that sends them, so the trainer never waits for the daemon. If the queue had to drop norms or
+// reports (link/bounded_reports.h), the next report has their numbers as the scalars "dropped_norms" and
+// "dropped_reports". Thread-safe.
 class Outbox {
  public:
   static constexpr size_t kMaxBytes = size_t{64} << 20;
 
-  explicit Outbox(link::Channel& channel, size_t max_bytes = kMaxBytes);  // `channel` outlives it
+  explicit Outbox(link::Channel& channel, size_t max_bytes = kMaxBytes);  // `channel` must outlive it
   ~Outbox() ABSL_LOCKS_EXCLUDED(mu_);                                     // drops what has not been sent
   Outbox(const Outbox&) = delete;
   Outbox& operator=(const Outbox&) = delete;

@@ -19,10 +19,10 @@ struct Program;
 
 namespace tandem::trainer {
 
-// How a program runs while its instructions are timed.
+// Whether the instructions of a run are timed, and how the run executes then.
 enum class Recording : uint8_t {
   kNone,
-  kOverlapped,  // as in training without recording
+  kOverlapped,  // as without recording
   kSerialized,  // one instruction at a time, in the order of issue, so that none slows down another
 };
 
@@ -36,22 +36,22 @@ struct ProfileSteps {
   bool serialized = false;
   bool operator==(const ProfileSteps&) const = default;
 
-  // The request as one number, exact as a double, so that ranks can agree on it together with the norm; 0 for
-  // id 0. Requires id <= kMaxId and 0 < steps <= kMaxSteps, or id 0.
+  // Encodes the request as an integer that a double holds exactly, so that ranks can agree on it together
+  // with the norm; 0 for id 0. Requires id <= kMaxId and 0 < steps <= kMaxSteps, or id 0.
   double ToNumber() const;
   static ProfileSteps FromNumber(double number);
 };
 
-// The requests that the ranks have agreed to record, one after the other. All ranks learn of the same
-// requests after the same steps, so they record the same steps. Not thread-safe.
+// The queue of requests that the ranks have agreed on. All ranks add the same requests after the same steps,
+// so they record the same steps. Not thread-safe.
 class ProfileQueue {
  public:
   void Add(const ProfileSteps& asked) { queue_.push_back(asked); }
 
-  // The recording of the next step.
+  // How the next step is recorded.
   Recording next() const;
 
-  // Which request a recorded step belongs to, and whether it was the request's last step.
+  // The request of a recorded step, and whether the step was the request's last.
   struct Recorded {
     uint64_t id = 0;
     bool last = false;
@@ -67,17 +67,18 @@ class ProfileQueue {
 // Measures the times of the instructions of one run of a program, on the streams that they run on.
 class StepRecorder {
  public:
-  // `device` and `program` outlive it. `recording` must not be kNone.
+  // `device` and `program` must outlive this object. `recording` must not be kNone.
   StepRecorder(device::Device& device, const schedules::Program& program, int64_t step, Recording recording);
   ~StepRecorder();
 
   // Must be called on a stream before all instructions. Times count from this point.
   void MarkOrigin();
 
-  // Calls `run`, which does the work of that instruction, on its stream.
+  // Calls `run`, which does the work of `instruction`, and times it. Must be called on the instruction's
+  // stream.
   void Run(int instruction, const std::function<void()>& run);
 
-  // The measured times, without the rank. The streams must have passed all instructions.
+  // Returns the measured times, without the rank. Requires that all streams have finished the run.
   v1::StepTimeline Take() const;
 
  private:

@@ -19,43 +19,43 @@
 
 namespace tandem::trainer {
 
-// Keeps the position on a rank's shared page: the step in progress, the instruction that finished last, and
-// the time of that. The step on the page never decreases. Thread-safe.
+// Writes a rank's progress to its shared page: the step in progress, the instruction that finished last, and
+// when it finished. The step on the page never decreases. Thread-safe.
 //
-// If work is done when its call returns, as on the CPU, the page is exact. If a call only issues, the event
-// behind the work marks its end. A thread then looks at these events without waiting for them, and the page
-// is at most kPeriod late.
+// On a device whose calls return when the work is done, such as the CPU, the page is exact. On a device whose
+// calls only issue work, an event marks its end. A thread polls these events, and the page is at most kPeriod
+// late.
 class Progress {
  public:
   static constexpr absl::Duration kPeriod = absl::Milliseconds(10);
 
   struct Position {
-    int64_t run = -1;  // number of its run; runs end in this order
+    int64_t run = -1;  // number of the run; runs end in the order of their numbers
     int64_t step = 0;
     int64_t instruction = -1;  // index among the instructions of all programs
   };
 
-  // `looks` is true if calls only issue; then a thread is started. `page` outlives this object.
+  // If `looks`, starts a thread that polls the events given to Issued. `page` must outlive this object.
   Progress(link::SharedPage& page, bool looks);
   ~Progress() ABSL_LOCKS_EXCLUDED(mu_);
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
-  // Nothing is in flight, and the next work belongs to this step.
+  // Must be called when nothing is in flight and the next work belongs to `step`.
   void Begins(int64_t step);
 
-  // The instruction has finished.
+  // Must be called when the instruction at `position` has finished.
   void Finished(const Position& position);
 
-  // The instruction will have finished when `end`, an event behind it on `stream`, is reached. Must be called
-  // in the order of the stream. Requires `looks`.
+  // Must be called when the instruction at `position` is issued on `stream`, in the order of the stream.
+  // `end` is an event right after the instruction. Requires `looks`.
   void Issued(const device::Stream* stream, const Position& position, const device::Event& end)
       ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Something without a position of its own has finished.
+  // Must be called when other work has finished. Sets only the time.
   void Moved();
 
-  // Looks at the events now: what finished before the call is on the page after it.
+  // Polls the events now, so that the page shows all work that finished before this call.
   void Look() ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
@@ -75,17 +75,17 @@ class Progress {
   absl::Mutex mu_;
   platform::SteadyCondition ending_changed_;
   std::map<const device::Stream*, Queue> queues_ ABSL_GUARDED_BY(mu_);
-  int64_t run_ ABSL_GUARDED_BY(mu_) = -1;  // run of the position on the page; used only if `looks`
+  int64_t run_ ABSL_GUARDED_BY(mu_) = -1;  // run of the instruction on the page; used only if `looks`
   bool ending_ ABSL_GUARDED_BY(mu_) = false;
   std::thread thread_;  // set if `looks`
 };
 
-// Shows that the ranks make progress while they read or remove a checkpoint: an OnWorkProgress
-// (checkpoint/work_together.h).
+// An OnWorkProgress (checkpoint/work_together.h) that logs how far the ranks have read or removed a
+// checkpoint.
 class ShownProgress {
  public:
-  // If `logs`, the log gets a line with `what` for each tenth, unless everything is done between two of the
-  // ranks' meetings. `unit` is the unit of the amounts, "bytes" or "files". `moved` is called every time.
+  // If `logs`, logs a line with `what` for each tenth of the work, unless the ranks finish it before their
+  // first meeting. `unit` is the unit of the amounts, "bytes" or "files". Calls `moved` at every meeting.
   ShownProgress(bool logs, std::string what, std::string unit, std::function<void()> moved);
 
   void operator()(const checkpoint::WorkProgress& progress);

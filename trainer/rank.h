@@ -67,7 +67,7 @@ enum class RankOutcome : uint8_t {
 struct RankCommunicators {
   // For tensors on the backend's device. They are those of CommunicatorUsesOf(plan), in its order.
   comm::Communicators& programs;
-  // Makes memory that these communicators can register.
+  // Allocates memory that these communicators can register.
   comm::CommunicatorFactory& factory;
   // For tensors on the host: reports, and checkpoints while no report is in progress.
   comm::Communicator& report;
@@ -75,12 +75,12 @@ struct RankCommunicators {
   comm::Communicator* save = nullptr;
 };
 
-// The whole life of one rank. The caller gives it communicators: between threads in tests; of Gloo and, on
-// GPUs, NCCL in production.
+// Runs one rank of a job from start to end. In production its communicators are of Gloo and NCCL; in tests
+// they connect threads of one process.
 //
 // After Run has thrown, the streams may still be inside a collective that cannot be aborted, so the process
-// must exit without destroying the rank. Between threads a collective can be aborted, and the rank is
-// destroyed: its destructor waits for the streams.
+// must exit without destroying the rank. In tests collectives can be aborted, so the rank must be destroyed;
+// its destructor waits for the streams.
 class Rank {
  public:
   // All arguments must outlive it. Throws UserError if the data or the checkpoint does not fit the job.
@@ -107,7 +107,7 @@ class Rank {
   // The last completed step, for the message Finished.
   int64_t step() const;
 
-  // For tests, while nothing is in flight.
+  // For tests. Must be called while no run is in flight.
   const std::vector<fsdp::UnitShard>& units() const;
   fsdp::StateMemory StateOf(size_t unit) const;
   device::Memory arena() const;

@@ -20,29 +20,30 @@ namespace tandem::trainer {
 // throw a UserError that names the place of a token outside the vocabulary.
 class RankText {
  public:
-  // `plan` outlives this object. Throws data::DataError if a text cannot be opened.
+  // `plan` must outlive this object. Throws data::DataError if a text cannot be opened.
   RankText(const plan::JobPlan& plan, int rank);
 
   const std::string& summary() const { return text_.summary; }  // one line about what is trained on
   const data::Loader& train() const { return train_; }
   data::Loader& train() { return train_; }
 
-  // How many windows of each training text are taken by the end of a step.
+  // Returns, by training text, the number of windows taken by the end of a step.
   std::vector<int64_t> TakenAfter(int64_t step) const;
-  // For several training texts: by name, how many epochs are read by the end of a step. Empty if there is
-  // only one text, or more than a report has room for.
+  // Returns, by the name of a training text, the number of epochs read by the end of a step. Empty if the
+  // only text has no name, or if there are more texts than a report has room for.
   std::vector<std::pair<std::string, double>> EpochsAfter(int64_t step) const;
 
-  // The extent of a text that is validated. A job without validation has no such texts.
+  // The extent of a validation text. A job without validation has no such texts.
   const ValidationExtent& extent(size_t text) const { return validations_[text].extent; }
-  // By text, the rounds of one validation on this rank.
+  // Returns, by text, the number of rounds of one validation on this rank.
   std::vector<int64_t> validation_rounds() const;
 
   // Writes this rank's microbatch of a round of a step to `tokens`, which has row_elements() of train() for
-  // each sequence. Also asks the disk for the next microbatch.
+  // each sequence. Also starts to read the next microbatch from disk.
   void LoadStep(int64_t step, int64_t round, int64_t* tokens) const;
-  // Does the same for a validation after `step`, which takes fixed windows of that text. In the last rounds,
-  // ranks without windows of their own take windows again; those losses do not count.
+  // Writes this rank's microbatch of a round of a validation after `step` to `tokens`. Every validation uses
+  // the same windows of the text. In the last rounds, ranks without windows of their own use other ranks'
+  // windows again; those losses do not count.
   void LoadValidation(size_t text, int64_t step, int64_t round, int64_t* tokens) const;
 
  private:
@@ -63,8 +64,8 @@ class RankText {
   std::vector<ValidationText> validations_;
 };
 
-// One validation on one rank, one text after the other, in as many runs of `validate` as it needs. The losses
-// do not depend on the number of runs. Not thread-safe.
+// Divides one validation of a rank into runs of `validate`, one text after the other, and collects their
+// losses, which do not depend on the number of runs. Not thread-safe.
 class Validation {
  public:
   // One run of `validate`: the text and its first round.
@@ -73,8 +74,8 @@ class Validation {
     int64_t first_round = 0;
   };
 
-  // `rounds` are those of each text, each >= 1; there is at least one text. A run has piece_rounds >= 1
-  // rounds. The last run of a text may have more rounds than needed.
+  // `rounds` has the number of rounds of each text, each >= 1, for at least one text. A run has piece_rounds
+  // >= 1 rounds; in the last run of a text some of them may not be needed.
   Validation(std::vector<int64_t> rounds, int64_t piece_rounds)
       : rounds_(std::move(rounds)), piece_rounds_(piece_rounds), losses_(rounds_.size()) {}
 
@@ -89,7 +90,7 @@ class Validation {
     return piece;
   }
 
-  // Takes the losses, by round, of the oldest run that has not ended.
+  // Must be called when the oldest run in flight has ended, with its losses by round.
   void Ended(const std::vector<double>& losses) {
     std::vector<double>& all = losses_.at(ended_texts_);
     all.insert(all.end(), losses.begin(), losses.end());

@@ -16,13 +16,13 @@
 
 namespace tandem::trainer {
 
-// The facts that decide where a job starts.
+// Facts about a job that decide which checkpoint it can start from.
 struct ResumeOptions {
   checkpoint::Owner self;             // the job that starts
   std::string directory;              // directory of its checkpoints; may be empty
   std::string resume;                 // from the spec: "", "newest", "none", or a path
   std::string start_from;             // from the spec: the folder of its first weights; may be empty
-  checkpoint::WantedWeights weights;  // what the model needs of such a folder
+  checkpoint::WantedWeights weights;  // what the model needs from that folder
   std::string resume_from;            // a checkpoint that the controller chose; has priority over `resume`
   int64_t last_step = 0;              // of the job
   std::map<std::string, fsdp::Shape> parameters;  // of the whole model, by name
@@ -32,23 +32,23 @@ struct ResumeOptions {
   checkpoint::DataSegment data;                   // what the job reads (data_position.h)
   std::string data_digest;                        // as in checkpoint::Info
   std::string data_content_digest;                // as in checkpoint::Info
-  std::vector<std::string> states;                // arrays of its routers, besides weights and moments
+  std::vector<std::string> states;                // names of its routers' arrays
 };
 
 // Makes a warning. `path` is the checkpoint's, or empty if there is none. `message` is one line.
 v1::CheckpointWarning WarningOf(v1::CheckpointProblem problem, int64_t step, const std::string& path,
                                 const std::string& message);
 
-// Throws UserError if `found` is of another model, has weights of another type, has biases of routers and
-// this job has none or the reverse, is of a step that the job does not have, or counts its text differently
-// from this build (data_position.h). Reads no files.
+// Throws UserError if `found` is of another model, has weights of another type, differs from the job in
+// whether routers have biases, is later than the job's last step, or has other counts of windows than this
+// build computes (ContinueData in data_position.h). Reads no files.
 void CheckResumable(const ResumeOptions& options, const checkpoint::Found& found);
 
-// Does the same for a job that takes only the weights of `found`, which may be of any step.
+// Throws UserError if the job cannot start with the weights of `found`, which may be of any step.
 void CheckStartable(const ResumeOptions& options, const checkpoint::Found& found);
 
-// Warnings for a job that continues with another seed, reads other texts or reads them differently, or trains
-// differently from the checkpoint's job: one for each difference, with the values before and now.
+// Returns a warning for each way in which the job differs from the checkpoint's job: another seed, other
+// texts or another order of them, other training. Each has the values before and now.
 std::vector<v1::CheckpointWarning> DifferencesOf(const ResumeOptions& options,
                                                  const checkpoint::Found& start);
 

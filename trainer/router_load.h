@@ -12,7 +12,7 @@ struct JobPlan;
 
 namespace tandem::trainer {
 
-// The decisions of one sparse layer's router for a rank's microbatches of one step (model/decoder_shapes.h).
+// Statistics of one sparse layer's router over a rank's microbatches of one step (model/decoder_shapes.h).
 struct RouterLoad {
   struct Losses {
     double balance = 0;
@@ -20,26 +20,27 @@ struct RouterLoad {
   };
 
   int layer = 0;
-  // By expert, summed over the microbatches; whole numbers, so any order of addition is exact.
+  // Tokens by expert, summed over the microbatches. They are whole numbers, so the sum does not depend on the
+  // order.
   std::vector<double> tokens;
-  double dropped = 0;          // the same for dropped choices
+  double dropped = 0;          // number of dropped choices, summed likewise
   std::vector<Losses> losses;  // by microbatch
   // By microbatch, the tokens for the experts of each rank of the EP group, in the order of its ranks. Empty
   // if no ranks share experts.
   std::vector<std::vector<double>> rows;
 };
 
-// The ranks of the job that share a microbatch, and those that share experts. A rank computes at most a fixed
-// number of rows of its EP group's microbatch at a time; more rows take further passes.
+// Which ranks of the job share a microbatch, and which share experts.
 struct RankSharing {
   std::vector<std::vector<int>> losses;   // parallel::SharingRanks
   std::vector<std::vector<int>> experts;  // the EP groups in order; empty if no ranks share experts
+  // Rows of an EP group's microbatch that a rank computes in one pass; more rows need further passes.
   int64_t rows_at_a_time = 0;
 };
 RankSharing SharingOf(const plan::JobPlan& plan);
 
-// Adds value(in) over all microbatches, in the order of the global microbatch number; `in` are the doubles of
-// a rank for its round. If several ranks share a microbatch, their values are added first.
+// Adds value(rank, round) over all microbatches, in the order of the global microbatch number. If several
+// ranks share a microbatch, their values are added first.
 template <typename Value>
 double SumOfMicrobatches(const std::vector<std::vector<int>>& losses, int64_t microbatches,
                          const Value& value) {
@@ -56,17 +57,17 @@ double SumOfMicrobatches(const std::vector<std::vector<int>>& losses, int64_t mi
   return sum;
 }
 
-// The number of doubles that `loads` take in an exchange, and the doubles themselves. For each layer, all
-// ranks have the same number.
+// NumDoubles returns the number of doubles into which Put encodes `loads`, the same on all ranks. Put writes
+// them to `out` and returns the end of what it wrote.
 int64_t NumDoubles(const std::vector<RouterLoad>& loads);
 double* Put(const std::vector<RouterLoad>& loads, double* out);
 
-// Adds up what the ranks have put: tokens as whole numbers, losses in the order of the global microbatch
-// number. of_ranks: where each rank's doubles begin. shape: any rank's loads. The loads of experts go to the
-// report's norms, and to its scalars the few numbers of all layers that every report carries:
-// "moe_balance_loss" and "moe_z_loss" (means over the sparse layers), "moe_largest_load" (the most tokens of
-// an expert, in means of its layer), "moe_idle" (experts without tokens), "moe_dropped" and
-// "moe_further_passes". Nothing without sparse layers.
+// Adds up the loads of all ranks, with losses in the order of the global microbatch number, and adds the
+// result to `report`. `of_ranks` has the doubles that each rank's Put wrote; `shape` is any rank's loads. The
+// loads by expert are stored in the report's norms. Every report also gets scalars over all sparse layers, if
+// there are any: "moe_balance_loss" and "moe_z_loss" (means over the layers), "moe_largest_load" (the most
+// tokens of an expert, divided by the mean of its layer), "moe_idle" (experts without tokens), "moe_dropped"
+// and "moe_further_passes".
 void Fold(const std::vector<RouterLoad>& shape, const RankSharing& sharing,
           std::vector<const double*> of_ranks, v1::StepReport& report);
 

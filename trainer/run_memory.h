@@ -23,51 +23,51 @@ namespace tandem::trainer {
 
 class StageMemory;
 
-// The host's instructions for one run, before it is issued.
+// What the host decides about one run before it is issued.
 struct RunRequest {
   Run run;
   int64_t update = 0;        // Adam's t for run.applied
   double learning_rate = 0;  // for run.applied
-  uint32_t requests = 0;     // this rank's (RequestBit); the ranks agree on it with the norm
-  ProfileSteps profile;      // this rank's; the ranks agree on it with the norm
-  double norm_limit = 0;     // this rank's (fsdp::NormRequests); the ranks agree on it with the norm
-  // The host waited before this run; time without work on the device belongs to no run.
+  uint32_t requests = 0;     // this rank's RequestBits; the ranks agree on the union with the norm
+  ProfileSteps profile;      // this rank's request; the ranks agree on one with the norm
+  double norm_limit = 0;     // this rank's limit (fsdp::NormRequests); the ranks agree on one with the norm
+  // Whether the host waited before this run, so that the time without work on the device counts for no run.
   bool after_wait = false;
 };
 
 // What the host knows of one run after it has ended.
 struct RunRecord {
   Run run;
-  // The time that the device took, up to the end of the run. It begins at the end of the previous run, or
-  // when this run was issued if nothing was in flight then, or if everything had ended while the host waited.
-  // Set by the executor.
+  // Time of the run on the device, from the end of the previous run to the end of this run. If nothing was in
+  // flight, or everything ended while the host waited (RunRequest::after_wait), it begins when this run was
+  // issued. Set by the executor.
   double seconds = 0;
   double learning_rate = 0;    // the rate for run.applied
   std::vector<double> losses;  // one for each of this rank's microbatches; empty if the program has no losses
   std::vector<std::vector<double>> depth_losses;  // the same for each depth (model/depths.h)
   std::vector<RouterLoad> routers;                // the same for each sparse layer, in order
   fsdp::NormOutcome outcome;                      // of the gradients of run.computed
-  // Norms of this rank's pieces after run.applied, in the order of the layouts.
+  // Norms of this rank's parts of the parameters after run.applied, in the order of the layouts.
   std::vector<fsdp::ParameterNorms> norms;
 };
 
-// The host's side of the rings: the pinned memory from and to which copies between host and device go. The
-// element of a run belongs to the host before the run is issued and after it has ended. Immutable.
+// The host's side of the rings: pinned memory that runs copy from and to. The host may use the element of a
+// run before the run is issued and after it has ended. Immutable.
 class RunMemory {
  public:
-  // Both outlive it.
+  // Both must outlive this object.
   RunMemory(const plan::JobPlan& plan, const StageMemory& memory);
 
   void WriteInputs(const RunRequest& request, const schedules::Program& program, int parity) const;
 
-  // The destinations of the tokens of a program's microbatches; empty if the program has none.
+  // Returns the destinations of the tokens by microbatch; empty if the program reads no tokens.
   const std::vector<int64_t*>& Batches(const schedules::Program& program, int parity) const;
 
   RunRecord Read(const RunRequest& request, const schedules::Program& program, int parity) const;
 
  private:
-  // In a job of several stages, adds zeros for what other stages have, so that the records of all ranks have
-  // the same shape.
+  // In a job of several stages, adds zeros for the losses and routers of other stages, so that the records of
+  // all ranks have the same shape.
   void AddOtherStages(int microbatches, RunRecord& record) const;
 
   // The reports of one route node.
@@ -77,7 +77,7 @@ class RunMemory {
     std::vector<const double*> losses;   // by microbatch, from its balance node; empty if it has none
   };
 
-  // The parts of a ring's element that a program touches; null for parts that it does not touch.
+  // The parts of a ring's element that a program uses; null for other parts.
   struct Element {
     device::Memory inputs;
     std::vector<int64_t*> batches;                         // by microbatch

@@ -17,8 +17,8 @@ namespace tandem::trainer {
 // Writes checkpoints beside training, one at a time, on its own thread. Used by the rank's thread.
 class SaveThread {
  public:
-  // Writes a checkpoint. Returns why it failed if training may continue; empty: it succeeded. An exception
-  // ends the rank.
+  // Writes a checkpoint. Returns the empty string if it succeeded, or why it failed if training may continue.
+  // An exception ends the rank.
   using Save = std::function<std::string()>;
   using OnSaved = std::function<void(const std::string& error)>;
 
@@ -28,7 +28,8 @@ class SaveThread {
     std::string error;  // empty: it succeeded
   };
 
-  // `failed` is called at most once, on this thread, with the exception of a save. No save begins after it.
+  // `failed` is called at most once, on the saving thread, with the exception that a save threw. No save
+  // begins afterwards.
   explicit SaveThread(std::function<void(const std::exception_ptr& error)> failed);
   // Waits for the save in progress. To end a rank early, abort the save's communicator first.
   ~SaveThread() ABSL_LOCKS_EXCLUDED(mu_);
@@ -38,18 +39,19 @@ class SaveThread {
   // Begins a save. Requires that none is in progress.
   void Begin(int64_t step, Save save) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Waits until no save is in progress. Returns the save that has ended since the last call. Throws its
+  // Waits until no save is in progress. Returns the save that has ended since the last call, or throws its
   // exception.
   Ended Await() ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Calls `then` with the error of the save in progress once that has ended, on this thread. If none is in
-  // progress, calls it at once with the error of the newest save. After an exception it is never called.
+  // Calls `then` with the error of the save in progress when that ends, on the saving thread. If no save is
+  // in progress, calls it at once, on the caller's thread, with the error of the newest save. After an
+  // exception it is never called.
   void WhenSaved(OnSaved then) ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
   void Run() ABSL_LOCKS_EXCLUDED(mu_);
-  // Moves the callbacks that wait for the save that has ended to `waiting`. If there are none, the save
-  // counts as ended from then on, and the result is false.
+  // Moves the callbacks that wait for the save to `waiting`. If there are none, marks the save as ended and
+  // returns false.
   bool TakeWaiting(const Ended& ended, std::vector<OnSaved>& waiting) ABSL_LOCKS_EXCLUDED(mu_);
 
   const std::function<void(const std::exception_ptr& error)> failed_;

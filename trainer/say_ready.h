@@ -21,9 +21,9 @@ struct ReadyRank {
   bool is_first = false;  // whether it is the first of the job's ranks
 };
 
-// Reports to the worker that the rank is ready: the digests that all ranks must agree on, where it starts
-// from, what it holds and what it will send. The first rank adds a summary of its text, and a warning if
-// the job deals tokens to experts evenly, whatever its routers say.
+// Reports to the worker that the rank is ready: the digests that all ranks must agree on, the step and
+// checkpoint that it starts from, its memory, and the bytes that it sends in a step. The first rank adds a
+// summary of its text, and a warning if debug.balanced_routing overrides the routers.
 void SayReady(const ReadyRank& rank, const SendToWorker& send);
 
 }  // namespace tandem::trainer

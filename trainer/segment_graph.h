@@ -14,9 +14,9 @@
 
 namespace tandem::trainer {
 
-// The calls of segments that do the same to the same memory, which one graph replays. On the first run they
-// are called one by one, so that libraries can set up what they need; on the second they are captured; later
-// the graph is launched. Used by the work of one stream.
+// The calls of one or more equal segments, replayed by one graph. The first Run makes the calls one by one,
+// so that libraries can set up what they need; the second captures them; later ones launch the graph. Used by
+// one stream.
 class SegmentGraph {
  public:
   explicit SegmentGraph(std::vector<std::shared_ptr<const Call>> calls) : calls_(std::move(calls)) {}
@@ -41,20 +41,20 @@ class SegmentGraph {
   std::unique_ptr<device::Graph> graph_;
 };
 
-// The graphs of a rank's programs. Not thread-safe, except that if work is done when its call returns, graphs
-// of different streams may run at once.
+// The graphs of a rank's programs. Not thread-safe; on a device that finishes work in calls, graphs of
+// different streams may run at the same time.
 class SegmentGraphs {
  public:
-  // Both arguments outlive it. `outline` is for messages.
+  // Both arguments must outlive this object. `outline` is for messages.
   SegmentGraphs(const schedules::Outline& outline, device::Device& device)
       : outline_(outline), device_(device) {}
 
-  // The graph of all segments with the same calls, in runs of both parities. It lives as long as this object.
-  // Throws std::logic_error if the segment's calls differ between the parities.
+  // Returns the graph of all segments with the same calls, valid as long as this object. Throws
+  // std::logic_error if the segment's calls differ between the parities.
   SegmentGraph& Of(const Segment& segment);
 
-  // Runs the graph on the current stream. When the last graph is captured, logs how much of a GPU's memory
-  // all graphs take.
+  // Runs the graph on the current stream. When the last graph is captured, logs how much GPU memory all
+  // graphs use.
   void Run(SegmentGraph& graph);
 
  private:
@@ -62,7 +62,7 @@ class SegmentGraphs {
   device::Device& device_;
   std::map<std::vector<std::shared_ptr<const Call>>, std::unique_ptr<SegmentGraph>> graphs_;
   size_t num_captured_ = 0;  // number captured on a GPU
-  int64_t bytes_ = 0;        // that they take of it; collectives take more between two captures
+  int64_t bytes_ = 0;        // GPU memory that the captures used
 };
 
 }  // namespace tandem::trainer

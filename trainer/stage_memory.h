@@ -30,22 +30,22 @@ namespace tandem::trainer {
 
 class Backend;
 
-// The memory of one rank's programs: the arena and the pinned host memory, with the sizes that the programs
-// need, and the place of each buffer in them. A buffer has one address, the same in every run. Immutable
-// after construction.
+// The memory of one rank's programs: the arena on the device and pinned memory on the host. A buffer has one
+// address, the same in every run. Immutable after construction.
 class StageMemory {
  public:
-  // `arena` has stage.arena_bytes of `device`, which outlives this object. Persistent buffers start as zeros.
-  // If fill_with_nan (for tests), the arena above them holds NaN until it is written. `saved` is host memory
-  // for the targets of Snapshots; if it is null, train_save cannot run. Throws device::OutOfMemory.
+  // `arena` has stage.arena_bytes of `device`, which must outlive this object. Persistent buffers start as
+  // zeros. If fill_with_nan (for tests), the rest of the arena starts as NaN. `saved` is host memory for the
+  // targets of Snapshots; if it is null, train_save cannot run. Throws device::OutOfMemory.
   StageMemory(const schedules::StagePrograms& stage, device::Device& device,
               std::shared_ptr<device::Region> arena, bool fill_with_nan,
               std::shared_ptr<device::Region> saved = nullptr);
 
-  // The memory of a buffer, on the device or for host kinds on the host. `element` is 0 or 1 for a ring.
+  // Returns the memory of a buffer, which is on the host if the buffer's kind is. `element` is 0 or 1 for a
+  // ring.
   device::Memory At(const schedules::Buffer& buffer, int element = 0) const;
 
-  // The memory of an operand in a run of that parity.
+  // Returns the memory of an operand in a run of that parity.
   device::Memory At(const schedules::Program& program, const schedules::Operand& operand, int parity) const;
 
   // Whether there is memory for the targets of Snapshots.
@@ -61,42 +61,42 @@ class StageMemory {
   std::optional<const device::StaticArena> saved_;
 };
 
-// The units of a plan as `rank` holds them. `backend` outlives them.
+// Makes the units of a plan, with `rank`'s shards. `backend` must outlive them.
 std::vector<fsdp::UnitShard> MakeUnits(const plan::JobPlan& plan, int rank, Backend& backend);
 
-// By unit, the weights and, unless it is frozen, the moments. All programs have them at the same addresses.
+// Returns, by unit, the memory of the weights and, unless the unit is frozen, of the moments.
 std::vector<fsdp::StateMemory> StatesOf(const plan::JobPlan& plan, const StageMemory& memory);
 
-// What Snapshots copy: sources and destinations. Requires memory.saves().
+// Returns the sources and destinations of Snapshots. Requires memory.saves().
 std::vector<checkpoint::CopiedMemory> SavedOf(const plan::JobPlan& plan, const StageMemory& memory);
 
-// The states that checkpoints hold besides the units, by Hugging Face name: those that are updated once a
-// step. One function is for the plan's stage, the other has the names of all stages. Their counters are zeros
-// whenever a checkpoint is saved.
+// Return the states that checkpoints hold besides the units: states that are updated once a step, by Hugging
+// Face name. The first function returns the names in all stages, the second the arrays in the plan's stage.
 std::vector<std::string> UpdatedStateNames(const plan::JobPlan& plan);
 std::vector<checkpoint::WholeArray> UpdatedStatesOf(const plan::JobPlan& plan, const StageMemory& memory);
 
-// The memory of its machine that a rank wants in addition, and the memory that the machine has left.
+// The host memory that a rank still wants on its machine, and the memory that the machine has left.
 struct HostRoom {
   std::string host;
   int64_t wanted = 0;     // in bytes
-  int64_t available = 0;  // in bytes, before any rank has taken what it wants
+  int64_t available = 0;  // in bytes, before any rank has reserved its part
 };
 
 std::string ToText(const HostRoom& room);
 
-// `texts` has ToText of every rank. Names the first machine that has no room for what all its ranks want,
-// with a tenth of its available memory to spare, and says why. Empty if all machines have room.
+// `texts` has ToText of every rank. Returns why the first machine has no room for what all its ranks want
+// with a tenth of its available memory left over, or the empty string if all machines have room.
 std::string WhyNoRoom(const std::vector<std::string>& texts);
 
-// Pinned memory of the host, or the reason why no rank has it.
+// Pinned host memory, or the reason why no rank gets any.
 struct SharedRoom {
   std::shared_ptr<device::Region> region;
   std::string refused;
 };
 
-// Collective. Reserves `bytes` on this rank's machine `host` if every machine has room for what all its ranks
-// want and every rank can reserve its own; otherwise the memory is null on all ranks. Throws CommError.
+// Collective. Reserves `bytes` on this rank's machine, `host`. The region is null on all ranks if a machine
+// has no room for the `wanted` bytes of all its ranks, or if a rank cannot reserve its memory. Throws
+// CommError.
 SharedRoom ReserveTogether(comm::Communicator& comm, device::Device& device, const std::string& host,
                            int64_t wanted, int64_t bytes);
 

@@ -16,14 +16,14 @@
 
 namespace tandem::trainer {
 
-// Says in one line for the user how the tokenizer with which a text was prepared differs from that of the
-// Hugging Face model in `weights`. Empty if they agree, or if it cannot be known because the text is not
-// prepared, or the model has no tokenizer.json and no eos_token_id.
+// Returns one line for the user if `text` was prepared with another tokenizer than that of the Hugging Face
+// model in the folder `weights`. Returns the empty string if the tokenizers agree, or if that cannot be known
+// because the text is not prepared or the model has neither tokenizer.json nor eos_token_id.
 std::string TokenizerDifference(platform::Files& files, const jobspec::DataText& text,
                                 const std::string& weights);
 
-// The weights that checkpoint.start_from names, after they were found to be of this job's model: a folder of
-// a Hugging Face model, or one step of a checkpoint.
+// The weights in checkpoint.start_from, which fit this job's model: a folder of a Hugging Face model, or a
+// step of a checkpoint.
 struct StartWeights {
   checkpoint::Origin origin;
   bool is_step = false;                  // whether it is a step of a checkpoint
@@ -32,8 +32,8 @@ struct StartWeights {
 };
 
 // Collective. Reads only headers and samples. Throws UserError with the reason "StartWeightsUnusable" on all
-// ranks if the folder cannot be used, with everything that is wrong with it, or if two ranks see different
-// weights. Throws CheckpointError if it cannot be read now, and CommError.
+// ranks if the folder cannot be used, with all problems, or if two ranks see different weights. Throws
+// CheckpointError if the folder cannot be read now, and CommError.
 StartWeights FindStartWeights(platform::Files& files, comm::Communicator& comm, const ResumeOptions& options);
 
 // Collective. Fills the weights and routers' biases among `shards`, and leaves the moments as they are.

@@ -13,24 +13,25 @@ class Operations;
 
 namespace tandem::trainer {
 
-// The memory of one router. The biases of its experts move according to the tokens that the experts got.
+// The memory of one router, whose biases are adjusted by the number of tokens that each expert got.
 struct BiasMemory {
-  device::Memory tokens;  // this rank's counts as doubles; zeros afterwards
+  device::Memory tokens;  // this rank's counts as doubles; set to zeros by the update
   device::Memory bias;    // elements of BiasesMemory::type
-  bool frozen = false;    // if true, the bias does not move
+  bool frozen = false;    // if true, the bias does not change
 };
 
 struct BiasesMemory {
-  // Of the step in which tokens were counted; if it was not applied, biases do not move.
+  // The fsdp::NormOutcome of the step in which the tokens were counted. If the step was not applied, biases
+  // do not change.
   device::Memory outcome;
   std::vector<BiasMemory> routers;
   device::Memory exchanged;  // doubles: the counts of all ranks, one rank after the other
   model::ComputeType type = model::ComputeType::kFp32;
 };
 
-// Exchanges the counts of all routers (one all-gather), adds them up, and moves every bias that is not frozen
-// by `rate` (UpdateRouterBias of `ops`, which outlives the call). Every rank gets the same bits. Throws
-// std::invalid_argument if a size does not fit.
+// Returns a call that exchanges the counts of all routers (one all-gather), adds them up, and changes every
+// bias that is not frozen by `rate` (UpdateRouterBias of `ops`, which must outlive the call). Every rank gets
+// the same bits. Throws std::invalid_argument if a size does not fit.
 fsdp::BoundCall BindBiasUpdates(comm::Communicator& comm, const BiasesMemory& memory, double rate,
                                 const ops::Operations& ops);
 

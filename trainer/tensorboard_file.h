@@ -21,11 +21,11 @@ std::string TensorBoardRecord(std::string_view data);
 // The events of this start of a job in `DIRECTORY/tensorboard`, for `tensorboard --logdir DIRECTORY`: loss,
 // gradient norm, learning rate, speed and scalars of every step, under torchtitan's tags.
 //
-// Every start writes a file of its own; TensorBoard then drops the steps of older files that are computed
-// again. It reads files in the order of their names, which begin with a time. If this machine's clock is
-// behind that of an earlier start, name and events get times after that start's. Rank 0 writes the file, from
-// one thread. If it is removed or renamed while the job runs, later events go to a file with a new name, as
-// followed_file.h says.
+// Every start writes its own file. TensorBoard reads files in the order of their names, which begin with a
+// time, and drops steps of older files that a later file repeats. If this machine's clock is behind the time
+// of an older file, the name and the events get later times than that file's. Rank 0 writes the file, from
+// one thread. If it is removed or renamed while the job runs, later events are written to a file with a new
+// name (followed_file.h).
 class TensorBoardFile {
  public:
   // Throws as ThrowIfUnwritable (failure.h), naming the folder, if it cannot be written or the

@@ -13,11 +13,10 @@ class Backend;
 // machine. Throws UserError for a device that this program does not support.
 using MakeBackend = std::function<std::unique_ptr<Backend>(const std::string& device, int slot)>;
 
-// The main function of trainers for every kind of device: a process from its command line
-// (link/trainer_args.h) and first frame to its exit code. Only here does an assignment become plain structs,
-// and an exception a Cause. Returns the exit code (link/exit_code.h) after Finished. In every other case it
-// exits the process from inside without joining threads, because a Gloo operation that waits for a lost peer
-// cannot be ended.
+// The main function of the trainers for all kinds of device. Runs one rank from the command line
+// (link/trainer_args.h) and the first frame to the exit code. Returns a code only for errors before training.
+// Otherwise it exits the process (link/exit_code.h) without joining threads, because a Gloo operation that
+// waits for a lost peer cannot be ended.
 int TrainerMain(int argc, char** argv, const MakeBackend& make_backend);
 
 }  // namespace tandem::trainer

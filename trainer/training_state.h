@@ -36,11 +36,11 @@ namespace tandem::trainer {
 class Backend;
 
 // The state that one rank trains, in the memory of its programs: its shards of weights and moments, and its
-// routers' states. It begins as the job's seed or a checkpoint says, and is saved to checkpoints. Used by the
-// rank's thread while no run is in flight, unless said otherwise.
+// routers' states. Load initializes it from the job's seed, a checkpoint or other weights; the saves write it
+// to checkpoints. Used by the rank's thread while no run is in flight, unless said otherwise.
 class TrainingState {
  public:
-  // `text` is what is trained on; only the constructor uses it. All other arguments outlive this object.
+  // `text` is the training text, used only by the constructor. All other arguments must outlive this object.
   // Throws device::OutOfMemory.
   TrainingState(const plan::JobPlan& plan, const RankConfig& config, RankCommunicators communicators,
                 platform::Files& files, Backend& backend, const data::Loader& text, SendToWorker send);
@@ -49,17 +49,17 @@ class TrainingState {
     int64_t step = 0;                         // the last step that is done
     int64_t skipped = 0;                      // number of skipped steps up to it
     std::vector<checkpoint::StepNorm> norms;  // as in checkpoint::Info
-    bool is_own = false;                      // whether the checkpoint is one of this job
+    bool is_own = false;                      // whether this job wrote the checkpoint
     std::string pending_report;               // as in checkpoint::Info
     v1::StartedFrom from;
-    checkpoint::DataSegment data;  // what the job reads; its first step is the one after from_step
+    checkpoint::DataSegment data;  // what the job reads from the step after data.from_step on
   };
 
   // Collective. Sets initial weights or loads those of a checkpoint, and publishes them to the programs. If
-  // there is a checkpoint directory, holds its lease in `lease`. `lost` is called when the directory gets
-  // another owner, on the lease's thread or the one that saves. `moved` is called on this thread whenever the
-  // ranks have read another part of a checkpoint, or looked at another one. Throws UserError,
-  // CheckpointError, CommError.
+  // there is a checkpoint directory, holds its lease in `lease`. Calls `lost` if the directory gets another
+  // owner or a save beside training throws, on the lease's thread or the saving thread. Calls `moved` on this
+  // thread whenever the ranks have read another part of a checkpoint, or examined another checkpoint. Throws
+  // UserError, CheckpointError, CommError.
   Start Load(checkpoint::HeldLease& lease, const std::function<void(std::exception_ptr)>& lost,
              const std::function<void()>& moved);
 
@@ -69,42 +69,42 @@ class TrainingState {
     int64_t skipped = 0;                      // number of skipped steps up to it
     std::vector<checkpoint::StepNorm> norms;  // as in checkpoint::Info
     std::string pending_report;               // rank 0's report of `step`, if its validation is still to come
-    std::vector<int64_t> taken;               // windows taken of each training text by then
+    std::vector<int64_t> taken;               // windows taken of each training text up to `step`
     // Seconds for which training stood still; unset: the time that the save takes.
     std::optional<double> stall = std::nullopt;
   };
 
-  // Collective. Writes a checkpoint. If it fails and more saves will follow (not is_final), the failure is
-  // reported, returned, and training continues: a full disk may be emptied, and the previous checkpoint still
-  // exists. Returns the empty string on success. Throws the error if is_final, and DirectoryLost. No other
-  // save may be in progress.
+  // Collective. Writes a checkpoint. Returns the empty string on success. On failure reports the error and
+  // returns it, so that training continues: the disk may have room later, and the previous checkpoint still
+  // exists. Throws the error if is_final, and DirectoryLost always. No other save may be in progress.
   std::string Save(const Saving& saving, bool is_final);
 
-  // Whether saves other than the last are written beside training. All ranks agree on it after Load.
+  // Whether all saves except the final one are written beside training. After Load it is the same on all
+  // ranks.
   bool saves_beside() const { return thread_ != nullptr; }
-  // If they are not, and the reason is a lack of memory, reports it on rank 0. Must follow Ready.
+  // Rank 0 reports a warning if memory is too short for saves beside training. Must be called after Ready was
+  // sent.
   void WarnOfStandstills() const;
   // Copies the state to the host for BeginSave. No run may be in flight, and no save in progress.
   void CopyState() { copies_->Copy(); }
-  // Collective. Does what Save does with is_final false, for what CopyState or a run of train_save has
-  // copied: a thread writes it and sends what there is to report. AwaitSave and `lost` of Load get the
-  // exceptions of Save. Until the save has ended, nothing may copy the state again.
+  // Collective. Begins a save of the state that CopyState or a run of train_save has copied. A thread writes
+  // it as Save does if not is_final. An exception is passed to `lost` of Load, and AwaitSave throws it. Until
+  // the save has ended, the state must not be copied again.
   void BeginSave(const Saving& saving);
-  // Waits as SaveThread::Await does. A wait of 10 s, and each wait twice as long as the longest before it, is
-  // reported with `step`, which waits.
+  // Waits as SaveThread::Await does; `step` is the step that is delayed. Reports a wait of 10 s, and then
+  // each wait that is twice as long as the longest reported so far.
   SaveThread::Ended AwaitSave(int64_t step);
   // Waits for the save in progress, as SaveThread's destructor does. Must be the last call.
   void EndSaves() { thread_.reset(); }
   void WhenSaved(SaveThread::OnSaved then) { thread_->WhenSaved(std::move(then)); }
 
-  // Whether no checkpoint is being exported or waits for it; if there is one, waits for `wait` first. True on
-  // other ranks than 0.
+  // Calls Exports::Await on rank 0. Returns true on other ranks and if the job exports nothing.
   bool AwaitExports(absl::Duration wait) { return exports_ == nullptr || exports_->Await(wait); }
-  // As Exports::End.
+  // Calls Exports::End on rank 0 of a job that exports.
   void EndExports(const std::string& reason);
 
-  // Must be called after a run of that step; the next run may be in flight and is then suspected as well.
-  // Throws InstructionError if the job uses canaries and one has changed.
+  // Throws InstructionError with `step` if the job uses canaries and one has changed. Must be called after a
+  // run of that step; if the next run is in flight, it may be the cause.
   void CheckCanaries(int64_t step) const;
 
   const checkpoint::Owner& self() const { return self_; }  // of the checkpoint directory, if there is one
@@ -115,7 +115,7 @@ class TrainingState {
  private:
   void Initialize();
   void StartFrom(const StartWeights& start, const std::function<void()>& moved);
-  // `weights` is the folder that the field names, or empty.
+  // `weights` is the folder in the spec's field `field`; both are empty if the job starts from its seed.
   void ReplaceSource(const std::string& field, const std::string& weights);
   void ReplaceSourceOfOther(const std::string& step);
   void Resume(const checkpoint::Found& start, const std::function<void()>& moved);
@@ -149,13 +149,13 @@ class TrainingState {
   std::unique_ptr<const Canaries> canaries_;  // set if the job uses them
   const std::vector<checkpoint::WholeArray> updated_states_;
   checkpoint::ParameterArrays arrays_;
-  std::set<std::string> not_removed_;         // what was reported, over all saves
+  std::set<std::string> not_removed_;         // problems that were reported, over all saves
   std::optional<checkpoint::Origin> origin_;  // where the weights came from
   checkpoint::JobFolder folder_;              // the checkpoint directory, as this rank sees it
   checkpoint::WholeSteps whole_;              // of the checkpoint directory; rank 0
-  std::set<int64_t> spared_;                  // steps that are whole and not in whole_: they are exported
-  std::unique_ptr<Exports> exports_;          // null if this rank exports nothing
-  // In seconds: the longest wait that was reported, or half of the shortest that is reported.
+  std::set<int64_t> spared_;  // whole checkpoints that were taken from whole_ because they are being exported
+  std::unique_ptr<Exports> exports_;  // null if this rank exports nothing
+  // In seconds: the longest wait that was reported. At first half of the shortest wait to report.
   double longest_wait_ = 5;
   // Null if saves are not written beside training. While one is in progress, its thread uses the copies,
   // not_removed_, whole_ and spared_, and no other thread does.
