@@ -73,7 +73,7 @@ bool RankSaves::End(int64_t step) {
     return true;
   }
   SetPhase(v1::RANK_PHASE_CHECKPOINTING);
-  const SaveThread::Ended ended = state_.AwaitSave(step);
+  const TaskThread::Ended ended = state_.AwaitSave(step);
   return ended.error.empty() || !sequence_.SaveFailed(ended.step);
 }
 

@@ -50,80 +50,24 @@ double MaxAbsOf(const fsdp::Magnitude& magnitude) {
 }  // namespace
 
 Reporter::Reporter(comm::Communicator& comm, std::vector<int64_t> item_elements, std::vector<int64_t> own,
-                   RankSharing sharing, double seconds_at_peak, Report report,
+                   RankSharing sharing, Report report,
                    std::function<void(int64_t, std::exception_ptr)> failed)
     : comm_(comm),
       item_elements_(std::move(item_elements)),
       own_(std::move(own)),
       sharing_(std::move(sharing)),
-      seconds_at_peak_(seconds_at_peak),
       report_(std::move(report)),
-      failed_(std::move(failed)),
-      thread_([this] { Run(); }) {}
-
-Reporter::~Reporter() {
-  {
-    const absl::MutexLock lock(&mu_);
-    ending_ = true;
-    changed_.SignalAll();
-  }
-  thread_.join();
+      thread_("report",
+              [this, failed = std::move(failed)](const std::exception_ptr& error) { failed(step_, error); }) {
 }
 
 void Reporter::Submit(StepRecord record) {
-  const absl::MutexLock lock(&mu_);
-  AwaitIdle();
-  if (error_ == nullptr) {
-    waiting_ = std::move(record);
-    changed_.SignalAll();
-  }
-}
-
-void Reporter::Flush() {
-  const absl::MutexLock lock(&mu_);
-  AwaitIdle();
-  if (error_ != nullptr) {
-    std::rethrow_exception(error_);
-  }
-}
-
-void Reporter::AwaitIdle() {
-  while ((busy_ || waiting_) && error_ == nullptr) {
-    changed_.Wait(&mu_);
-  }
-}
-
-void Reporter::Run() {
-  while (true) {
-    StepRecord record;
-    {
-      const absl::MutexLock lock(&mu_);
-      while (!waiting_ && !ending_) {
-        changed_.Wait(&mu_);
-      }
-      if (ending_) {
-        return;
-      }
-      record = *std::exchange(waiting_, std::nullopt);
-      busy_ = true;
-    }
-    std::exception_ptr error;
-    try {
-      Fold(record);
-    } catch (...) {
-      error = std::current_exception();
-    }
-    {
-      const absl::MutexLock lock(&mu_);
-      busy_ = false;
-      error_ = error;
-      changed_.SignalAll();
-    }
-    if (error != nullptr) {
-      failed_(record.report.step(), error);
-      return;
-    }
-  }
+  thread_.Await();
+  step_ = record.report.step();
+  thread_.Begin(step_, [this, record = std::move(record)] {
+    Fold(record);
+    return std::string();
+  });
 }
 
 void Reporter::ExchangeOwn() {
@@ -230,14 +174,6 @@ void Reporter::Fold(const StepRecord& record) {
   }
   for (int64_t depth = 1; depth <= depths; ++depth) {
     (*report.mutable_scalars())[absl::StrCat(kDepthLoss, "/", depth)] = mean_loss(depth * rounds);
-  }
-  if (report.seconds() > 0) {
-    (*report.mutable_scalars())["tokens_per_second"] =
-        static_cast<double>(report.tokens()) / report.seconds();
-    if (seconds_at_peak_ > 0 &&
-        seconds_at_peak_ <= report.seconds()) {  // more than the peak is no measurement
-      (*report.mutable_scalars())["model_flops_utilization"] = seconds_at_peak_ / report.seconds();
-    }
   }
   FoldValidation(record.validation, of_ranks, validation_at, report);
   std::vector<NonfiniteGradient> nonfinite;

@@ -49,8 +49,8 @@ std::vector<OwnNorm> OwnNormsOf(const plan::JobPlan& plan, int rank) {
 
 namespace {
 
-constexpr size_t kMostNonfinite = 5;  // places that are named
-constexpr int kMostSpikes = 20;       // of norms, and of losses, that are events of an attempt
+constexpr size_t kMostNonfinite = 5;  // parameters in the text
+constexpr int kMostSpikes = 20;       // warnings of an attempt, for norms and for losses
 
 // "model.norm.weight (held by rank 1), ..."
 std::string NonfinitePlaces(const std::vector<NonfiniteGradient>& nonfinite,
@@ -88,7 +88,7 @@ std::vector<int64_t> PlacesOf(const std::vector<OwnNorm>& norms) {
   return places;
 }
 
-// The first step that is reported: of a job that starts anew that is the validation before step 1.
+// The first step that is reported. In a new job that is step 0, the validation before step 1.
 int64_t FirstStep(int64_t resumed_step, bool is_pending) {
   return resumed_step == 0 || is_pending ? resumed_step : resumed_step + 1;
 }
@@ -103,7 +103,7 @@ std::string TextOf(v1::StepReport report) {
   return text;
 }
 
-// What a build has added to reports since is not in it; what is no report at all has nothing but the step.
+// Reads what TextOf wrote, perhaps in another build. If `text` is not a report, only the step is set.
 v1::StepReport ReportFrom(const std::string& text, int64_t step) {
   v1::StepReport report;
   google::protobuf::util::JsonParseOptions options;
@@ -117,13 +117,24 @@ v1::StepReport ReportFrom(const std::string& text, int64_t step) {
   return report;
 }
 
-// Whether its loss counts for those behind it: it is not of a validation alone, and its gradients are finite,
-// which is an event of its own where they are not.
+// Whether its loss counts for the spikes of later losses: the report is of a training step whose gradients
+// are finite. (Gradients that are not finite have a warning of their own.)
 bool HasLoss(const v1::StepReport& report) {
   return report.tokens() > 0 && std::isfinite(report.grad_norm());
 }
 
 }  // namespace
+
+void AddSpeed(double seconds_at_peak, v1::StepReport& report) {
+  if (report.seconds() <= 0) {
+    return;
+  }
+  auto& scalars = *report.mutable_scalars();
+  scalars["tokens_per_second"] = static_cast<double>(report.tokens()) / report.seconds();
+  if (seconds_at_peak > 0 && seconds_at_peak <= report.seconds()) {  // more than the peak is no measurement
+    scalars["model_flops_utilization"] = seconds_at_peak / report.seconds();
+  }
+}
 
 v1::ParameterTable TableOf(const std::vector<plan::JobParameter>& parameters) {
   v1::ParameterTable table;
@@ -146,8 +157,9 @@ StepReports::StepReports(platform::Files& files, comm::Communicator& comm, const
       send_(std::move(send)),
       parameters_(plan::TrainedParameters(plan)),
       own_(OwnNormsOf(plan, comm.rank())),
+      seconds_at_peak_(seconds_at_peak),
       reporter_(
-          comm, ElementsOf(parameters_), PlacesOf(own_), SharingOf(plan), seconds_at_peak,
+          comm, ElementsOf(parameters_), PlacesOf(own_), SharingOf(plan),
           [this](const v1::StepReport& report, const std::vector<NonfiniteGradient>& nonfinite) {
             Report(report, nonfinite);
           },
@@ -231,8 +243,9 @@ void StepReports::WarnOfNoTargets(int64_t step) {
 
 void StepReports::Submit() {
   if (record_.has_value()) {
-    submitted_step_ = record_->report.step();
-    reporter_.Submit(*std::exchange(record_, std::nullopt));
+    const int64_t step = record_->report.step();
+    WithStep([this] { reporter_.Submit(*std::exchange(record_, std::nullopt)); });
+    submitted_step_ = step;
   } else if (held_.has_value()) {
     Emit(*std::exchange(held_, std::nullopt));
   }
@@ -250,11 +263,7 @@ std::string StepReports::Hold() {
 }
 
 void StepReports::Flush() {
-  try {
-    reporter_.Flush();
-  } catch (...) {
-    throw ErrorOf(std::current_exception(), submitted_step_);
-  }
+  WithStep([this] { reporter_.Flush(); });
   if (metrics_.has_value()) {
     WarnOfMissingMetrics();
   }
@@ -279,6 +288,7 @@ void StepReports::WarnOfMissingMetrics() {
 }
 
 void StepReports::Report(v1::StepReport report, const std::vector<NonfiniteGradient>& nonfinite) {
+  AddSpeed(seconds_at_peak_, report);
   if (report.nonfinite() > 0) {  // otherwise finite squares whose sum is not
     ReportNonfinite(report, nonfinite);
   }
@@ -381,6 +391,15 @@ void StepReports::WarnOfSpike(std::string text, const char* scalar, v1::Training
   v1::FromTrainer message;
   *message.mutable_training_warning() = std::move(warning);
   send_(std::move(message));
+}
+
+template <typename F>
+void StepReports::WithStep(const F& call) const {
+  try {
+    call();
+  } catch (...) {
+    throw ErrorOf(std::current_exception(), submitted_step_);
+  }
 }
 
 InstructionError StepReports::ErrorOf(std::exception_ptr error, int64_t step) const {

@@ -299,7 +299,7 @@ void TrainingState::PrepareSaves(std::function<void(std::exception_ptr)> failed)
   if (memory_.saves()) {
     copies_ =
         std::make_unique<checkpoint::ShardCopies>(device_, arrays_.owned_shards(), SavedOf(plan_, memory_));
-    thread_ = std::make_unique<SaveThread>(std::move(failed));
+    thread_ = std::make_unique<TaskThread>("save", std::move(failed));
   }
 }
 
@@ -327,9 +327,9 @@ void TrainingState::BeginSave(const Saving& saving) {
   });
 }
 
-SaveThread::Ended TrainingState::AwaitSave(int64_t step) {
+TaskThread::Ended TrainingState::AwaitSave(int64_t step) {
   const absl::Time begun = config_.clock->Now();
-  SaveThread::Ended ended = thread_->Await();
+  TaskThread::Ended ended = thread_->Await();
   const double waited = absl::ToDoubleSeconds(config_.clock->Now() - begun);
   if (waited < 2 * longest_wait_ || step == ended.step) {
     return ended;

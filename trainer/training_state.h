@@ -27,9 +27,9 @@
 #include "trainer/canaries.h"
 #include "trainer/exports.h"
 #include "trainer/rank.h"
-#include "trainer/save_thread.h"
 #include "trainer/stage_memory.h"
 #include "trainer/start_weights.h"
+#include "trainer/task_thread.h"
 
 namespace tandem::trainer {
 
@@ -91,12 +91,12 @@ class TrainingState {
   // it as Save does if not is_final. An exception is passed to `lost` of Load, and AwaitSave throws it. Until
   // the save has ended, the state must not be copied again.
   void BeginSave(const Saving& saving);
-  // Waits as SaveThread::Await does; `step` is the step that is delayed. Reports a wait of 10 s, and then
+  // Waits as TaskThread::Await does; `step` is the step that is delayed. Reports a wait of 10 s, and then
   // each wait that is twice as long as the longest reported so far.
-  SaveThread::Ended AwaitSave(int64_t step);
-  // Waits for the save in progress, as SaveThread's destructor does. Must be the last call.
+  TaskThread::Ended AwaitSave(int64_t step);
+  // Waits for the save in progress, as TaskThread's destructor does. Must be the last call.
   void EndSaves() { thread_.reset(); }
-  void WhenSaved(SaveThread::OnSaved then) { thread_->WhenSaved(std::move(then)); }
+  void WhenSaved(TaskThread::OnDone then) { thread_->WhenDone(std::move(then)); }
 
   // Calls Exports::Await on rank 0. Returns true on other ranks and if the job exports nothing.
   bool AwaitExports(absl::Duration wait) { return exports_ == nullptr || exports_->Await(wait); }
@@ -160,7 +160,7 @@ class TrainingState {
   // Null if saves are not written beside training. While one is in progress, its thread uses the copies,
   // not_removed_, whole_ and spared_, and no other thread does.
   std::unique_ptr<checkpoint::ShardCopies> copies_;
-  std::unique_ptr<SaveThread> thread_;  // must be last, because it uses the other members
+  std::unique_ptr<TaskThread> thread_;  // must be last, because it uses the other members
 };
 
 }  // namespace tandem::trainer

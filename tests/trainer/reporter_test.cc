@@ -73,7 +73,6 @@ struct Reporting {
   std::vector<int64_t> item_elements = {};
   std::vector<std::vector<int64_t>> own = {};  // by rank
   std::optional<RankSharing> sharing = {};     // unset: EachAlone
-  double seconds_at_peak = 0;
 };
 
 // The reports of what each rank submits, and the places of each that are not finite.
@@ -89,7 +88,7 @@ Reported ReportsOf(const Reporting& with, const std::function<std::vector<StepRe
   comm::RunThreadRanks(with.ranks, [&](Communicator& comm) {
     Reporter reporter(
         comm, with.item_elements, with.own.empty() ? all : with.own[comm.rank()],
-        with.sharing.value_or(EachAlone(with.ranks)), with.seconds_at_peak,
+        with.sharing.value_or(EachAlone(with.ranks)),
         [&](const v1::StepReport& report, const std::vector<NonfiniteGradient>& nonfinite) {
           reported.reports.push_back(report);
           reported.nonfinite.push_back(nonfinite);
@@ -110,25 +109,21 @@ v1::StepReport ReportOfOne(const Reporting& with, const std::function<StepRecord
 }
 
 TEST(ReporterTest, RankZeroReportsTheFoldOfAllRanks) {
-  const v1::StepReport summary =
-      ReportOfOne({.ranks = 2, .item_elements = {4, 9}, .seconds_at_peak = 0.5}, [](double rank) {
-        return StepRecord{
-            .report = ReportOf("step: 3 grad_norm: 0.5 learning_rate: 0.1 tokens: 64 seconds: 2 "
-                               "nonfinite: 1"),
-            .losses = {1 + rank, 3 + rank},
-            .divisor = 4,
-            // The last of rank 1 is none of them.
-            .validation = {{.extent = {.batches = 3, .divisor = 3},
-                            .losses = {10 + 2 * rank, 20 + 1000 * rank}}},
-            .norms = std::vector{Squares(9, 16, 0), Squares(rank * 36, 1, 4)}};
-      });
+  const v1::StepReport summary = ReportOfOne({.ranks = 2, .item_elements = {4, 9}}, [](double rank) {
+    return StepRecord{
+        .report = ReportOf("step: 3 grad_norm: 0.5 learning_rate: 0.1 tokens: 64 seconds: 2 "
+                           "nonfinite: 1"),
+        .losses = {1 + rank, 3 + rank},
+        .divisor = 4,
+        // The last of rank 1 is none of them.
+        .validation = {{.extent = {.batches = 3, .divisor = 3}, .losses = {10 + 2 * rank, 20 + 1000 * rank}}},
+        .norms = std::vector{Squares(9, 16, 0), Squares(rank * 36, 1, 4)}};
+  });
   EXPECT_EQ(summary.step(), 3);
   EXPECT_EQ(summary.loss(), 2.5);
   EXPECT_EQ(summary.grad_norm(), 0.5);
   EXPECT_EQ(summary.nonfinite(), 1);
-  EXPECT_EQ(ScalarsOf(summary),
-            (std::map<std::string, double>{
-                {"tokens_per_second", 32}, {"validation_loss", 14}, {"model_flops_utilization", 0.25}}));
+  EXPECT_EQ(ScalarsOf(summary), (std::map<std::string, double>{{"validation_loss", 14}}));
   EXPECT_EQ(ListOf(summary.norms().weight()), (std::vector<double>{std::sqrt(18), 6}));
   EXPECT_EQ(ListOf(summary.norms().gradient()), (std::vector<double>{std::sqrt(32), std::sqrt(2)}));
   EXPECT_EQ(ListOf(summary.norms().update()), (std::vector<double>{0, std::sqrt(8)}));
@@ -207,7 +202,7 @@ TEST(ReporterTest, RanksReportOnlyWhatTheyOwn) {
     }
     CountingBytes comm(std::move(groups[static_cast<size_t>(rank)]));
     Reporter reporter(
-        comm, std::vector<int64_t>(kParameters, 1), own, EachAlone(kRanks), 0,
+        comm, std::vector<int64_t>(kParameters, 1), own, EachAlone(kRanks),
         [&](const v1::StepReport& report, const std::vector<NonfiniteGradient>&) {
           times.push_back(MillisecondsOfThisThread());
           reported.push_back(report);
@@ -232,13 +227,6 @@ TEST(ReporterTest, RanksReportOnlyWhatTheyOwn) {
   const double fold = std::min(times[1] - times[0], times[2] - times[1]);
   std::printf("%d ranks' reports folded in %.1f ms\n", kRanks, fold);
   EXPECT_LE(fold, 50);
-}
-
-TEST(ReporterTest, MoreThanThePeakIsNoUtilization) {
-  const v1::StepReport summary = ReportOfOne({.seconds_at_peak = 0.5}, [](int) {
-    return StepRecord{.report = ReportOf("step: 1 tokens: 64 seconds: 0.25"), .losses = {1}};
-  });
-  EXPECT_EQ(ScalarsOf(summary), (std::map<std::string, double>{{"tokens_per_second", 256}}));
 }
 
 // A rank whose gradients are not numbers says so by its sum of squares.
@@ -334,7 +322,7 @@ TEST(ReporterTest, SubmitWaitsForThePreviousReport) {
     bool open = false;
     std::atomic<bool> submitted{false};
     Reporter reporter(
-        comm, {}, {}, EachAlone(comm.size()), 0,
+        comm, {}, {}, EachAlone(comm.size()),
         [&](const v1::StepReport&, const std::vector<NonfiniteGradient>&) {
           std::unique_lock<std::mutex> lock(mu);
           changed.wait(lock, [&] { return open; });
@@ -366,7 +354,7 @@ TEST(ReporterTest, LostPeerFailsTheFlush) {
       return;
     }
     Reporter reporter(
-        comm, {}, {}, EachAlone(comm.size()), 0,
+        comm, {}, {}, EachAlone(comm.size()),
         [](const v1::StepReport&, const std::vector<NonfiniteGradient>&) { ADD_FAILURE(); },
         [&](int64_t step, std::exception_ptr error) {
           EXPECT_THROW(std::rethrow_exception(error), comm::CommError);
@@ -375,8 +363,7 @@ TEST(ReporterTest, LostPeerFailsTheFlush) {
         });
     reporter.Submit({.report = ReportOf("step: 4"), .losses = {1}});
     EXPECT_THROW(reporter.Flush(), comm::CommError);
-    reporter.Submit({.report = ReportOf("step: 5"), .losses = {1}});
-    reporter.Submit({.report = ReportOf("step: 6"), .losses = {1}});
+    EXPECT_THROW(reporter.Submit({.report = ReportOf("step: 5"), .losses = {1}}), comm::CommError);
     EXPECT_THROW(reporter.Flush(), comm::CommError);
   });
   EXPECT_EQ(failed_step, 4);
@@ -387,7 +374,7 @@ TEST(ReporterTest, LostPeerFailsTheFlush) {
 TEST(ReporterTest, UnsentReportFailsTheFlush) {
   comm::RunThreadRanks(1, [&](Communicator& comm) {
     Reporter reporter(
-        comm, {}, {}, EachAlone(comm.size()), 0,
+        comm, {}, {}, EachAlone(comm.size()),
         [](const v1::StepReport&, const std::vector<NonfiniteGradient>&) {
           throw std::runtime_error("no room for the report");
         },

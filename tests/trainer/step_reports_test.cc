@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "trainer/step_reports.h"
+
 #include <gtest/gtest.h>
 
+#include <map>
 #include <set>
 #include <string>
 
 #include "tests/parity/job.h"
-#include "trainer/step_reports.h"
+#include "tests/trainer/report_text.h"
 
 namespace tandem::trainer {
 namespace {
@@ -48,6 +51,22 @@ TEST(OwnNormsTest, OneOfTheReplicasSendsThem) {
   EXPECT_EQ(OwnNormsOf(plan, 0).size(), TrainedParameters(plan).size());
   EXPECT_TRUE(OwnNormsOf(plan, 1).empty());
   EXPECT_TRUE(OwnNormsOf(plan, 2).empty());
+}
+
+std::map<std::string, double> SpeedOf(double seconds_at_peak, const std::string& text) {
+  v1::StepReport report = ReportOf(text);
+  AddSpeed(seconds_at_peak, report);
+  return {report.scalars().begin(), report.scalars().end()};
+}
+
+TEST(AddSpeedTest, UtilizationIsTimeAtPeakOverTime) {
+  using Scalars = std::map<std::string, double>;
+  EXPECT_EQ(SpeedOf(0.5, "step: 3 tokens: 64 seconds: 2"),
+            (Scalars{{"tokens_per_second", 32}, {"model_flops_utilization", 0.25}}));
+  EXPECT_EQ(SpeedOf(0, "step: 3 tokens: 64 seconds: 2"), (Scalars{{"tokens_per_second", 32}})) << "unknown";
+  EXPECT_EQ(SpeedOf(0.5, "step: 1 tokens: 64 seconds: 0.25"), (Scalars{{"tokens_per_second", 256}}))
+      << "more than the peak is no measurement";
+  EXPECT_EQ(SpeedOf(0.5, "step: 0"), Scalars()) << "a validation alone";
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "trainer/save_thread.h"
+#include "trainer/task_thread.h"
 
 #include <pthread.h>
 
@@ -8,12 +8,12 @@
 
 namespace tandem::trainer {
 
-SaveThread::SaveThread(std::function<void(const std::exception_ptr& error)> failed)
+TaskThread::TaskThread(const char* name, std::function<void(const std::exception_ptr& error)> failed)
     : failed_(std::move(failed)), thread_([this] { Run(); }) {
-  pthread_setname_np(thread_.native_handle(), "save");
+  pthread_setname_np(thread_.native_handle(), name);
 }
 
-SaveThread::~SaveThread() {
+TaskThread::~TaskThread() {
   {
     const absl::MutexLock lock(&mu_);
     ending_ = true;
@@ -22,19 +22,19 @@ SaveThread::~SaveThread() {
   thread_.join();
 }
 
-void SaveThread::Begin(int64_t step, Save save) {
+void TaskThread::Begin(int64_t step, Task task) {
   const absl::MutexLock lock(&mu_);
-  if (step_ != 0) {
-    throw std::logic_error("a save begins while another is in progress");
+  if (step_.has_value()) {
+    throw std::logic_error("a task begins while another is in progress");
   }
   step_ = step;
-  save_ = std::move(save);
+  task_ = std::move(task);
   changed_.NotifyAll();
 }
 
-SaveThread::Ended SaveThread::Await() {
+TaskThread::Ended TaskThread::Await() {
   const absl::MutexLock lock(&mu_);
-  while (step_ != 0) {
+  while (step_.has_value()) {
     changed_.Wait(mu_);
   }
   if (thrown_ != nullptr) {
@@ -44,11 +44,11 @@ SaveThread::Ended SaveThread::Await() {
   return {.step = step, .error = step == 0 ? "" : newest_.error};
 }
 
-void SaveThread::WhenSaved(OnSaved then) {
+void TaskThread::WhenDone(OnDone then) {
   std::string error;
   {
     const absl::MutexLock lock(&mu_);
-    if (step_ != 0) {
+    if (step_.has_value()) {
       waiting_.push_back(std::move(then));
       return;
     }
@@ -60,42 +60,42 @@ void SaveThread::WhenSaved(OnSaved then) {
   then(error);
 }
 
-bool SaveThread::TakeWaiting(const Ended& ended, std::vector<OnSaved>& waiting) {
+bool TaskThread::TakeWaiting(const Ended& ended, std::vector<OnDone>& waiting) {
   const absl::MutexLock lock(&mu_);
   waiting = std::exchange(waiting_, {});
   if (waiting.empty()) {
     newest_ = ended;
-    step_ = 0;
+    step_.reset();
     changed_.NotifyAll();
   }
   return !waiting.empty();
 }
 
-void SaveThread::Run() {
+void TaskThread::Run() {
   while (true) {
-    Save save;
+    Task task;
     int64_t step = 0;
     {
       const absl::MutexLock lock(&mu_);
-      while (!save_ && !ending_) {
+      while (!task_ && !ending_) {
         changed_.Wait(mu_);
       }
-      if (!save_) {
+      if (!task_) {
         return;
       }
-      save = std::exchange(save_, nullptr);
-      step = step_;
+      task = std::exchange(task_, nullptr);
+      step = *step_;
     }
     std::string error;
     std::exception_ptr thrown;
     try {
-      error = save();
+      error = task();
     } catch (...) {
       thrown = std::current_exception();
     }
-    // Before the save counts as ended: the process may leave behind the last.
-    for (std::vector<OnSaved> waiting; thrown == nullptr && TakeWaiting({step, error}, waiting);) {
-      for (const OnSaved& then : waiting) {
+    // Before the task counts as ended: the process may exit after the last one.
+    for (std::vector<OnDone> waiting; thrown == nullptr && TakeWaiting({step, error}, waiting);) {
+      for (const OnDone& then : waiting) {
         then(error);
       }
     }
@@ -103,7 +103,7 @@ void SaveThread::Run() {
       {
         const absl::MutexLock lock(&mu_);
         thrown_ = thrown;
-        step_ = 0;
+        step_.reset();
         changed_.NotifyAll();
       }
       failed_(thrown);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "trainer/save_thread.h"
+#include "trainer/task_thread.h"
 
 #include <gtest/gtest.h>
 
@@ -16,27 +16,27 @@
 namespace tandem::trainer {
 namespace {
 
-constexpr absl::Duration kSavePatience = absl::Seconds(120);
+constexpr absl::Duration kPatience = absl::Seconds(120);
 
-void NoFailure(const std::exception_ptr& /*error*/) { ADD_FAILURE() << "a save threw"; }
+void NoFailure(const std::exception_ptr& /*error*/) { ADD_FAILURE() << "a task threw"; }
 
-TEST(SaveThreadTest, CallbacksPrecedeTheEnd) {
-  SaveThread thread(NoFailure);
+TEST(TaskThreadTest, CallbacksPrecedeTheEnd) {
+  TaskThread thread("task", NoFailure);
   absl::Notification goes_on;
   thread.Begin(3, [&] {
-    EXPECT_TRUE(goes_on.WaitForNotificationWithTimeout(kSavePatience));
+    EXPECT_TRUE(goes_on.WaitForNotificationWithTimeout(kPatience));
     return "no room";
   });
   std::atomic<int> called{0};
   for (int i = 0; i < 2; ++i) {
-    thread.WhenSaved([&](const std::string& error) {
+    thread.WhenDone([&](const std::string& error) {
       EXPECT_EQ(error, "no room");
       ++called;
     });
   }
   EXPECT_EQ(called, 0);
   goes_on.Notify();
-  SaveThread::Ended ended = thread.Await();
+  TaskThread::Ended ended = thread.Await();
   EXPECT_EQ(called, 2);
   EXPECT_EQ(ended.step, 3);
   EXPECT_EQ(ended.error, "no room");
@@ -45,37 +45,37 @@ TEST(SaveThreadTest, CallbacksPrecedeTheEnd) {
   EXPECT_EQ(ended.error, "");
 }
 
-TEST(SaveThreadTest, WithoutASaveInProgressTheNewestAnswers) {
-  SaveThread thread(NoFailure);
+TEST(TaskThreadTest, NewestTaskAnswersWithoutOneInProgress) {
+  TaskThread thread("task", NoFailure);
   std::vector<std::string> errors;
   const auto add = [&](const std::string& error) { errors.push_back(error); };
-  thread.WhenSaved(add);
+  thread.WhenDone(add);
   thread.Begin(1, [] { return "failed"; });
   thread.Await();
-  thread.WhenSaved(add);
+  thread.WhenDone(add);
   thread.Begin(2, [] { return ""; });
   thread.Await();
-  thread.WhenSaved(add);
+  thread.WhenDone(add);
   EXPECT_EQ(errors, (std::vector<std::string>{"", "failed", ""}));
 }
 
-TEST(SaveThreadTest, WhatASaveThrowsIsReportedAndThrown) {
+TEST(TaskThreadTest, ExceptionIsReportedAndThrown) {
   absl::Notification failed;
-  SaveThread thread([&](const std::exception_ptr& error) {
+  TaskThread thread("task", [&](const std::exception_ptr& error) {
     EXPECT_NE(error, nullptr);
     failed.Notify();
   });
   thread.Begin(1, []() -> std::string { throw std::runtime_error("lost"); });
   EXPECT_THROW(thread.Await(), std::runtime_error);
-  EXPECT_TRUE(failed.WaitForNotificationWithTimeout(kSavePatience));
+  EXPECT_TRUE(failed.WaitForNotificationWithTimeout(kPatience));
   EXPECT_THROW(thread.Await(), std::runtime_error);
-  thread.WhenSaved([](const std::string&) { ADD_FAILURE() << "nothing was saved"; });
+  thread.WhenDone([](const std::string&) { ADD_FAILURE() << "no task has succeeded"; });
 }
 
-TEST(SaveThreadTest, RunningSaveEndsBeforeItsThread) {
+TEST(TaskThreadTest, RunningTaskEndsBeforeItsThread) {
   bool ended = false;
   {
-    SaveThread thread(NoFailure);
+    TaskThread thread("task", NoFailure);
     thread.Begin(1, [&] {
       ended = true;
       return "";
