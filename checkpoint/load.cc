@@ -95,7 +95,7 @@ absl::StatusOr<std::map<int, std::vector<Copy>>> CopiesByFile(const Manifest& ma
 }
 
 // Copies what this rank wants from files as they are read.
-class Loading final : public Reading {
+class Loading {
  public:
   // All outlive it.
   Loading(platform::Files& files, const std::string& path, const Manifest& manifest,
@@ -106,8 +106,9 @@ class Loading final : public Reading {
     }
   }
 
-  absl::Status Advance(int64_t most_bytes) override {
-    const int64_t until = bytes_ + most_bytes;
+  // Reads a part, as WorkTogether calls it.
+  absl::StatusOr<RankProgress> Advance() {
+    const int64_t until = bytes_ + kMeetingBytes;
     while (!done() && bytes_ < until) {
       if (!file_.has_value()) {
         TANDEM_RETURN_IF_ERROR(Open(manifest_.files[static_cast<size_t>(next_->first)], next_->second));
@@ -121,10 +122,8 @@ class Loading final : public Reading {
         ++next_;
       }
     }
-    return absl::OkStatus();
+    return RankProgress{.done = done(), .amount = bytes_, .total = total_};
   }
-
-  Standing standing() const override { return {.done = done(), .amount = bytes_, .total = total_}; }
 
  private:
   bool done() const { return next_ == by_file_.end(); }
@@ -209,7 +208,8 @@ void Load(platform::Files& files, comm::Communicator& comm, const std::string& p
                                             return absl::OkStatus();
                                           })));
     Loading loading(files, path, manifest, by_file);
-    return ReadTogether(comm, path, loading, on_progress);
+    return WorkTogether(
+        comm, path, [&] { return loading.Advance(); }, on_progress);
   };
   if (const absl::Status loaded = load(); !loaded.ok()) {
     throw CheckpointError(absl::StrCat("checkpoint ", path, ": ", loaded.message()));

@@ -62,7 +62,7 @@ struct Task {
       take;  // begin: an element of `elements`
 };
 
-class WeightsReading final : public Reading {
+class WeightsReading {
  public:
   WeightsReading(platform::Files& files, const HuggingFaceFolder& folder, std::vector<Task> tasks)
       : files_(files), folder_(folder), tasks_(std::move(tasks)) {
@@ -74,8 +74,9 @@ class WeightsReading final : public Reading {
     }
   }
 
-  absl::Status Advance(int64_t most_bytes) override {
-    const int64_t until = bytes_ + most_bytes;
+  // Reads a part, as WorkTogether calls it.
+  absl::StatusOr<RankProgress> Advance() {
+    const int64_t until = bytes_ + kMeetingBytes;
     while (next_ < tasks_.size() && bytes_ < until) {
       const Task& task = tasks_[next_];
       const ElementsInFile& of = task.elements;
@@ -92,11 +93,7 @@ class WeightsReading final : public Reading {
         element_ = 0;
       }
     }
-    return absl::OkStatus();
-  }
-
-  Standing standing() const override {
-    return {.done = next_ == tasks_.size(), .amount = bytes_, .total = total_};
+    return RankProgress{.done = next_ == tasks_.size(), .amount = bytes_, .total = total_};
   }
 
   // Elements [begin, begin + count) of those.
@@ -140,7 +137,8 @@ class WeightsLoader {
       AddCheck(name, elements, kNotZero, AreZeros);
     }
     WeightsReading reading(files_, folder_, std::move(tasks_));
-    const absl::Status read = ReadTogether(comm_, folder_.path, reading, on_progress);
+    const absl::Status read = WorkTogether(
+        comm_, folder_.path, [&] { return reading.Advance(); }, on_progress);
     if (!read.ok()) {
       throw CheckpointError(absl::StrCat("weights ", folder_.path, ": ", read.message()));
     }

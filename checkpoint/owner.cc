@@ -44,6 +44,10 @@ Owner ParseOwner(const std::string& text) {
   }
 }
 
+bool IsSame(const Owner& owner, const Owner& self) {
+  return owner.job == self.job && owner.attempt == self.attempt;
+}
+
 bool IsLater(const Owner& owner, const Owner& self) {
   return owner.job == self.job && owner.attempt > self.attempt;
 }
@@ -61,7 +65,7 @@ struct Sighting {
   Owner owner;
   absl::Time renewed;
   bool SameAs(const Sighting& other) const {
-    return owner.job == other.owner.job && owner.attempt == other.owner.attempt && renewed == other.renewed;
+    return IsSame(owner, other.owner) && renewed == other.renewed;
   }
 };
 
@@ -218,10 +222,7 @@ absl::StatusOr<std::vector<std::string>> TakeOwnership(platform::Files& files, c
 }
 
 absl::Status RenewOwnership(platform::Files& files, const std::string& directory, const Owner& self) {
-  TANDEM_ASSIGN_OR_RETURN(const Owner owner, ReadOwner(files, directory));
-  if (IsOther(owner, self)) {
-    return Lost(directory, owner, self);
-  }
+  TANDEM_RETURN_IF_ERROR(CheckOwner(files, directory, self));
   return files.Touch(PathIn(directory));
 }
 
@@ -242,32 +243,23 @@ absl::Status RestoreOwnership(platform::Files& files, const std::string& directo
 
 bool Owns(platform::Files& files, const std::string& directory, const Owner& self) {
   const absl::StatusOr<Owner> owner = ReadOwner(files, directory);
-  return owner.ok() && owner->job == self.job && owner->attempt == self.attempt;
+  return owner.ok() && IsSame(*owner, self);
 }
 
 absl::Status ReleaseOwnership(platform::Files& files, const std::string& directory, const Owner& self) {
   const absl::StatusOr<Owner> owner = ReadOwner(files, directory);
-  if (absl::IsNotFound(owner.status())) {
-    return absl::OkStatus();
+  if (owner.ok() && IsSame(*owner, self)) {
+    return files.RemoveAll(PathIn(directory));
   }
-  if (!owner.ok()) {
-    return owner.status();
-  }
-  if (owner->job != self.job || owner->attempt != self.attempt) {
-    return absl::OkStatus();
-  }
-  return files.RemoveAll(PathIn(directory));
+  return absl::IsNotFound(owner.status()) ? absl::OkStatus() : owner.status();
 }
 
 absl::Status CheckOwner(platform::Files& files, const std::string& directory, const Owner& self) {
   const absl::StatusOr<Owner> owner = ReadOwner(files, directory);
-  if (absl::IsNotFound(owner.status())) {
-    return absl::OkStatus();
+  if (owner.ok() && IsOther(*owner, self)) {
+    return Lost(directory, *owner, self);
   }
-  if (!owner.ok()) {
-    return owner.status();
-  }
-  return IsOther(*owner, self) ? Lost(directory, *owner, self) : absl::OkStatus();
+  return absl::IsNotFound(owner.status()) ? absl::OkStatus() : owner.status();
 }
 
 }  // namespace tandem::checkpoint

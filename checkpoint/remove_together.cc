@@ -30,7 +30,7 @@ class RemovalShare {
 
   // Lists the names at the first call, and removes some at each later one: no rank removes any before all
   // have met, so they list the same. What it cannot list or remove it leaves to rank 0.
-  Standing Advance() {
+  RankProgress Advance() {
     if (!listed_) {
       listed_ = true;
       List();
@@ -82,8 +82,7 @@ std::vector<std::string> RemoveTogether(platform::Files& files, comm::Communicat
     RemovalShare share(files, comm, path);
     // Where a rank throws, as it has no memory left, all leave the rest to rank 0.
     WorkTogether(
-        comm, [&]() -> absl::StatusOr<Standing> { return share.Advance(); },
-        [&](const Standing& all) { on_progress({.path = path, .done = all.amount, .total = all.total}); })
+        comm, path, [&] { return share.Advance(); }, on_progress)
         .IgnoreError();
     if (comm.rank() != 0) {
       continue;

@@ -20,7 +20,7 @@ namespace {
 
 // The files of one rank, which only their sizes and digests are wanted of. All sizes come first: to look at
 // them takes seconds, to read the files takes minutes.
-class Share final : public Reading {
+class Share {
  public:
   Share(platform::Files& files, const std::string& path, const std::vector<ManifestFile>& all,
         fsdp::Range range)
@@ -30,12 +30,13 @@ class Share final : public Reading {
     }
   }
 
-  absl::Status Advance(int64_t most_bytes) override {
+  // Reads a part, as WorkTogether calls it.
+  absl::StatusOr<RankProgress> Advance() {
     const int64_t sizes_until = std::min(end_, sized_ + kMeetingFiles);
     for (; sized_ < sizes_until; ++sized_) {
       TANDEM_RETURN_IF_ERROR(Judge(sized_, CheckSize(files_, path_, all_[static_cast<size_t>(sized_)])));
     }
-    const int64_t until = bytes_ + most_bytes;
+    const int64_t until = bytes_ + kMeetingBytes;
     while (sized_ == end_ && !done() && bytes_ < until) {
       if (!file_.has_value()) {
         file_.emplace(files_, path_, AllOf(all_[static_cast<size_t>(next_)]));
@@ -47,10 +48,8 @@ class Share final : public Reading {
         ++next_;
       }
     }
-    return absl::OkStatus();
+    return RankProgress{.done = done(), .amount = bytes_, .total = total_};
   }
-
-  Standing standing() const override { return {.done = done(), .amount = bytes_, .total = total_}; }
 
   // The file that is not what the manifest says, as an index; it is the last that was looked at.
   std::optional<int64_t> damaged() const { return damaged_; }
@@ -93,7 +92,8 @@ absl::Status ReadAgain(platform::Files& files, comm::Communicator& comm, const s
   }
   const int64_t file = std::stoll(*first);
   Share again(files, path, all, {.begin = file, .end = comm.rank() == second ? file + 1 : file});
-  TANDEM_RETURN_IF_ERROR(ReadTogether(comm, path, again, on_progress));
+  TANDEM_RETURN_IF_ERROR(WorkTogether(
+      comm, path, [&] { return again.Advance(); }, on_progress));
   return absl::UnavailableError(absl::StrCat("rank ", rank, ": ", damage.message(), ", but rank ", second,
                                              " reads it as it should be: the machine of rank ", rank,
                                              " misreads it, or has another file there"));
@@ -162,7 +162,8 @@ absl::StatusOr<Manifest> VerifyTogether(platform::Files& files, comm::Communicat
                             return DamageOnlyOnRankZero(comm, read);
                           }));
   Share share(files, path, manifest.files, FilesOfRank(manifest.files, comm.rank(), comm.size()));
-  const absl::Status read = ReadTogether(comm, path, share, on_progress);
+  const absl::Status read = WorkTogether(
+      comm, path, [&] { return share.Advance(); }, on_progress);
   if (IsDamage(read)) {
     return ReadAgain(files, comm, path, manifest.files, read, share.damaged(), on_progress);
   }

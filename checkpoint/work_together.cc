@@ -82,7 +82,7 @@ namespace {
 // The largest of all ranks decides.
 enum State : int64_t { kDone, kWorks, kUnreadable, kTooNew, kDamaged };
 
-State StateOf(const absl::Status& status, const Standing& own) {
+State StateOf(const absl::Status& status, const RankProgress& own) {
   if (!status.ok()) {
     return IsDamage(status) ? kDamaged : absl::IsUnimplemented(status) ? kTooNew : kUnreadable;
   }
@@ -90,12 +90,12 @@ State StateOf(const absl::Status& status, const Standing& own) {
 }
 
 // Collective: how far all are, or the error that all go by. `status`, and where it is OK `own`: this rank's.
-absl::StatusOr<Standing> Meet(comm::Communicator& comm, const absl::Status& status, const Standing& own) {
+absl::StatusOr<RankProgress> Meet(comm::Communicator& comm, const absl::Status& status, const RankProgress& own) {
   using Numbers = std::array<int64_t, 3>;
   Numbers sent = {StateOf(status, own), own.amount, own.total};
   std::vector<Numbers> received(static_cast<size_t>(comm.size()));
   comm.AllGather(device::MemoryOf(sent), device::MemoryOf(received));
-  Standing all;
+  RankProgress all;
   int64_t worst = kDone;
   int first = 0;  // of the ranks whose state that is
   for (int rank = 0; rank < comm.size(); ++rank) {
@@ -121,9 +121,10 @@ absl::StatusOr<Standing> Meet(comm::Communicator& comm, const absl::Status& stat
 
 }  // namespace
 
-absl::Status WorkTogether(comm::Communicator& comm, const std::function<absl::StatusOr<Standing>()>& part,
-                          const std::function<void(const Standing& all)>& met) {
-  Standing own;
+absl::Status WorkTogether(comm::Communicator& comm, const std::string& path,
+                          const std::function<absl::StatusOr<RankProgress>()>& part,
+                          const OnWorkProgress& on_progress) {
+  RankProgress own;
   while (true) {
     const absl::Status status = StatusOfPart([&]() -> absl::Status {
       if (!own.done) {
@@ -131,23 +132,12 @@ absl::Status WorkTogether(comm::Communicator& comm, const std::function<absl::St
       }
       return absl::OkStatus();
     });
-    TANDEM_ASSIGN_OR_RETURN(const Standing all, Meet(comm, status, own));
-    met(all);
+    TANDEM_ASSIGN_OR_RETURN(const RankProgress all, Meet(comm, status, own));
+    on_progress({.path = path, .done = all.amount, .total = all.total});
     if (all.done) {
       return absl::OkStatus();
     }
   }
-}
-
-absl::Status ReadTogether(comm::Communicator& comm, const std::string& path, Reading& reading,
-                          const OnWorkProgress& on_progress) {
-  return WorkTogether(
-      comm,
-      [&]() -> absl::StatusOr<Standing> {
-        TANDEM_RETURN_IF_ERROR(reading.Advance(kMeetingBytes));
-        return reading.standing();
-      },
-      [&](const Standing& all) { on_progress({.path = path, .done = all.amount, .total = all.total}); });
 }
 
 absl::Status AgreeOnReading(comm::Communicator& comm, const absl::Status& status) {

@@ -34,15 +34,15 @@ void AgreeOnSuccess(comm::Communicator& comm, const absl::Status& status);
 // slowest rank needs for one part, and the communicator's deadline finds a rank that hangs without a limit on
 // the whole work.
 
-// How many bytes a rank reads between two meetings.
+// How many bytes a rank reads in a part, about.
 inline constexpr int64_t kMeetingBytes = int64_t{64} << 20;
 
-// How many files a rank removes, or checks the sizes of, between two meetings. A busy file system may need
+// How many files a rank removes, or checks the sizes of, in a part. A busy file system may need
 // some seconds for each.
 inline constexpr int kMeetingFiles = 16;
 
 // The progress of one rank with its share, or of all ranks together.
-struct Standing {
+struct RankProgress {
   bool done = false;
   // In bytes if files are read, in files if they are removed.
   int64_t amount = 0;  // so far
@@ -59,28 +59,13 @@ struct WorkProgress {
 // Called on every rank, on the caller's thread, after each meeting.
 using OnWorkProgress = std::function<void(const WorkProgress& progress)>;
 
-// Collective. Calls `part`, which does a short part of a rank's work, on every rank until that rank is done,
-// and `met` on every rank after each meeting, both on the caller's thread. An exception of `part` counts as
+// Collective. Calls `part`, which does a short part of a rank's work on `path`, on every rank until that rank
+// is done, and on_progress after each meeting, both on the caller's thread. An exception of `part` counts as
 // an error. After an error no rank continues, and all return the same status: if IsDamage (folder.h) holds
 // for an error, InvalidArgument with the first such error; otherwise Unimplemented if a rank's is, or else
 // Unavailable, with the first such error and its rank unless that is 0. Throws CommError.
-absl::Status WorkTogether(comm::Communicator& comm, const std::function<absl::StatusOr<Standing>()>& part,
-                          const std::function<void(const Standing& all)>& met);
-
-// The reading of one rank.
-class Reading {
- public:
-  virtual ~Reading() = default;
-
-  // Reads about `most_bytes` more, or up to the end. An error for which IsDamage (folder.h) holds means that
-  // the checkpoint is damaged, any other error that it could not be read.
-  virtual absl::Status Advance(int64_t most_bytes) = 0;
-
-  virtual Standing standing() const = 0;
-};
-
-// Collective. Calls WorkTogether with `reading`, this rank's share of the files in `path`.
-absl::Status ReadTogether(comm::Communicator& comm, const std::string& path, Reading& reading,
+absl::Status WorkTogether(comm::Communicator& comm, const std::string& path,
+                          const std::function<absl::StatusOr<RankProgress>()>& part,
                           const OnWorkProgress& on_progress);
 
 // Collective. Returns the status that WorkTogether would return if each rank had done its only part with this

@@ -106,7 +106,7 @@ absl::Status WriteTogether(platform::Files& files, comm::Communicator& comm, con
   const platform::Clock& clock = platform::SteadyClock();
   std::optional<FileWriter> writer;
   absl::Time moved = clock.Now();
-  const auto write_on = [&]() -> absl::StatusOr<Standing> {
+  const auto write_on = [&]() -> absl::StatusOr<RankProgress> {
     if (!writer.has_value()) {
       writer.emplace(files, folder, path);
     }
@@ -117,7 +117,7 @@ absl::Status WriteTogether(platform::Files& files, comm::Communicator& comm, con
       switch (writer->Await(stands_still ? absl::InfiniteDuration() : meeting - now)) {
         case FileWriter::State::kDone:
           TANDEM_RETURN_IF_ERROR(writer->status());
-          return Standing{.done = true};
+          return RankProgress{.done = true};
         case FileWriter::State::kWantsPart: {
           TANDEM_ASSIGN_OR_RETURN(const std::string_view part, next());
           writer->Give(part);
@@ -128,13 +128,13 @@ absl::Status WriteTogether(platform::Files& files, comm::Communicator& comm, con
           break;
       }
       if (clock.Now() >= meeting) {
-        return Standing{};
+        return RankProgress{};
       }
     }
   };
   absl::Status own;
-  const auto write_and_keep_error = [&]() -> absl::StatusOr<Standing> {
-    Standing standing;
+  const auto write_and_keep_error = [&]() -> absl::StatusOr<RankProgress> {
+    RankProgress standing;
     own = StatusOfPart([&]() -> absl::Status {
       TANDEM_ASSIGN_OR_RETURN(standing, write_on());
       return absl::OkStatus();
@@ -142,7 +142,7 @@ absl::Status WriteTogether(platform::Files& files, comm::Communicator& comm, con
     TANDEM_RETURN_IF_ERROR(own);
     return standing;
   };
-  WorkTogether(comm, write_and_keep_error, [](const Standing&) {
+  WorkTogether(comm, path, write_and_keep_error, [](const WorkProgress&) {
   }).IgnoreError();  // the caller agrees on `own`
   return own;
 }
