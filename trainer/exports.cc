@@ -17,6 +17,8 @@
 #include "absl/strings/str_cat.h"
 #include "checkpoint/export_weights.h"
 #include "checkpoint/folder.h"
+#include "checkpoint/work_together.h"
+#include "platform/clock.h"
 #include "platform/files.h"
 #include "platform/log.h"
 #include "platform/regular_file.h"
@@ -27,7 +29,8 @@ namespace tandem::trainer {
 namespace {
 
 constexpr int kNice = 10;
-constexpr size_t kMostOutputBytes = 64 << 10;  // that are kept of what the program says: the last ones
+constexpr absl::Duration kMostWait = absl::Hours(1);  // at the end of a job
+constexpr size_t kMostOutputBytes = 64 << 10;         // that are kept of what the program says: the last ones
 
 // All that is written to a pipe until its other end is closed.
 std::string ReadToEnd(int fd) {
@@ -235,6 +238,19 @@ void Exports::RemoveUnfinished(const std::string& to) {
     if (name.starts_with(unfinished)) {
       files.RemoveAll((std::filesystem::path(to).parent_path() / name).string()).IgnoreError();
     }
+  }
+}
+
+void FinishExports(comm::Communicator& comm, Exports* exports, const std::function<void()>& moved) {
+  const absl::Time end = platform::SteadyClock().Now() + kMostWait;
+  const auto are_pending = [&] {
+    return exports != nullptr && !exports->Await(absl::Seconds(1)) && platform::SteadyClock().Now() < end;
+  };
+  while (checkpoint::TextOfRankZero(comm, are_pending() ? "pending" : "") != "") {
+    moved();
+  }
+  if (exports != nullptr) {
+    exports->End("it took too long after the last step");
   }
 }
 

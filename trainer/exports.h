@@ -16,6 +16,10 @@
 #include "platform/steady_condition.h"
 #include "tandem/v1/job.pb.h"
 
+namespace tandem::comm {
+class Communicator;
+}
+
 namespace tandem::trainer {
 
 // Exports checkpoints while the job trains: runs `tandem export` as a child process with nice value 10, for
@@ -71,5 +75,10 @@ class Exports {
   std::string ending_ ABSL_GUARDED_BY(mu_);          // why exports have ended; empty: they have not
   std::thread thread_;                               // must be last, because it uses the other members
 };
+
+// Collective. Waits until rank 0 has exported its pending steps, at most an hour, and ends the other exports.
+// `exports` is null on other ranks. They wait, too, because the first rank that exits ends the job. Calls
+// `moved` once a second. Throws CommError.
+void FinishExports(comm::Communicator& comm, Exports* exports, const std::function<void()>& moved);
 
 }  // namespace tandem::trainer

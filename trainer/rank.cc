@@ -33,9 +33,8 @@
 namespace tandem::trainer {
 namespace {
 
-constexpr int kMostWithoutTargets = 3;            // steps in a row
-constexpr int64_t kMostSpikesInARow = 10;         // that are skipped
-constexpr std::chrono::hours kMostExportTime{1};  // for which the end of a job waits for its exports
+constexpr int kMostWithoutTargets = 3;     // steps in a row
+constexpr int64_t kMostSpikesInARow = 10;  // that are skipped
 
 SequenceOptions Sequence(const plan::JobPlan& plan, const TrainingState::Start& start, bool saves_beside) {
   const plan::TrainConfig& train = plan.train;
@@ -184,7 +183,9 @@ class Rank::Impl {
           }
           reports_->Submit();
           reports_->Flush();
-          state_.EndExports("the job was stopped before");
+          if (state_.exports() != nullptr) {
+            state_.exports()->End("the job was stopped before");
+          }
           // The first rank that leaves ends the job, and with it the others: none does before rank 0 has
           // removed the checkpoints that make way for the newest, and has reported that.
           checkpoint::ExchangeTexts(communicators_.report, "");
@@ -199,28 +200,16 @@ class Rank::Impl {
           if (first_skipped_ > 0 && updates_.updates() == updates_of_others_) {
             FailUntrained(start.step);
           }
-          AwaitExports();
+          if (config_.exports.has_every_steps()) {
+            SetPhase(v1::RANK_PHASE_CHECKPOINTING);
+            FinishExports(communicators_.report, state_.exports(),
+                          [this] { Progress(page_, /*looks=*/false).Moved(); });
+          }
           saves_->AnswerAll();
           SetPhase(v1::RANK_PHASE_FINISHED);
           return RankOutcome::kFinished;
       }
     }
-  }
-
-  // Collective: the first rank that leaves ends the job.
-  void AwaitExports() {
-    if (!config_.exports.has_every_steps()) {
-      return;
-    }
-    SetPhase(v1::RANK_PHASE_CHECKPOINTING);
-    const auto end = std::chrono::steady_clock::now() + kMostExportTime;
-    const auto goes_on = [&] {
-      return !state_.AwaitExports(absl::Seconds(1)) && std::chrono::steady_clock::now() < end;
-    };
-    while (checkpoint::TextOfRankZero(communicators_.report, goes_on() ? "goes on" : "") != "") {
-      Progress(page_, /*looks=*/false).Moved();
-    }
-    state_.EndExports("it took too long after the last step");
   }
 
   // Of the state after a step.

@@ -345,12 +345,6 @@ TaskThread::Ended TrainingState::AwaitSave(int64_t step) {
   return ended;
 }
 
-void TrainingState::EndExports(const std::string& reason) {
-  if (exports_ != nullptr) {
-    exports_->End(reason);
-  }
-}
-
 // A step that is not in whole_ does not count for `keep`, and stays.
 void TrainingState::SpareExports() {
   if (exports_ == nullptr) {

@@ -98,11 +98,8 @@ class TrainingState {
   void EndSaves() { thread_.reset(); }
   void WhenSaved(TaskThread::OnDone then) { thread_->WhenDone(std::move(then)); }
 
-  // Calls Exports::Await on rank 0. Returns true on other ranks and if the job exports nothing.
-  bool AwaitExports(absl::Duration wait) { return exports_ == nullptr || exports_->Await(wait); }
-  // Calls Exports::End on rank 0 of a job that exports.
-  void EndExports(const std::string& reason);
-
+  // Null if this rank exports nothing. Must be called after Load.
+  Exports* exports() { return exports_.get(); }
   // Throws InstructionError with `step` if the job uses canaries and one has changed. Must be called after a
   // run of that step; if the next run is in flight, it may be the cause.
   void CheckCanaries(int64_t step) const;
