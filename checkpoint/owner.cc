@@ -64,9 +64,7 @@ absl::Status Lost(const std::string& directory, const Owner& owner, const Owner&
 struct Sighting {
   Owner owner;
   absl::Time renewed;
-  bool SameAs(const Sighting& other) const {
-    return IsSame(owner, other.owner) && renewed == other.renewed;
-  }
+  bool SameAs(const Sighting& other) const { return IsSame(owner, other.owner) && renewed == other.renewed; }
 };
 
 absl::StatusOr<Sighting> Look(platform::Files& files, const std::string& directory) {

@@ -173,38 +173,22 @@ absl::StatusOr<Manifest> VerifyTogether(platform::Files& files, comm::Communicat
 
 namespace {
 
-// What a rank sends to the others: one of these, and the digest of the manifest or the error.
-constexpr char kAsItSays = 'D';
-constexpr char kOtherwise = 'E';
-
-// Whether this rank finds its share of the files with the sizes that the manifest says.
-std::string LookAtShare(platform::Files& files, const comm::Communicator& comm, const std::string& path) {
-  std::string digest;
-  const absl::Status looked = StatusOfPart([&]() -> absl::Status {
-    TANDEM_ASSIGN_OR_RETURN(const Manifest manifest, ReadFolderManifest(files, path));
-    const fsdp::Range share = FilesOfRank(manifest.files, comm.rank(), comm.size());
-    for (int64_t file = share.begin; file < share.end; ++file) {
-      TANDEM_RETURN_IF_ERROR(CheckSize(files, path, manifest.files[static_cast<size_t>(file)]));
-    }
-    digest = manifest.digest;
-    return absl::OkStatus();
-  });
-  return looked.ok() ? kAsItSays + digest : absl::StrCat(std::string(1, kOtherwise), looked.message());
-}
-
-// Why a checkpoint is not known to be whole, of what the ranks have found there; empty: it is.
-std::string ReasonOf(const std::vector<std::string>& found) {
-  for (size_t rank = 0; rank < found.size(); ++rank) {
-    const std::string& own = found[rank];
-    const std::string name = rank == 0 ? "" : absl::StrCat("rank ", rank, ": ");
-    if (own[0] == kOtherwise) {
-      return absl::StrCat(name, own.substr(1));
-    }
-    if (own != found[0]) {
-      return absl::StrCat(name, "it sees another ", kManifestName, " than rank 0");
-    }
-  }
-  return "";
+// Collective. Whether the files have the sizes in the manifest, of which every rank must read the same.
+absl::Status CheckSizesTogether(platform::Files& files, comm::Communicator& comm, const std::string& path) {
+  const auto with_rank = [&](const absl::Status& status) {
+    return status.ok() || comm.rank() == 0
+               ? status
+               : absl::InvalidArgumentError(absl::StrCat("rank ", comm.rank(), ": ", status.message()));
+  };
+  TANDEM_ASSIGN_OR_RETURN(const Manifest manifest, ReadManifestTogether(files, comm, path, with_rank));
+  const fsdp::Range share = FilesOfRank(manifest.files, comm.rank(), comm.size());
+  return AgreeOnReading(
+      comm, with_rank(StatusOfPart([&]() -> absl::Status {
+        for (int64_t file = share.begin; file < share.end; ++file) {
+          TANDEM_RETURN_IF_ERROR(CheckSize(files, path, manifest.files[static_cast<size_t>(file)]));
+        }
+        return absl::OkStatus();
+      })));
 }
 
 }  // namespace
@@ -213,13 +197,13 @@ WholeSteps FindWholeSteps(platform::Files& files, comm::Communicator& comm, cons
                           const OnLooked& looked) {
   WholeSteps whole;
   for (const int64_t step : ListStepsTogether(files, comm, directory, /*after=*/-1)) {
-    // One meeting a step: no rank waits for longer than another looks at a share of one checkpoint.
-    const std::string reason =
-        ReasonOf(ExchangeTexts(comm, LookAtShare(files, comm, absl::StrCat(directory, "/", StepName(step)))));
-    if (reason.empty()) {
+    // The ranks meet after each step: none waits for longer than another needs for its share of it.
+    const absl::Status checked =
+        CheckSizesTogether(files, comm, absl::StrCat(directory, "/", StepName(step)));
+    if (checked.ok()) {
       whole.insert(step);
     }
-    looked(step, reason);
+    looked(step, std::string(checked.message()));
   }
   return whole;
 }

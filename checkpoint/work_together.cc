@@ -90,7 +90,8 @@ State StateOf(const absl::Status& status, const RankProgress& own) {
 }
 
 // Collective: how far all are, or the error that all go by. `status`, and where it is OK `own`: this rank's.
-absl::StatusOr<RankProgress> Meet(comm::Communicator& comm, const absl::Status& status, const RankProgress& own) {
+absl::StatusOr<RankProgress> Meet(comm::Communicator& comm, const absl::Status& status,
+                                  const RankProgress& own) {
   using Numbers = std::array<int64_t, 3>;
   Numbers sent = {StateOf(status, own), own.amount, own.total};
   std::vector<Numbers> received(static_cast<size_t>(comm.size()));

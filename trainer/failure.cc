@@ -62,7 +62,7 @@ Failure Own(std::string reason, const std::string& message) {
 
 InstructionError::InstructionError(std::exception_ptr error, int64_t step, std::string instruction,
                                    std::string group)
-    : std::runtime_error(Message(error)),
+    : std::runtime_error(Describe(error).cause.message()),
       cause(std::move(error)),
       step(step),
       instruction(std::move(instruction)),
@@ -112,18 +112,6 @@ Failure Describe(const std::exception_ptr& error) {
     return Own(proto::reason::kInternalError, e.what());
   } catch (...) {
     return Own(proto::reason::kInternalError, "an exception that is not a std::exception");
-  }
-}
-
-std::string Message(const std::exception_ptr& error) {
-  try {
-    std::rethrow_exception(error);
-  } catch (const c10::Error& e) {
-    return OneLine(e.what_without_backtrace());
-  } catch (const std::exception& e) {
-    return OneLine(e.what());
-  } catch (...) {
-    return "an exception that is not a std::exception";
   }
 }
 

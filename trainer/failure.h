@@ -68,9 +68,6 @@ struct Failure {
 // Throws only std::bad_alloc.
 Failure Describe(const std::exception_ptr& error);
 
-// what() of `error` as one line, without LibTorch's backtrace.
-std::string Message(const std::exception_ptr& error);
-
 // Throws if `status` is an error, which must come from files in checkpoint.directory. `what` says what failed
 // ("rank 0 cannot write there"), and `status` names the file. Throws checkpoint::CheckpointError if the disk
 // is full or fails (EIO, ESTALE), or too many files are open, and otherwise UserError. Both messages say what

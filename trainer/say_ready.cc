@@ -8,6 +8,7 @@
 #include "platform/build_info.h"
 #include "platform/log.h"
 #include "tandem/v1/workers.pb.h"
+#include "trainer/step_reports.h"
 
 namespace tandem::trainer {
 namespace {
@@ -32,13 +33,6 @@ v1::Ready ReadyOf(const ReadyRank& rank) {
   return ready;
 }
 
-v1::FromTrainer Warning(int64_t step, const std::string& text) {
-  v1::FromTrainer message;
-  message.mutable_training_warning()->set_step(step);
-  message.mutable_training_warning()->set_message(text);
-  return message;
-}
-
 }  // namespace
 
 void SayReady(const ReadyRank& rank, const SendToWorker& send) {
@@ -53,10 +47,10 @@ void SayReady(const ReadyRank& rank, const SendToWorker& send) {
         "this job measures speed alone: debug.balanced_routing deals the tokens evenly to the experts, "
         "whatever the router says, and the losses mean nothing";
     platform::Log(platform::LogLevel::kWarning, kWarning, {});
-    send(Warning(rank.start.step, kWarning));
+    send(TrainingWarningOf(rank.start.step, kWarning));
   }
   platform::Log(platform::LogLevel::kInfo, "the text", {{"files", rank.text.summary()}});
-  v1::FromTrainer text = Warning(rank.start.step, rank.text.summary());
+  v1::FromTrainer text = TrainingWarningOf(rank.start.step, rank.text.summary());
   text.mutable_training_warning()->set_is_data(true);
   send(std::move(text));
 }

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <string_view>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -72,10 +73,7 @@ std::string NonfinitePlaces(const std::vector<NonfiniteGradient>& nonfinite,
 std::vector<int64_t> ElementsOf(const std::vector<plan::JobParameter>& parameters) {
   std::vector<int64_t> elements;
   for (const plan::JobParameter& parameter : parameters) {
-    elements.push_back(1);
-    for (const int64_t dim : parameter.shape) {
-      elements.back() *= dim;
-    }
+    elements.push_back(fsdp::NumElements(parameter.shape, {}));
   }
   return elements;
 }
@@ -124,6 +122,13 @@ bool HasLoss(const v1::StepReport& report) {
 }
 
 }  // namespace
+
+v1::FromTrainer TrainingWarningOf(int64_t step, const std::string& text) {
+  v1::FromTrainer message;
+  message.mutable_training_warning()->set_step(step);
+  message.mutable_training_warning()->set_message(text);
+  return message;
+}
 
 void AddSpeed(double seconds_at_peak, v1::StepReport& report) {
   if (report.seconds() <= 0) {
@@ -234,11 +239,8 @@ void StepReports::WarnOfNoTargets(int64_t step) {
   if (comm_.rank() != 0) {
     return;
   }
-  v1::FromTrainer message;
-  message.mutable_training_warning()->set_step(step);
-  message.mutable_training_warning()->set_message(
-      absl::StrCat("no target of step ", step, " counts; the step was not applied"));
-  send_(std::move(message));
+  send_(
+      TrainingWarningOf(step, absl::StrCat("no target of step ", step, " counts; the step was not applied")));
 }
 
 void StepReports::Submit() {
@@ -333,12 +335,10 @@ void StepReports::ReportNonfinite(const v1::StepReport& report,
   if (!std::exchange(has_warned_, true)) {
     first_places_ = nonfinite_places_;
     const bool one = report.nonfinite() == 1;
-    v1::FromTrainer message;
-    message.mutable_training_warning()->set_step(report.step());
-    message.mutable_training_warning()->set_message(absl::StrCat(
-        report.nonfinite(), one ? " element" : " elements", " of the gradients of step ", report.step(),
-        one ? " is" : " are", " not finite: ", nonfinite_places_, "; the step was not applied"));
-    send_(std::move(message));
+    send_(TrainingWarningOf(report.step(),
+                            absl::StrCat(report.nonfinite(), one ? " element" : " elements",
+                                         " of the gradients of step ", report.step(), one ? " is" : " are",
+                                         " not finite: ", nonfinite_places_, "; the step was not applied")));
   }
 }
 
@@ -355,10 +355,7 @@ void StepReports::ReportSpike(const v1::StepReport& report) {
     const bool skips = NormWindow::MaySkip(report.step(), plan_.train.optimizer.schedule.warmup_steps);
     text += skips ? "; the step was not applied" : "; steps as early as this one are applied all the same";
   }
-  v1::TrainingWarning warning;
-  warning.set_step(report.step());
-  warning.set_is_spike(true);
-  WarnOfSpike(std::move(text), kSpikeLimit, std::move(warning), warned_of_spikes_);
+  WarnOfSpike(TrainingWarningOf(report.step(), text), kSpikeLimit, warned_of_spikes_);
 }
 
 void StepReports::JudgeLoss(v1::StepReport& report) {
@@ -367,29 +364,28 @@ void StepReports::JudgeLoss(v1::StepReport& report) {
     return;
   }
   (*report.mutable_scalars())[kLossSpikeLimit] = before->limit();
-  v1::TrainingWarning warning;
-  warning.set_step(report.step());
-  warning.set_is_loss_spike(true);
   WarnOfSpike(
-      absl::StrFormat("the loss of step %d is %.4g, a spike: %.1f standard deviations above the mean of "
-                      "those of the steps before it, %.4g",
-                      report.step(), report.loss(), (report.loss() - before->mean) / before->deviation,
-                      before->mean),
-      kLossSpikeLimit, std::move(warning), warned_of_losses_);
+      TrainingWarningOf(report.step(),
+                        absl::StrFormat("the loss of step %d is %.4g, a spike: %.1f standard "
+                                        "deviations above the mean of the losses before it, %.4g",
+                                        report.step(), report.loss(),
+                                        (report.loss() - before->mean) / before->deviation, before->mean)),
+      kLossSpikeLimit, warned_of_losses_);
 }
 
-void StepReports::WarnOfSpike(std::string text, const char* scalar, v1::TrainingWarning warning,
-                              int& warned) const {
-  platform::Log(platform::LogLevel::kWarning, "a spike", {{"message", text}});
+void StepReports::WarnOfSpike(v1::FromTrainer message, const char* scalar, int& warned) const {
+  v1::TrainingWarning& warning = *message.mutable_training_warning();
+  platform::Log(platform::LogLevel::kWarning, "a spike", {{"message", warning.message()}});
   if (++warned > kMostSpikes) {
     return;
   }
   if (warned == kMostSpikes) {
-    absl::StrAppend(&text, "; later spikes of this attempt are scalars of their steps alone (", scalar, ")");
+    absl::StrAppend(warning.mutable_message(),
+                    "; later spikes of this attempt are scalars of their steps alone (", scalar, ")");
   }
-  warning.set_message(std::move(text));
-  v1::FromTrainer message;
-  *message.mutable_training_warning() = std::move(warning);
+  const bool of_loss = std::string_view(scalar) == kLossSpikeLimit;
+  warning.set_is_loss_spike(of_loss);
+  warning.set_is_spike(!of_loss);
   send_(std::move(message));
 }
 

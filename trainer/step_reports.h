@@ -37,6 +37,9 @@ std::vector<OwnNorm> OwnNormsOf(const plan::JobPlan& plan, int rank);
 // names and shapes, so jobs with the same layouts that train different parameters have different tables.
 v1::ParameterTable TableOf(const std::vector<plan::JobParameter>& parameters);
 
+// Makes a warning about a step of training.
+v1::FromTrainer TrainingWarningOf(int64_t step, const std::string& text);
+
 // Adds to the report of a training step the scalar "tokens_per_second" and, if the time of a step at peak
 // speed is known (plan::SecondsAtPeakOf; 0: unknown), the model FLOPs utilization "model_flops_utilization":
 // the fraction of the device's peak FLOP/s that the step has reached.
@@ -109,9 +112,9 @@ class StepReports {
   // Warns if the loss is a spike. The step cannot be skipped, because its update may already be issued when
   // the loss is known.
   void JudgeLoss(v1::StepReport& report);
-  // Logs `text`, and sends it as `warning` unless kMostSpikes were sent (`warned`). `scalar` is the name of
-  // the scalar that later spikes still have.
-  void WarnOfSpike(std::string text, const char* scalar, v1::TrainingWarning warning, int& warned) const;
+  // Logs the warning, and sends it unless kMostSpikes were sent (`warned`). `scalar` is the scalar of the
+  // spike's limit.
+  void WarnOfSpike(v1::FromTrainer warning, const char* scalar, int& warned) const;
   void Report(v1::StepReport report, const std::vector<NonfiniteGradient>& nonfinite);
   void Emit(const v1::StepReport& report);
   void ReportNonfinite(const v1::StepReport& report, const std::vector<NonfiniteGradient>& nonfinite);

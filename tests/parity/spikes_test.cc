@@ -159,7 +159,7 @@ TEST(LossSpikesTest, OneIsAnEventAndTheStepIsAppliedAllTheSame) {
   EXPECT_EQ(loud.loss_spikes[0].first, 133);
   EXPECT_THAT(loud.loss_spikes[0].second,
               testing::MatchesRegex("the loss of step 133 is [0-9.]+, a spike: [0-9.]+ standard deviations "
-                                    "above the mean of those of the steps before it, [0-9.]+"));
+                                    "above the mean of the losses before it, [0-9.]+"));
   for (const v1::StepReport& step : loud.steps) {
     EXPECT_EQ(step.scalars().contains("loss_spike_limit"), step.step() == 133);
   }
