@@ -49,7 +49,7 @@ absl::StatusOr<Json> ParseConfig(const std::string& text) {
   } catch (const typename Json::exception& error) {
     return absl::InvalidArgumentError(platform::Shown(error.what(), 200));
   }
-  return absl::InvalidArgumentError("it is no JSON object");
+  return absl::InvalidArgumentError("it is not a JSON object");
 }
 
 template absl::StatusOr<nlohmann::json> ParseConfig(const std::string& text);

@@ -83,7 +83,7 @@ class FolderReader {
   void CheckDownloads() {
     for (const std::string& name : names_) {
       if (name.ends_with(".incomplete")) {
-        Problem(absl::StrCat(Named(name), " is of a download that has not ended: download it again"));
+        Problem(absl::StrCat(Named(name), " is an unfinished download: download it again"));
       }
     }
     // `hf download --local-dir` keeps them there.
@@ -92,7 +92,7 @@ class FolderReader {
     for (const std::string& name : cached.ok() ? *cached : std::vector<std::string>()) {
       if (name.ends_with(".incomplete")) {
         Problem(absl::StrCat(".cache/huggingface/download/", Named(name),
-                             " is of a download that has not ended: download the model again"));
+                             " is an unfinished download: download the model again"));
       }
     }
   }
@@ -111,7 +111,7 @@ class FolderReader {
     if (absl::IsNotFound(bytes.status()) && std::filesystem::is_symlink(PathOf(name), error)) {
       Problem(absl::StrCat(Named(name), " is a link to ",
                            Named(std::filesystem::read_symlink(PathOf(name), error).string()),
-                           ", where nothing is: download the model again"));
+                           ", which does not exist: download the model again"));
     } else if (absl::IsNotFound(bytes.status())) {
       Problem(absl::StrCat(Named(name), " is missing: is the download complete?"));
     } else {
@@ -162,7 +162,7 @@ class FolderReader {
       if (layers.is_number_unsigned() && layers <= 1'000'000) {
         folder_.predicting_layers = layers.get<int64_t>();
       } else if (!layers.is_null()) {
-        Problem(absl::StrCat(kConfigName, ": ", key, " is no number of layers"));
+        Problem(absl::StrCat(kConfigName, ": ", key, " is not a number of layers"));
       }
     }
   }

@@ -11,7 +11,7 @@ namespace tandem::checkpoint {
 
 absl::Status Tenure::Do(const std::function<absl::Status()>& action) {
   const absl::MutexLock lock(&mu_);
-  return ended_ ? absl::CancelledError("this process ends, and has given the checkpoint directory back")
+  return ended_ ? absl::CancelledError("this process is ending and has released the checkpoint directory")
                 : action();
 }
 
@@ -109,7 +109,7 @@ void Lease::Release() {
   folder_.tenure->End();
   const absl::Status released = ReleaseOwnership(files_, folder_.path, self_);
   if (!released.ok()) {
-    platform::Log(platform::LogLevel::kWarning, "the checkpoint directory cannot be given back",
+    platform::Log(platform::LogLevel::kWarning, "the checkpoint directory cannot be released",
                   {{"error", std::string(released.message())}});
   }
 }

@@ -418,7 +418,7 @@ absl::Status CheckCoverage(Manifest& manifest) {
   for (ManifestArray& array : manifest.arrays) {
     TANDEM_RETURN_IF_ERROR(CheckArray(array, manifest.files.size()));
     if (const std::string name = TensorName(array.name, array.kind); !names.insert(name).second) {
-      return Damaged("array " + name + " is there twice");
+      return Damaged("array " + name + " appears twice");
     }
   }
   return absl::OkStatus();

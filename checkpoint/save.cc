@@ -119,7 +119,7 @@ class Saving {
         return there;
       }
       if (!Publish()) {
-        Guarded([&] { return absl::AlreadyExistsError(absl::StrCat(path_, " is there once more")); });
+        Guarded([&] { return absl::AlreadyExistsError(absl::StrCat(path_, " exists again")); });
       }
     }
     return FromRankZero(saved);
@@ -266,11 +266,11 @@ class Saving {
   absl::Status JudgeExisting(const absl::StatusOr<Manifest>& manifest, Saved& there) {
     if (absl::IsUnimplemented(manifest.status())) {
       return absl::UnimplementedError(
-          absl::StrCat(path_, " is there already: ", manifest.status().message(), ", or move it away"));
+          absl::StrCat(path_, " exists already: ", manifest.status().message(), ", or move it away"));
     }
     if (!manifest.ok()) {
       return absl::UnavailableError(absl::StrCat(
-          path_, " is there already and cannot be read now, which does not say that it is damaged: ",
+          path_, " exists already and cannot be read now, which does not say that it is damaged: ",
           manifest.status().message()));
     }
     TANDEM_ASSIGN_OR_RETURN(const int64_t bytes, files_.Size(absl::StrCat(path_, "/", kManifestName)));

@@ -129,7 +129,7 @@ void Canaries::Check() const {
         std::find_if(begin, end, [](char byte) { return static_cast<uint8_t>(byte) != kCanary; });
     if (gone != end) {
       throw std::logic_error(absl::StrCat("something wrote to ", place.name, ", ", gone - begin,
-                                          " bytes from its begin, where nothing may write"));
+                                          " bytes from its start, where nothing may write"));
     }
   }
 }

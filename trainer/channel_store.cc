@@ -48,7 +48,7 @@ std::string ChannelStore::Get(const std::string& key, absl::Duration patience) {
   const absl::MutexLock lock(&mu_);
   const auto there = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return values_.count(key) > 0; };
   if (!changed_.AwaitFor(mu_, patience, there)) {
-    throw comm::CommError("rendezvous: nobody has set " + key + " within " + absl::FormatDuration(patience));
+    throw comm::CommError("rendezvous: no rank has set " + key + " within " + absl::FormatDuration(patience));
   }
   return values_[key];
 }

@@ -182,7 +182,7 @@ DataStart ContinueData(const checkpoint::Info& there, const DataSegment& now) {
   const bool moves = !start.changes.empty();
   for (const TextPosition& text : last.sources) {
     if (FindText({now}, text).second == nullptr) {
-      start.changes.push_back(absl::StrCat(NameOf(text), " is read no more, after ",
+      start.changes.push_back(absl::StrCat(NameOf(text), " is no longer read, after ",
                                            platform::CountedText(text.taken, "sequence")));
     }
   }

@@ -211,7 +211,7 @@ std::string Exports::RunProgram(const std::string& folder, const std::string& to
     child_ = 0;
   }
   if (!output.empty()) {
-    platform::Log(platform::LogLevel::kInfo, "tandem export says",
+    platform::Log(platform::LogLevel::kInfo, "output of tandem export",
                   {{"checkpoint", folder}, {"output", output}});
   }
   if (WIFSIGNALED(status)) {

@@ -86,10 +86,10 @@ void FollowedFile::FollowPath() {
              opened);
     return;
   }
-  platform::Log(
-      platform::LogLevel::kWarning,
-      absl::StrCat("the file of ", what_, " was removed or replaced; they go on in the one at `path`"),
-      {{"path", path_}});
+  platform::Log(platform::LogLevel::kWarning,
+                absl::StrCat("the file of ", what_,
+                             " was removed or replaced; they are now written to the file at `path`"),
+                {{"path", path_}});
 }
 
 void FollowedFile::Write() {

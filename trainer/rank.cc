@@ -335,10 +335,11 @@ class Rank::Impl {
   // The job has trained nothing, however many steps it took. All ranks come here.
   [[noreturn]] void FailUntrained(int64_t done_before) {
     const std::string places = checkpoint::TextOfRankZero(communicators_.report, reports_->first_places());
-    throw NumericError(absl::StrCat("no step from ", done_before + 1, " to ", step(),
-                                    " changed a weight: the gradients of none were finite; of step ",
-                                    first_skipped_, " not: ", places),
-                       first_skipped_);
+    throw NumericError(
+        absl::StrCat("no step from ", done_before + 1, " to ", step(),
+                     " changed a weight, because no step had finite gradients; not finite in step ",
+                     first_skipped_, ": ", places),
+        first_skipped_);
   }
 
   // What is in flight, saved and reported ends; a job with other data, or a mended one, goes on from it.

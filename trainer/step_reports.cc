@@ -344,8 +344,8 @@ void StepReports::ReportNonfinite(const v1::StepReport& report,
 
 void StepReports::ReportSpike(const v1::StepReport& report) {
   std::string text = absl::StrFormat(
-      "the gradient norm of step %d is %.4g, a spike: those of the steps before it make one of any above "
-      "%.4g",
+      "the gradient norm of step %d is %.4g, a spike: the norms of the steps before it set the "
+      "limit to %.4g",
       report.step(), report.grad_norm(), report.scalars().at(kSpikeLimit));
   const auto& norms = report.norms().gradient();
   if (const auto largest = std::max_element(norms.begin(), norms.end()); largest != norms.end()) {

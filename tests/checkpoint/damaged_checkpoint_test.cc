@@ -215,7 +215,7 @@ TEST_F(DamagedCheckpointTest, UnreadableStepIsNeitherSkippedNorReplaced) {
                   HasSubstr("checkpoint " + Path(20) + " " + reason));
       EXPECT_THAT(skipped_, ElementsAre());
       EXPECT_EQ(ErrorOf([&] { SaveOn(files, directory_, 2, 20); }),
-                "checkpoint: rank 0: " + Path(20) + " is there already and " + reason);
+                "checkpoint: rank 0: " + Path(20) + " exists already and " + reason);
       EXPECT_THAT(Names(), ElementsAre("step-10", "step-20"));
       EXPECT_TRUE(LoadsAs(Path(20), 1, 20));
     }

@@ -86,10 +86,10 @@ TEST_F(HuggingFaceFolderTest, UnclearPredictingLayersAreNamed) {
   folder_.Write("model.safetensors", WeightsFileOf({Counting("model.a", {2, 3})}));
   for (const char* const layers : {"-1", "1.5", "\"3\"", "true", "[]", "1000001"}) {
     folder_.Write("config.json", absl::StrCat("{\"num_nextn_predict_layers\": ", layers, "}"));
-    EXPECT_EQ(Problem(), "config.json: num_nextn_predict_layers is no number of layers") << layers;
+    EXPECT_EQ(Problem(), "config.json: num_nextn_predict_layers is not a number of layers") << layers;
   }
   folder_.Write("config.json", "[]");
-  EXPECT_EQ(Problem(), "config.json: it is no JSON object");
+  EXPECT_EQ(Problem(), "config.json: it is not a JSON object");
   folder_.Write("config.json", "{");
   EXPECT_THAT(Problem(), HasSubstr("config.json: [json.exception.parse_error"));
 }
@@ -139,7 +139,7 @@ TEST_F(HuggingFaceFolderTest, LinksOfTheHubsCacheAreFollowed) {
   EXPECT_TRUE(Read().ok()) << Problem();
   std::filesystem::remove(blobs.path() + "/abc");
   EXPECT_THAT(Problem(), HasSubstr("model.safetensors is a link to " + blobs.path() +
-                                   "/abc, where nothing is: download the model again"));
+                                   "/abc, which does not exist: download the model again"));
 }
 
 TEST_F(HuggingFaceFolderTest, AGitLfsPointerIsNamed) {
@@ -151,12 +151,12 @@ TEST_F(HuggingFaceFolderTest, AGitLfsPointerIsNamed) {
   EXPECT_THAT(Problem(), Not(HasSubstr("tensor model.b")));
 }
 
-TEST_F(HuggingFaceFolderTest, ADownloadThatHasNotEndedIsNamed) {
+TEST_F(HuggingFaceFolderTest, UnfinishedDownloadIsNamed) {
   WriteShards();
   folder_.Write("model-00003.safetensors.incomplete", "x");
   folder_.Write(".cache/huggingface/download/abc.incomplete", "x");
-  EXPECT_THAT(Problem(), HasSubstr("model-00003.safetensors.incomplete is of a download that has not ended"));
-  EXPECT_THAT(Problem(), HasSubstr(".cache/huggingface/download/abc.incomplete is of a download"));
+  EXPECT_THAT(Problem(), HasSubstr("model-00003.safetensors.incomplete is an unfinished download"));
+  EXPECT_THAT(Problem(), HasSubstr(".cache/huggingface/download/abc.incomplete is an unfinished download"));
 }
 
 TEST_F(HuggingFaceFolderTest, AShorterFileIsNamed) {

@@ -123,7 +123,7 @@ TEST(CheckCoverageTest, SlicesAreDisjointAndCoverTheArray) {
 TEST(CheckCoverageTest, ArraysAreUniqueAndOfKnownKinds) {
   Manifest twice = WholeManifest();
   twice.arrays.push_back(twice.arrays[0]);
-  EXPECT_THAT(CoverageError(twice), HasSubstr("array a is there twice"));
+  EXPECT_THAT(CoverageError(twice), HasSubstr("array a appears twice"));
   twice.arrays[1].kind = kExpAvg;
   EXPECT_EQ(CoverageError(twice), "");
   twice.arrays[1].kind = "velocity";

@@ -327,7 +327,7 @@ TEST_F(OwnerTest, NothingIsPublishedAfterRelease) {
   Lease lease(files_, folder, Mine(), [](const std::string& reason) { ADD_FAILURE() << reason; });
   RacingFiles files("/manifest.json", [&] { lease.Release(); });
   EXPECT_EQ(ErrorOfSave(files, folder, Of(kJob, 10)),
-            "checkpoint: rank 0: this process ends, and has given the checkpoint directory back");
+            "checkpoint: rank 0: this process is ending and has released the checkpoint directory");
   EXPECT_THAT(Names(), ElementsAre());
   std::filesystem::create_directories(Path(10) + ".tmp.1.other");
   EXPECT_NE(ErrorOfSave(files, folder, Of(kJob, 20)), "");

@@ -94,7 +94,7 @@ TEST_F(BlendTest, OtherWeightsBeginASegmentThatTheCheckpointHas) {
   options.sources = Weighted(1, 0, 1);
   const JobRun changed = RunJob(MakeJob(options));
   ASSERT_EQ(changed.warnings.size(), 1u);
-  EXPECT_THAT(changed.warnings[0].message(), HasSubstr("b is read no more, after "));
+  EXPECT_THAT(changed.warnings[0].message(), HasSubstr("b is no longer read, after "));
   const absl::StatusOr<checkpoint::Manifest> manifest =
       checkpoint::ReadManifest(Content(folder.path() + "/step-5/manifest.json"));
   ASSERT_TRUE(manifest.ok()) << manifest.status();

@@ -115,7 +115,7 @@ TEST(CanariesTest, AWriteBehindTheEndOfABufferIsFoundWithItsName) {
         arrays.update_norms[geometry.num_parameters] = {};
       });
   EXPECT_TRUE(
-      error.starts_with("something wrote to the memory behind layers.0 update norms, 0 bytes from its begin"))
+      error.starts_with("something wrote to the memory behind layers.0 update norms, 0 bytes from its start"))
       << error;
 }
 

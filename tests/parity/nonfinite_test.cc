@@ -300,8 +300,8 @@ TEST(NonfiniteGradientTest, AJobThatChangedNoWeightFails) {
       EXPECT_EQ(error.step, 1);
       EXPECT_THAT(
           error.what(),
-          testing::StartsWith("no step from 1 to 1 changed a weight: the gradients of none were finite; "
-                              "of step 1 not: "));
+          testing::StartsWith("no step from 1 to 1 changed a weight, because no step had finite gradients; "
+                              "not finite in step 1: "));
     }
   }
 }

@@ -78,8 +78,8 @@ TEST(SpikesTest, OneIsSkippedByAllRanksAndChangesNothing) {
     EXPECT_EQ(at.spikes[0].first, 130);
     EXPECT_THAT(at.spikes[0].second,
                 testing::MatchesRegex(
-                    "the gradient norm of step 130 is [0-9.]+, a spike: those of the steps before "
-                    "it make one of any above [0-9.]+; that of [a-z0-9._]+ is [0-9.]+; the step was "
+                    "the gradient norm of step 130 is [0-9.]+, a spike: the norms of the steps "
+                    "before it set the limit to [0-9.]+; that of [a-z0-9._]+ is [0-9.]+; the step was "
                     "not applied"));
     EXPECT_TRUE(at.nonfinite.empty());
     if (ranks == 1) {

@@ -83,7 +83,7 @@ TEST_F(ChannelStoreTest, MissingKeyIsNamedAtTheDeadline) {
     store_->Get("key", absl::Milliseconds(1));
     FAIL() << "there is no value";
   } catch (const comm::CommError& error) {
-    EXPECT_STREQ(error.what(), "rendezvous: nobody has set key within 1ms");
+    EXPECT_STREQ(error.what(), "rendezvous: no rank has set key within 1ms");
   }
 }
 

@@ -119,7 +119,7 @@ TEST(DataPositionTest, OtherWeightsGoOnWhereEachTextWas) {
 
 TEST(DataPositionTest, ReturningTextContinues) {
   const DataStart first = ContinueData(After(ContinueData(Info(), Reading(kTwo)), 3), Reading({kTwo[0]}));
-  EXPECT_THAT(first.changes, testing::Contains("b is read no more, after 9 sequences"));
+  EXPECT_THAT(first.changes, testing::Contains("b is no longer read, after 9 sequences"));
   const DataStart second =
       ContinueData(After(first, 5), Reading({kTwo[0], kTwo[1], {.name = "c", .weight = 1, .windows = 5}}));
   EXPECT_THAT(second.changes, testing::Contains("c is new and begins with its first epoch"));
@@ -173,7 +173,7 @@ TEST(DataPositionTest, TextEnteringAListBeginsAnEpoch) {
   // And back: behind what it read in the list, not where it was alone.
   const DataStart back = ContinueData(After(start, 6), Reading(alone));
   EXPECT_THAT(FirstWindows(back.segments.back()), ElementsAre(90));
-  EXPECT_THAT(back.changes, testing::Contains("b is read no more, after 6 sequences"));
+  EXPECT_THAT(back.changes, testing::Contains("b is no longer read, after 6 sequences"));
 }
 
 TEST(DataPositionTest, ATextThatWasReplacedIsNamed) {

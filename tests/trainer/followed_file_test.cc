@@ -154,7 +154,7 @@ TEST_F(FollowedFileTest, UnopenableFileIsLoggedOnce) {
   std::filesystem::remove(path_);
   testing::internal::CaptureStderr();
   file.Append("three ");
-  EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("removed or replaced; they go on"));
+  EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("removed or replaced; they are now written"));
   EXPECT_EQ(Content(path_), "three ");
   std::filesystem::remove(path_);
   std::filesystem::create_directories(path_);
