@@ -219,11 +219,10 @@ class TrainerProcess {
   RankOutcome RunRank() {
     const v1::Assignment& assignment = start_.assignment();
     plan_ = plan::MakeJobPlan(assignment.resolved());
-    const RankGroups groups = GroupsOfRank(plan_.groups, start_.rank());
-    RequireSameGroups(groups, ListedGroups());
+    RequireSameGroups(plan_.groups, ListedGroups());
     (*page_)->phase = v1::RANK_PHASE_CONNECTING;
     backend_ = make_backend_(proto::LowerName(assignment.resolved().resources().device()), Own().slot());
-    Connect(MembershipsOf(groups, start_.rank(), plan_.group_options));
+    Connect(MembershipsOf(plan_.groups, start_.rank(), plan_.group_options));
     rank_ = std::make_unique<Rank>(plan_,
                                    RankConfig{.rank = start_.rank(),
                                               .attempt = assignment.id().attempt(),
@@ -263,15 +262,14 @@ class TrainerProcess {
     throw std::logic_error(absl::StrCat("the assignment does not list rank ", start_.rank()));
   }
 
-  // As the controller has them.
-  RankGroups ListedGroups() const {
-    RankGroups listed;
+  // As the controller lists them.
+  std::vector<parallel::Group> ListedGroups() const {
+    std::vector<parallel::Group> listed;
     for (const v1::GroupList& group : start_.assignment().groups()) {
-      listed.all.push_back({.name = group.name(),
-                            .ranks = {group.ranks().begin(), group.ranks().end()},
-                            .clone_of = group.has_clone_of() ? group.clone_of() : -1});
+      listed.push_back({.name = group.name(),
+                        .ranks = {group.ranks().begin(), group.ranks().end()},
+                        .clone_of = group.has_clone_of() ? group.clone_of() : -1});
     }
-    listed.own.assign(Own().groups().begin(), Own().groups().end());
     return listed;
   }
 

@@ -23,16 +23,10 @@ void FillAttempt(const v1::Job& job, const std::string& worker, v1::Assignment& 
   out.mutable_resolved()->mutable_resources()->set_device(attempt.device());
   *out.mutable_slots() = attempt.slots();
   out.set_resume_from(attempt.resumed_from());
-  // The grid of a job that another version admitted may not fit: its ranks get no groups. Those that run have
-  // theirs; those that start say what is wrong.
+  // The grid of a job that another version admitted may not fit: its assignment has no groups. Ranks that run
+  // have theirs; ranks that start report what is wrong.
   if (const auto groups = GroupsOf(job.resolved()); groups.ok()) {
     out.mutable_groups()->Assign(groups->begin(), groups->end());
-  }
-  std::vector<std::vector<int>> groups_of(attempt.slots_size());  // by rank: indices, in creation order
-  for (int i = 0; i < out.groups_size(); ++i) {
-    for (const int member : out.groups(i).ranks()) {
-      groups_of[member].push_back(i);
-    }
   }
   for (const v1::RankSlot& slot : attempt.slots()) {
     if (slot.worker() != worker) {
@@ -41,7 +35,6 @@ void FillAttempt(const v1::Job& job, const std::string& worker, v1::Assignment& 
     v1::RankStart& rank = *out.add_ranks();
     rank.set_rank(slot.rank());
     rank.set_slot(slot.slot());
-    rank.mutable_groups()->Assign(groups_of[slot.rank()].begin(), groups_of[slot.rank()].end());
   }
 }
 

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <functional>
 #include <string>
 
@@ -30,14 +31,10 @@ TEST(AssignmentsTest, AssignmentsAreSelfContained) {
   EXPECT_EQ(assignment.ranks(0).rank(), 1);
   EXPECT_EQ(assignment.resolved().resources().device(), v1::DEVICE_CPU);
   EXPECT_GT(assignment.groups_size(), 0);
-  EXPECT_GT(assignment.ranks(0).groups_size(), 0);
-  for (const int index : assignment.ranks(0).groups()) {
-    EXPECT_THAT(assignment.groups(index).ranks(), ::testing::Contains(1));
-  }
   EXPECT_EQ(AssignmentsFor(driver.state, "c").all_size(), 0);
 }
 
-TEST(AssignmentsTest, EachRankGetsItsGroups) {
+TEST(AssignmentsTest, EachRankIsInSixGroups) {
   Driver driver;
   driver.Connect("a", 2);
   driver.Connect("b", 2);
@@ -51,10 +48,11 @@ TEST(AssignmentsTest, EachRankGetsItsGroups) {
     for (const v1::RankStart& start : assignment.ranks()) {
       ++ranks;
       std::vector<std::string> names;
-      for (const int index : start.groups()) {
-        const v1::GroupList& group = assignment.groups(index);
+      for (const v1::GroupList& group : assignment.groups()) {
+        if (std::count(group.ranks().begin(), group.ranks().end(), start.rank()) == 0) {
+          continue;
+        }
         names.push_back(group.name());
-        EXPECT_THAT(group.ranks(), ::testing::Contains(start.rank()));
         if (group.has_clone_of()) {
           EXPECT_THAT(group.ranks(),
                       ::testing::ElementsAreArray(assignment.groups(group.clone_of()).ranks()));

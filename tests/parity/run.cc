@@ -245,7 +245,7 @@ JobRun RunStages(absl::Span<const plan::JobPlan> stages, const RunOptions& optio
       factory = backend->MakeCommunicatorFactory(rendezvous);
     }
     const std::vector<comm::Membership> memberships =
-        trainer::MembershipsOf(trainer::GroupsOfRank(plan.groups, rank), rank, plan.group_options);
+        trainer::MembershipsOf(plan.groups, rank, plan.group_options);
     comm::Communicators communicators(*factory, memberships, trainer::CommunicatorUsesOf(plan));
     const std::unique_ptr<comm::Communicator> report = report_groups.MakeFactory()->Make(
         {.group = "report", .prefix = "report/", .rank = rank, .size = ranks}, nullptr);

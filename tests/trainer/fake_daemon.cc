@@ -7,7 +7,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <chrono>
 #include <stdexcept>
 #include <utility>
@@ -31,11 +30,6 @@ v1::Assignment AssignmentOf(const v1::JobSpec& resolved, int attempt) {
     v1::RankStart& start = *assignment.add_ranks();
     start.set_rank(rank);
     start.set_slot(rank);
-    for (int i = 0; i < static_cast<int>(groups.size()); ++i) {
-      if (std::count(groups[i].ranks.begin(), groups[i].ranks.end(), rank) > 0) {
-        start.add_groups(i);
-      }
-    }
   }
   for (const parallel::Group& group : groups) {
     v1::GroupList& list = *assignment.add_groups();

@@ -23,9 +23,9 @@ std::vector<parallel::Group> Planned() {
 }
 
 // What the difference is said to be; empty: there is none.
-std::string Refusal(const RankGroups& listed) {
+std::string Refusal(const std::vector<parallel::Group>& listed) {
   try {
-    RequireSameGroups(GroupsOfRank(Planned(), 2), listed);
+    RequireSameGroups(Planned(), listed);
   } catch (const BuildMismatch& error) {
     const std::string text = error.what();
     return text.substr(0, text.find(';'));
@@ -35,7 +35,7 @@ std::string Refusal(const RankGroups& listed) {
 
 TEST(MembershipsTest, RankHasItsPlaceInEachGroup) {
   const std::vector<comm::Membership> memberships =
-      MembershipsOf(GroupsOfRank(Planned(), 2), 2, {{"gather", {.max_ctas = 16}}});
+      MembershipsOf(Planned(), 2, {{"gather", {.max_ctas = 16}}});
   ASSERT_EQ(memberships.size(), 3u);
   EXPECT_EQ(memberships[0].group, "intra");
   EXPECT_EQ(memberships[0].prefix, "group/1/");
@@ -53,36 +53,30 @@ TEST(MembershipsTest, RankHasItsPlaceInEachGroup) {
 }
 
 TEST(MembershipsTest, DifferingGroupsAreRefused) {
-  const RankGroups planned = GroupsOfRank(Planned(), 2);
+  const std::vector<parallel::Group> planned = Planned();
   EXPECT_EQ(Refusal(planned), "");
 
-  RankGroups reversed = planned;
-  std::swap(reversed.all[4].ranks[0], reversed.all[4].ranks[1]);
+  std::vector<parallel::Group> reversed = planned;
+  std::swap(reversed[4].ranks[0], reversed[4].ranks[1]);
   EXPECT_EQ(Refusal(reversed),
             "process group 4 is inter {2 0} in the controller's list and inter {0 2} in this trainer's plan");
 
-  RankGroups swapped = planned;
-  std::swap(swapped.all[1].name, swapped.all[4].name);
+  std::vector<parallel::Group> swapped = planned;
+  std::swap(swapped[1].name, swapped[4].name);
   EXPECT_EQ(Refusal(swapped),
             "process group 1 is inter {2 3} in the controller's list and intra {2 3} in this trainer's plan");
 
-  RankGroups without_clone = planned;
-  without_clone.all[3].clone_of = -1;
+  std::vector<parallel::Group> without_clone = planned;
+  without_clone[3].clone_of = -1;
   EXPECT_EQ(
       Refusal(without_clone),
       "process group 3 is gather {2 3} in the controller's list and gather {2 3}, a clone of group 1 in "
       "this trainer's plan");
 
-  RankGroups fewer = planned;
-  fewer.all.pop_back();
+  std::vector<parallel::Group> fewer = planned;
+  fewer.pop_back();
   EXPECT_EQ(Refusal(fewer),
             "process group 5 is none in the controller's list and inter {1 3} in this trainer's plan");
-
-  RankGroups of_another_rank = planned;
-  of_another_rank.own = {1, 3, 5};
-  EXPECT_EQ(Refusal(of_another_rank),
-            "the list of a rank's process groups is {1 3 5} in the controller's list and {1 3 4} in this "
-            "trainer's plan");
 }
 
 }  // namespace
