@@ -81,18 +81,13 @@ class FolderReader {
   std::string PathOf(const std::string& name) const { return absl::StrCat(path_, "/", name); }
 
   void CheckDownloads() {
-    for (const std::string& name : names_) {
-      if (name.ends_with(".incomplete")) {
-        Problem(absl::StrCat(Named(name), " is an unfinished download: download it again"));
-      }
-    }
-    // `hf download --local-dir` keeps them there.
-    const absl::StatusOr<std::vector<std::string>> cached =
-        files_.List(PathOf(".cache/huggingface/download"));
-    for (const std::string& name : cached.ok() ? *cached : std::vector<std::string>()) {
-      if (name.ends_with(".incomplete")) {
-        Problem(absl::StrCat(".cache/huggingface/download/", Named(name),
-                             " is an unfinished download: download the model again"));
+    // `hf download --local-dir` keeps unfinished files in the second folder.
+    for (const char* const folder : {"", ".cache/huggingface/download/"}) {
+      const absl::StatusOr<std::vector<std::string>> names = files_.List(PathOf(folder));
+      for (const std::string& name : names.ok() ? *names : std::vector<std::string>()) {
+        if (name.ends_with(".incomplete")) {
+          Problem(absl::StrCat(folder, Named(name), " is an unfinished download: download the model again"));
+        }
       }
     }
   }

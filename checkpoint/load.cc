@@ -198,10 +198,7 @@ class Loading {
 void Load(platform::Files& files, comm::Communicator& comm, const std::string& path,
           const std::vector<Shard>& shards, const OnWorkProgress& on_progress) {
   const auto load = [&]() -> absl::Status {
-    TANDEM_ASSIGN_OR_RETURN(const Manifest manifest,
-                            ReadManifestTogether(files, comm, path, [&](const absl::Status& read) {
-                              return DamageOnlyOnRankZero(comm, read);
-                            }));
+    TANDEM_ASSIGN_OR_RETURN(const Manifest manifest, ReadManifestTogether(files, comm, path));
     std::map<int, std::vector<Copy>> by_file;
     TANDEM_RETURN_IF_ERROR(AgreeOnReading(comm, StatusOfPart([&]() -> absl::Status {
                                             TANDEM_ASSIGN_OR_RETURN(by_file, CopiesByFile(manifest, shards));

@@ -26,14 +26,6 @@ absl::Status Bad(const std::string& reason) {
   return absl::InvalidArgumentError("not a safetensors file: " + reason);
 }
 
-uint64_t LoadLength(std::string_view content) {
-  uint64_t length = 0;
-  for (size_t i = 0; i < kLengthBytes; ++i) {
-    length |= static_cast<uint64_t>(static_cast<unsigned char>(content[i])) << (8 * i);
-  }
-  return length;
-}
-
 // nlohmann keeps the last of two equal keys; the format forbids them, so they are found while parsing.
 class DuplicateFinder {
  public:
@@ -154,18 +146,16 @@ absl::StatusOr<std::string> SafetensorsBeginning(const std::vector<TensorToWrite
   }
   text.append((kLengthBytes - text.size() % kLengthBytes) % kLengthBytes, ' ');
 
-  std::string beginning(kLengthBytes, '\0');
-  for (size_t i = 0; i < kLengthBytes; ++i) {
-    beginning[i] = static_cast<char>(text.size() >> (8 * i));
-  }
-  return beginning + text;
+  const uint64_t length = text.size();
+  return std::string(reinterpret_cast<const char*>(&length), sizeof(length)) + text;
 }
 
 absl::StatusOr<int64_t> SafetensorsHeaderBytes(std::string_view begin, int64_t file_bytes) {
   if (file_bytes < kSafetensorsLengthBytes || begin.size() < kLengthBytes) {
     return Bad(absl::StrCat("it has only ", file_bytes, " bytes"));
   }
-  const uint64_t length = LoadLength(begin);
+  uint64_t length = 0;
+  std::memcpy(&length, begin.data(), sizeof(length));
   if (length > kMaxHeader || length > static_cast<uint64_t>(file_bytes - kSafetensorsLengthBytes)) {
     return Bad(absl::StrCat("its header of ", length, " bytes does not fit"));
   }

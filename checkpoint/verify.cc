@@ -136,11 +136,16 @@ absl::StatusOr<Manifest> ReadManifestTogether(
     platform::Files& files, comm::Communicator& comm, const std::string& path,
     const std::function<absl::Status(const absl::Status& read)>& judge) {
   Manifest manifest;
-  const absl::Status read = StatusOfPart([&]() -> absl::Status {
+  absl::Status read = StatusOfPart([&]() -> absl::Status {
     TANDEM_ASSIGN_OR_RETURN(manifest, ReadFolderManifest(files, path));
     return absl::OkStatus();
   });
-  TANDEM_RETURN_IF_ERROR(AgreeOnReading(comm, judge(read)));
+  if (judge) {
+    read = judge(read);
+  } else if (comm.rank() != 0 && IsDamage(read)) {
+    read = absl::UnavailableError(read.message());
+  }
+  TANDEM_RETURN_IF_ERROR(AgreeOnReading(comm, read));
   const std::vector<std::string> digests = ExchangeTexts(comm, manifest.digest);
   for (size_t rank = 1; rank < digests.size(); ++rank) {
     if (digests[rank] != digests[0]) {
@@ -151,16 +156,9 @@ absl::StatusOr<Manifest> ReadManifestTogether(
   return manifest;
 }
 
-absl::Status DamageOnlyOnRankZero(const comm::Communicator& comm, const absl::Status& read) {
-  return comm.rank() != 0 && IsDamage(read) ? absl::UnavailableError(read.message()) : read;
-}
-
 absl::StatusOr<Manifest> VerifyTogether(platform::Files& files, comm::Communicator& comm,
                                         const std::string& path, const OnWorkProgress& on_progress) {
-  TANDEM_ASSIGN_OR_RETURN(Manifest manifest,
-                          ReadManifestTogether(files, comm, path, [&](const absl::Status& read) {
-                            return DamageOnlyOnRankZero(comm, read);
-                          }));
+  TANDEM_ASSIGN_OR_RETURN(Manifest manifest, ReadManifestTogether(files, comm, path));
   Share share(files, path, manifest.files, FilesOfRank(manifest.files, comm.rank(), comm.size()));
   const absl::Status read = WorkTogether(
       comm, path, [&] { return share.Advance(); }, on_progress);

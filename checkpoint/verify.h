@@ -35,17 +35,14 @@ std::vector<int64_t> ListStepsTogether(platform::Files& files, comm::Communicato
                                        const std::string& directory, int64_t after);
 
 // Collective. Reads the manifest on every rank, and returns it if all ranks have read the same one. `judge`
-// maps a rank's status after reading to the status that the rank reports. Errors are the same on every rank:
-// that of WorkTogether (work_together.h) for the reported statuses, or FailedPrecondition, naming the rank,
-// if a rank has read another manifest than rank 0, because the machines do not share the folder or one has a
-// stale cache. Throws CommError.
+// maps a rank's status after reading to the status that the rank reports; if it is unset, ranks other than 0
+// report Unavailable instead of damage, because they may see another folder. Errors are the same on every
+// rank: that of WorkTogether (work_together.h) for the reported statuses, or FailedPrecondition, naming the
+// rank, if a rank has read another manifest than rank 0, because the machines do not share the folder or one
+// has a stale cache. Throws CommError.
 absl::StatusOr<Manifest> ReadManifestTogether(
     platform::Files& files, comm::Communicator& comm, const std::string& path,
-    const std::function<absl::Status(const absl::Status& read)>& judge);
-
-// A `judge` that reports damage only on rank 0 and Unavailable on others, because another rank may see
-// another folder.
-absl::Status DamageOnlyOnRankZero(const comm::Communicator& comm, const absl::Status& read);
+    const std::function<absl::Status(const absl::Status& read)>& judge = {});
 
 // Collective. Reads and verifies all files of a checkpoint. Returns the manifest if the checkpoint is whole,
 // otherwise the same error on every rank. The checkpoint is damaged (IsDamage of folder.h holds for the

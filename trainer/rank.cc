@@ -38,8 +38,8 @@ constexpr int64_t kMostSpikesInARow = 10;  // that are skipped
 
 SequenceOptions Sequence(const plan::JobPlan& plan, const TrainingState::Start& start, bool saves_beside) {
   const plan::TrainConfig& train = plan.train;
-  return {.first_step = start.step,
-          .validates_first = !start.pending_report.empty(),
+  return {.first_step = start.info.step,
+          .validates_first = !start.info.pending_report.empty(),
           .last_step = train.steps,
           .validate_every = Validates(train) ? train.validate_every_steps : 0,
           .checkpoint_every = train.checkpoint.every_steps,
@@ -121,11 +121,11 @@ class Rank::Impl {
     text_.train().GoOn(start.data.from_step, std::move(taken));
     device_.Synchronize();  // the streams of the executor wait for no other
     sequence_.emplace(Sequence(plan_, start, state_.saves_beside()));
-    updates_ = AppliedUpdates(start.step, start.skipped);
-    norms_ = NormWindow(start.norms);
+    updates_ = AppliedUpdates(start.info.step, start.info.skipped_steps);
+    norms_ = NormWindow(start.info.norms);
     updates_of_others_ = start.is_own ? 0 : updates_.updates();
     reports_.emplace(files_, communicators_.report, plan_, plan::SecondsAtPeakOf(plan_, device_.name()),
-                     start.step, start.pending_report, state_.self(), send_,
+                     start.info.step, start.info.pending_report, state_.self(), send_,
                      [this](const std::exception_ptr& error) { executor_.Fail(error); });
     saves_.emplace(!plan_.train.checkpoint.directory.empty(), state_, *sequence_, *reports_, requests_, page_,
                    send_);
@@ -198,7 +198,7 @@ class Rank::Impl {
           reports_->Submit();
           reports_->Flush();
           if (first_skipped_ > 0 && updates_.updates() == updates_of_others_) {
-            FailUntrained(start.step);
+            FailUntrained(start.info.step);
           }
           if (config_.exports.has_every_steps()) {
             SetPhase(v1::RANK_PHASE_CHECKPOINTING);

@@ -19,7 +19,7 @@ v1::Ready ReadyOf(const ReadyRank& rank) {
   ready.set_layout_digest(rank.plan.parameters_digest);
   ready.set_data_digest(rank.text.train().content_digest());
   ready.set_kernels_digest(rank.kernels_digest);
-  ready.set_resumed_step(rank.start.step);
+  ready.set_resumed_step(rank.start.info.step);
   ready.set_build(platform::BuildVersion());
   if (rank.start.from.kind() == v1::START_KIND_CHECKPOINT) {
     ready.set_resumed_from(rank.start.from.path());
@@ -47,10 +47,10 @@ void SayReady(const ReadyRank& rank, const SendToWorker& send) {
         "this job measures speed alone: debug.balanced_routing deals the tokens evenly to the experts, "
         "whatever the router says, and the losses mean nothing";
     platform::Log(platform::LogLevel::kWarning, kWarning, {});
-    send(TrainingWarningOf(rank.start.step, kWarning));
+    send(TrainingWarningOf(rank.start.info.step, kWarning));
   }
   platform::Log(platform::LogLevel::kInfo, "the text", {{"files", rank.text.summary()}});
-  v1::FromTrainer text = TrainingWarningOf(rank.start.step, rank.text.summary());
+  v1::FromTrainer text = TrainingWarningOf(rank.start.info.step, rank.text.summary());
   text.mutable_training_warning()->set_is_data(true);
   send(std::move(text));
 }

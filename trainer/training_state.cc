@@ -184,8 +184,12 @@ TrainingState::Start TrainingState::Load(checkpoint::HeldLease& lease,
     canaries_ = std::make_unique<Canaries>(plan_, config_.rank, memory_, device_);
     canaries_->Plant();
   }
-  segments_ = ContinueData(job.from.path.empty() ? checkpoint::Info() : job.from.info, data_).segments;
-  PrepareSaves(lost);
+  segments_ = ContinueData(job.from.info, data_).segments;
+  if (memory_.saves()) {
+    copies_ =
+        std::make_unique<checkpoint::ShardCopies>(device_, arrays_.owned_shards(), SavedOf(plan_, memory_));
+    thread_ = std::make_unique<TaskThread>("save", lost);
+  }
   if (config_.rank == 0 && config_.exports.every_steps() > 0) {
     exports_ = std::make_unique<Exports>(
         config_.exports, config_.tandem, [this](int64_t step, const std::string& message) {
@@ -196,13 +200,8 @@ TrainingState::Start TrainingState::Load(checkpoint::HeldLease& lease,
         });
   }
   start.data = segments_.back();
-  if (!job.from.path.empty()) {
-    start.step = job.from.info.step;
-    start.skipped = job.from.info.skipped_steps;
-    start.norms = job.from.info.norms;
-    start.is_own = job.from.info.job == config_.job;
-    start.pending_report = job.from.info.pending_report;
-  }
+  start.is_own = job.from.info.job == config_.job;
+  start.info = std::move(job.from.info);
   return start;
 }
 
@@ -292,14 +291,6 @@ void TrainingState::CheckCanaries(int64_t step) const {
     canaries_->Check();
   } catch (const std::logic_error&) {
     throw InstructionError(std::current_exception(), step, /*instruction=*/"", /*group=*/"");
-  }
-}
-
-void TrainingState::PrepareSaves(std::function<void(std::exception_ptr)> failed) {
-  if (memory_.saves()) {
-    copies_ =
-        std::make_unique<checkpoint::ShardCopies>(device_, arrays_.owned_shards(), SavedOf(plan_, memory_));
-    thread_ = std::make_unique<TaskThread>("save", std::move(failed));
   }
 }
 

@@ -46,11 +46,8 @@ class TrainingState {
                 platform::Files& files, Backend& backend, const data::Loader& text, SendToWorker send);
 
   struct Start {
-    int64_t step = 0;                         // the last step that is done
-    int64_t skipped = 0;                      // number of skipped steps up to it
-    std::vector<checkpoint::StepNorm> norms;  // as in checkpoint::Info
-    bool is_own = false;                      // whether this job wrote the checkpoint
-    std::string pending_report;               // as in checkpoint::Info
+    checkpoint::Info info;  // of the checkpoint; info.step is the last step that is done. Empty without one
+    bool is_own = false;    // whether this job wrote the checkpoint
     v1::StartedFrom from;
     checkpoint::DataSegment data;  // what the job reads from the step after data.from_step on
   };
@@ -116,7 +113,6 @@ class TrainingState {
   void ReplaceSource(const std::string& field, const std::string& weights);
   void ReplaceSourceOfOther(const std::string& step);
   void Resume(const checkpoint::Found& start, const std::function<void()>& moved);
-  void PrepareSaves(std::function<void(std::exception_ptr)> failed);
   void SpareExports();
   // Writes a checkpoint of `shards`, which are the state after the step.
   std::string Write(comm::Communicator& comm, const Saving& saving,
