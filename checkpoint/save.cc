@@ -111,7 +111,7 @@ class Saving {
     }
     const std::vector<std::string> texts = GatherTexts(comm_, ContentsText(own));
     Saved saved;
-    Guarded([&] { return WriteCommonManifest(texts, saved); });
+    GuardedOnRankZero([&] { return WriteCommonManifest(texts, saved); });
     if (!Publish()) {  // somebody has, since Begin looked
       const Saved there = LookAtExisting();
       if (!there.path.empty()) {
@@ -206,6 +206,11 @@ class Saving {
     }
   }
 
+  template <typename Part>
+  void GuardedOnRankZero(Part part) {
+    Guarded([&]() -> absl::Status { return comm_.rank() == 0 ? part() : absl::OkStatus(); });
+  }
+
   // The ranks make room. Returns whether nothing has the name yet.
   bool Begin() {
     bool is_new = true;
@@ -235,7 +240,7 @@ class Saving {
       return {};
     }
     Saved there;
-    Guarded([&] { return comm_.rank() == 0 ? JudgeExisting(manifest, there) : absl::OkStatus(); });
+    GuardedOnRankZero([&] { return JudgeExisting(manifest, there); });
     return FromRankZero(there);
   }
 
@@ -243,19 +248,14 @@ class Saving {
   // saved. Before each change rank 0 looks which job owns the directory: what came before has taken its time.
   void MoveAside() {
     const std::string aside = absl::StrCat(path_, ".damaged.", info_.attempt);
-    Guarded([&]() -> absl::Status {
-      if (comm_.rank() == 0) {
-        TANDEM_RETURN_IF_ERROR(CheckOurs());
-        whole_.erase(info_.step);
-      }
+    GuardedOnRankZero([&]() -> absl::Status {
+      TANDEM_RETURN_IF_ERROR(CheckOurs());
+      whole_.erase(info_.step);
       return absl::OkStatus();
     });
     const std::vector<std::string> not_removed =
         RemoveTogether(files_, comm_, {aside}, [](const WorkProgress&) {});
-    Guarded([&]() -> absl::Status {
-      if (comm_.rank() != 0) {
-        return absl::OkStatus();
-      }
+    GuardedOnRankZero([&]() -> absl::Status {
       if (!not_removed.empty()) {
         return absl::UnavailableError(not_removed.front());
       }
@@ -285,9 +285,6 @@ class Saving {
 
   // Rank 0.
   absl::Status WriteCommonManifest(const std::vector<std::string>& texts, Saved& saved) {
-    if (comm_.rank() != 0) {
-      return absl::OkStatus();
-    }
     Manifest manifest{.info = info_};
     TANDEM_RETURN_IF_ERROR(Collect(texts, manifest));
     const ManifestText text = WriteManifest(manifest);
@@ -302,10 +299,7 @@ class Saving {
   // The rename that makes it a checkpoint. False: the name is taken.
   bool Publish() {
     bool is_free = true;
-    Guarded([&]() -> absl::Status {
-      if (comm_.rank() != 0) {
-        return absl::OkStatus();
-      }
+    GuardedOnRankZero([&]() -> absl::Status {
       const absl::Status published = WhileOurs([&] { return files_.Publish(temporary_, path_); });
       if (absl::IsAlreadyExists(published)) {
         is_free = false;

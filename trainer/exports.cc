@@ -156,7 +156,7 @@ void Exports::Run() {
       }
       next = pending_.front();
     }
-    const std::string to = ToOf(next.step);
+    const std::string to = absl::StrCat(options_.to(), "/", checkpoint::StepName(next.step));
     RemoveUnfinished(to);
     std::string error = RunProgram(next.folder, to);
     if (error.empty()) {
@@ -222,10 +222,6 @@ std::string Exports::RunProgram(const std::string& folder, const std::string& to
   }
   return output.empty() ? absl::StrCat("tandem export ended with ", WEXITSTATUS(status))
                         : output.substr(output.rfind('\n') + 1);
-}
-
-std::string Exports::ToOf(int64_t step) const {
-  return absl::StrCat(options_.to(), "/", checkpoint::StepName(step));
 }
 
 void Exports::RemoveUnfinished(const std::string& to) {

@@ -59,7 +59,6 @@ class Exports {
   };
 
   void Run() ABSL_LOCKS_EXCLUDED(mu_);
-  std::string ToOf(int64_t step) const;  // the folder of the export
   // Runs the program. Returns why it failed, or the empty string if it succeeded.
   std::string RunProgram(const std::string& folder, const std::string& to) ABSL_LOCKS_EXCLUDED(mu_);
   // Removes the unfinished files of a killed export to that folder.

@@ -303,14 +303,14 @@ class Rank::Impl {
     const int64_t computed = record.run.computed;
     reports_->Computed(std::move(record), seconds);
     if (is_spike) {
-      reports_->Spike(limit.value());
+      reports_->SetScalar(StepReports::kSpikeLimit, limit.value());
     }
     for (const auto& [name, epochs] : text_.EpochsAfter(computed)) {
-      reports_->Epochs(name, epochs);
+      reports_->SetScalar("epoch/" + name, epochs);
     }
     Lap();
     if (updates_.skipped() > 0) {
-      reports_->Skipped(updates_.skipped());
+      reports_->SetScalar("skipped_steps", static_cast<double>(updates_.skipped()));
     }
   }
 

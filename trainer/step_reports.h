@@ -74,19 +74,10 @@ class StepReports {
   // data.
   void Validated(int64_t step, std::vector<TextLosses> validation);
 
-  // Adds how often a named training text has been read by the end of the step that was computed last.
-  void Epochs(const std::string& name, double epochs) {
-    (*record_->report.mutable_scalars())["epoch/" + name] = epochs;
+  // Sets a scalar of the step that was computed last.
+  void SetScalar(const std::string& name, double value) {
+    (*record_->report.mutable_scalars())[name] = value;
   }
-
-  // Notes that the gradient norm of the step that was computed last is above `limit`.
-  void Spike(double limit) { (*record_->report.mutable_scalars())[kSpikeLimit] = limit; }
-
-  // Adds how many steps of the job have been skipped, up to the step that was computed last.
-  void Skipped(int64_t steps) {
-    (*record_->report.mutable_scalars())["skipped_steps"] = static_cast<double>(steps);
-  }
-
   // Reports the step that was computed last, unless that was done. Throws InstructionError if an earlier
   // report failed.
   void Submit();
