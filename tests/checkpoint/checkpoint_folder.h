@@ -29,12 +29,13 @@ namespace tandem::checkpoint {
 inline constexpr int64_t kElements[] = {1000, 64, 7};
 inline constexpr at::ScalarType kTypes[] = {at::kFloat, at::kDouble, at::kFloat};
 
-// The i-th array at a step, whole.
+// Returns the whole i-th array at a step.
 inline at::Tensor Whole(int64_t step, int i) {
   return at::arange(kElements[i], kTypes[i]).mul(0.37).add(static_cast<double>(step * 1000 + i));
 }
 
-// A rank's shards of the three arrays: equal parts, rounded up, so that the last ranks may hold nothing.
+// Returns a rank's shards of the three arrays: equal parts, rounded up, so that the last ranks may hold
+// nothing.
 struct RankState {
   RankState(int rank, int ranks) {
     for (int i = 0; i < 3; ++i) {
@@ -83,7 +84,7 @@ inline Owner OwnerOf(const Info& info) {
   return {.job = info.job, .name = info.job + "-name", .attempt = info.attempt, .host = "here"};
 }
 
-// Returns the folder as a job that starts makes and finds it.
+// Creates the folder and finds it, as a job does when it starts.
 inline JobFolder FolderAt(const std::string& directory) {
   std::filesystem::create_directories(directory);
   const absl::StatusOr<JobFolder> found = FindJobFolder(platform::SystemFiles(), directory);
@@ -91,7 +92,7 @@ inline JobFolder FolderAt(const std::string& directory) {
   return found.value_or(JobFolder());
 }
 
-// The files of the ranks that do not use the machine's.
+// By rank, the Files of ranks that do not use SystemFiles().
 using FilesOfRanks = std::map<int, platform::Files*>;
 
 inline platform::Files& FilesOf(const FilesOfRanks& files, const comm::Communicator& comm) {
@@ -99,8 +100,8 @@ inline platform::Files& FilesOf(const FilesOfRanks& files, const comm::Communica
   return own == files.end() ? platform::SystemFiles() : *own->second;
 }
 
-// Returns the steps as each of `ranks` ranks finds them when a job starts. `reasons` gets those of the
-// steps that are not among them.
+// Returns the steps that `ranks` ranks find to be whole when a job starts. `reasons` gets the reasons for the
+// other steps.
 inline WholeSteps WholeStepsOf(const std::string& directory, int ranks, const FilesOfRanks& files = {},
                                std::map<int64_t, std::string>* reasons = nullptr) {
   std::vector<WholeSteps> found(static_cast<size_t>(ranks));
@@ -123,7 +124,7 @@ inline WholeSteps WholeStepsOf(const std::string& directory, int ranks, const Fi
   return found[0];
 }
 
-// Saves as one of the ranks, each of which calls this with its shards, where no other checkpoint is known.
+// Collective. Saves a rank's shards, while no other checkpoint is known to be whole.
 inline Saved SaveShards(platform::Files& files, comm::Communicator& comm, const std::string& directory,
                         int64_t step, const std::vector<Shard>& shards) {
   WholeSteps whole;
@@ -131,7 +132,7 @@ inline Saved SaveShards(platform::Files& files, comm::Communicator& comm, const 
               whole);
 }
 
-// Saves the state of info.step as one of the ranks, each of which calls this.
+// Collective. Saves a rank's shards of the state of info.step.
 inline Saved SaveShare(platform::Files& files, comm::Communicator& comm, const JobFolder& folder, int keep,
                        const Info& info, WholeSteps& whole, const OnCommitted& committed = {}) {
   RankState state(comm.rank(), comm.size());
@@ -139,7 +140,7 @@ inline Saved SaveShare(platform::Files& files, comm::Communicator& comm, const J
   return Save(files, comm, folder, keep, OwnerOf(info), info, state.shards(), whole, committed);
 }
 
-// whole: what rank 0 knows of the directory; null: what a job finds there that starts now.
+// `whole` has the steps that rank 0 knows to be whole; if null, those that a job finds which starts now.
 inline Saved SaveIn(platform::Files& files, const JobFolder& folder, int ranks, int64_t step, int keep = 10,
                     int attempt = 1, WholeSteps* whole = nullptr) {
   WholeSteps found = WholeStepsOf(folder.path, 1);
@@ -159,19 +160,19 @@ inline Saved SaveIn(platform::Files& files, const JobFolder& folder, int ranks, 
   return saved[0];
 }
 
-// The same by a job that has just started.
+// Saves as a job that has just started.
 inline Saved SaveOn(platform::Files& files, const std::string& directory, int ranks, int64_t step,
                     int keep = 10, int attempt = 1, WholeSteps* whole = nullptr) {
   return SaveIn(files, FolderAt(directory), ranks, step, keep, attempt, whole);
 }
 
-// On one rank.
+// Saves on one rank.
 inline void LoadAlone(platform::Files& files, const std::string& path, const std::vector<Shard>& shards) {
   comm::RunThreadRanks(
       1, [&](comm::Communicator& comm) { Load(files, comm, path, shards, [](const WorkProgress&) {}); });
 }
 
-// True if every one of `ranks` ranks reads back what `step` was.
+// Returns whether each of `ranks` ranks loads the state of `step`.
 inline bool LoadsAs(const std::string& path, int ranks, int64_t step) {
   std::atomic<bool> same = true;
   comm::RunThreadRanks(ranks, [&](comm::Communicator& comm) {
@@ -184,11 +185,11 @@ inline bool LoadsAs(const std::string& path, int ranks, int64_t step) {
   return same;
 }
 
-// What `deed` throws, in words; empty: nothing.
-template <typename Error = CheckpointError, typename Deed>
-std::string ErrorOf(const Deed& deed) {
+// Returns what() of the exception that `call` throws, or the empty string if it throws none.
+template <typename Error = CheckpointError, typename Call>
+std::string ErrorOf(const Call& call) {
   try {
-    deed();
+    call();
   } catch (const Error& error) {
     return error.what();
   }
@@ -217,7 +218,7 @@ class CheckpointTest : public testing::Test {
     return names;
   }
 
-  // Returns it as each of `ranks` ranks finds it.
+  // Returns the newest checkpoint as each of `ranks` ranks finds it.
   Found Newest(int ranks = 2, const FilesOfRanks& files = {}) {
     skipped_.clear();
     std::vector<Found> found(static_cast<size_t>(ranks));

@@ -6,7 +6,7 @@
 
 namespace tandem::checkpoint {
 
-// Those of a contiguous tensor on the host, as long as it lives.
+// Returns the elements of a contiguous tensor on the host, valid as long as the tensor.
 inline Elements ElementsOf(const at::Tensor& tensor) {
   return {.memory = device::MemoryOf(tensor), .type = device::KindOf(tensor)};
 }

@@ -15,7 +15,7 @@
 
 namespace tandem::checkpoint {
 
-// The machine's files, until the k-th changing operation. What happens then and after is the fault.
+// The machine's files, which fail from the k-th changing operation on, as `Fault` says.
 class FaultyFiles final : public platform::ForwardingFiles {
  public:
   enum class Fault {
@@ -93,7 +93,7 @@ class FaultyFiles final : public platform::ForwardingFiles {
   int operations_ = 0;
 };
 
-// The machine's files, with the operations that a test replaces; one that is not set is the machine's.
+// The machine's files, except for the operations that a test sets.
 struct ReplacedFiles final : platform::ForwardingFiles {
   std::function<absl::StatusOr<std::string>(const std::string& path)> read;
   std::function<absl::StatusOr<std::string>(const std::string& path, int64_t begin, int64_t most_bytes)>
@@ -132,7 +132,7 @@ struct ReplacedFiles final : platform::ForwardingFiles {
   }
 };
 
-// The machine's files; what has `stuck` in its path cannot be removed, as a file that is open elsewhere on
+// The machine's files. Paths that contain `stuck` cannot be removed, like a file that is open elsewhere on
 // NFS.
 class StuckFiles final : public platform::ForwardingFiles {
  public:
@@ -156,7 +156,7 @@ class StuckFiles final : public platform::ForwardingFiles {
   const bool may_rename_;
 };
 
-// The machine's files; those whose path ends with `which` cannot be opened to be read, for `error`.
+// The machine's files. Opening a file whose path ends with `which` for reading fails with `error`.
 class UnreadableFiles final : public platform::ForwardingFiles {
  public:
   UnreadableFiles(std::string which, int error) : which_(std::move(which)), error_(error) {}
@@ -182,8 +182,8 @@ class UnreadableFiles final : public platform::ForwardingFiles {
   const int error_;
 };
 
-// The machine's files; something else happens to them just before the first write or publication to a path
-// that ends with `where`.
+// The machine's files. Calls a function just before the first write or publication to a path that ends with
+// `where`.
 class RacingFiles final : public platform::ForwardingFiles {
  public:
   RacingFiles(std::string where, std::function<void()> race)

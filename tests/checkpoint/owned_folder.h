@@ -18,14 +18,14 @@ namespace tandem::checkpoint {
 
 inline constexpr char kJob[] = "0123456789ab";  // of InfoOf
 
-// Two jobs, or two attempts of one, in a directory that each takes for its own.
+// Two jobs, or two attempts of one job, that use one directory.
 class OwnedFolderTest : public CheckpointTest {
  protected:
   static Owner Mine() { return OwnerOf(InfoOf(0)); }
   static Owner Other() { return OwnerOf(Of("other", 0)); }
 
-  // From its owner, once that one is taken for dead, as a job that starts: what the other has left is
-  // removed.
+  // Takes the directory, like a job that starts, from an owner that counts as dead, and removes what that
+  // owner has left.
   absl::Status Take(
       const Owner& self, const std::function<void()>& pause = [] {}) {
     return Take(files_, self, pause);
@@ -41,9 +41,9 @@ class OwnedFolderTest : public CheckpointTest {
     }
     return doomed.status();
   }
-  // From an owner that is alive, as a program without manners would.
+  // Takes the directory from an owner that is alive, like a program that breaks the rules.
   void Steal(const std::string& job) {
-    const std::string temporary = root_ + "/stolen";  // its owner must not see the half of it
+    const std::string temporary = root_ + "/stolen";  // the owner must not read a half-written file
     WriteAll(temporary, absl::StrCat(R"({"job": ")", job, R"(", "name": "", "attempt": 1, "host": ""})"));
     std::filesystem::rename(temporary, directory_ + "/.owner");
   }

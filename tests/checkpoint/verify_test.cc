@@ -211,7 +211,7 @@ TEST_F(VerifyTest, DamageInAnyShareIsEveryRanksVerdict) {
 
 // Its machine has lost the file system for a moment, or sees an older state of it: no reason to go on from an
 // older checkpoint.
-TEST_F(VerifyTest, WhatOneRankCannotReadIsNobodysDamage) {
+TEST_F(VerifyTest, UnreadableByOneRankIsNoDamage) {
   SaveOn(files_, directory_, 4, 10);
   SaveOn(files_, directory_, 4, 20);
   const std::string misread =

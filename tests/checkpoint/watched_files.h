@@ -13,11 +13,10 @@
 
 namespace tandem::checkpoint {
 
-// The machine's files; keeps which are opened to be read, how much of their content is, and how often a size
-// is looked at.
+// The machine's files. Counts the bytes that are read of each file, and how often its size is read.
 class WatchedFiles final : public platform::ForwardingFiles {
  public:
-  // before_read: called with the path before any of a file's content is read.
+  // `before_read` is called with the path before any of a file's content is read.
   explicit WatchedFiles(std::function<void(const std::string& path)> before_read = {})
       : before_read_(std::move(before_read)) {}
 
@@ -40,12 +39,12 @@ class WatchedFiles final : public platform::ForwardingFiles {
     const std::lock_guard lock(mu_);
     return opened_;
   }
-  // Looks at the size, by path.
+  // Number of reads of the size, by path.
   std::map<std::string, int> sized() const {
     const std::lock_guard lock(mu_);
     return sized_;
   }
-  // Bytes of content, by path.
+  // Bytes of content that were read, by path.
   std::map<std::string, int64_t> read() const {
     const std::lock_guard lock(mu_);
     return read_;

@@ -11,7 +11,7 @@
 
 namespace tandem::checkpoint {
 
-// Tensors and folders as other programs leave them.
+// Tensors and folders as other programs write them.
 
 struct MadeTensor {
   std::string name;
@@ -32,7 +32,7 @@ inline std::string HalfWords(const std::vector<uint16_t>& words) {
   return bytes;
 }
 
-// F32, of that many elements: first, first + 1, ...
+// Returns an F32 tensor of that many elements: first, first + 1, ...
 inline MadeTensor Counting(const std::string& name, const std::vector<int64_t>& shape, float first = 1) {
   int64_t elements = 1;
   for (const int64_t dim : shape) {

@@ -155,7 +155,7 @@ TEST_F(WriteTogetherTest, RanksMeetWhileOneOfThemStillSyncs) {
 }
 
 // The deadline is for it.
-TEST_F(WriteTogetherTest, ARankWhoseDiskHangsMeetsNobody) {
+TEST_F(WriteTogetherTest, HangingDiskStopsTheMeetings) {
   comm::RunThreadRanks(2, [&](comm::Communicator& comm) {
     SlowFiles files;
     uint64_t met = 0;

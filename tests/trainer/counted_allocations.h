@@ -5,7 +5,8 @@
 
 namespace tandem::trainer {
 
-// Counts what the thread that made it allocates while it exists; one at a time on a thread.
+// Counts the allocations of the thread that constructed it, until its destruction. A thread may have only one
+// at a time.
 class CountedAllocations {
  public:
   CountedAllocations();

@@ -24,7 +24,7 @@
 
 namespace tandem::trainer {
 
-// Rank 0 on a plan, without what runs it.
+// The memory, units and communicators of rank 0 of a plan, without an executor.
 class RankOnPlan {
  protected:
   RankOnPlan(plan::JobPlan plan, bool fill_with_nan)
@@ -36,7 +36,7 @@ class RankOnPlan {
     ConnectGroups();
   }
 
-  // By communicators that have not been aborted.
+  // Requires communicators that have not been aborted.
   void ConnectGroups() {
     const std::vector<comm::CommunicatorUse> uses = CommunicatorUsesOf(plan_);
     std::vector<comm::Membership> groups;
@@ -55,7 +55,7 @@ class RankOnPlan {
   std::optional<comm::Communicators> communicators_;
 };
 
-// That rank with an executor, without the loop around it.
+// That rank with an executor, without the training loop.
 class ExecutorTest : public testing::Test, protected RankOnPlan {
  protected:
   explicit ExecutorTest(int ranks = 1)
@@ -66,7 +66,7 @@ class ExecutorTest : public testing::Test, protected RankOnPlan {
     ResetExecutor();
   }
 
-  // The same weights each time.
+  // Sets the same weights each time.
   void InitializeUnits() {
     for (size_t unit = 0; unit < units_.size(); ++unit) {
       const std::vector<fsdp::ParameterInit> inits(plan_.units[unit].parameters.size(), {.deviation = 0.02});
@@ -74,7 +74,7 @@ class ExecutorTest : public testing::Test, protected RankOnPlan {
     }
   }
 
-  // One that no error has ended, with groups that have not been aborted.
+  // A new executor and groups, without the errors of earlier ones.
   void ResetExecutor() {
     executor_.reset();
     ConnectGroups();
@@ -113,7 +113,7 @@ class ExecutorTest : public testing::Test, protected RankOnPlan {
   std::unique_ptr<Executor> executor_;
 };
 
-// Rank 0 of two, whose peer computes what it computes: it gathers and exchanges.
+// Rank 0 of two ranks. A fake peer sends back what rank 0 sends, so that gathers and exchanges run.
 class ExecutorOfTwoRanksTest : public ExecutorTest {
  protected:
   ExecutorOfTwoRanksTest() : ExecutorTest(/*ranks=*/2) {}

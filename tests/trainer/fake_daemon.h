@@ -19,14 +19,16 @@
 
 namespace tandem::trainer {
 
-// What the controller would send of a resolved job whose ranks are all on this machine, rank r on slot r.
+// Returns the assignment that the controller would send for a resolved job whose ranks are all on this
+// machine, rank r on slot r.
 v1::Assignment AssignmentOf(const v1::JobSpec& resolved, int attempt = 1);
 
-// The worker daemon's side of real tandem-trainer processes: starts them, answers their rendezvous, keeps
-// what they say. What is still running when it goes away is killed.
+// The worker daemon's side of real tandem-trainer processes: starts them, answers their rendezvous, and
+// records their messages. The destructor kills processes that still run.
 class FakeDaemon {
  public:
-  // program: the trainer's path. Every rank gets the same assignment; `build` is what Start claims.
+  // `program` is the trainer's path, `build` the daemon's build in Start. Every rank gets the same
+  // assignment.
   FakeDaemon(std::string program, v1::Assignment assignment, std::string build);
   ~FakeDaemon();
 
@@ -36,11 +38,11 @@ class FakeDaemon {
     int code = -1;  // or
     int signal = 0;
   };
-  // Nothing at the deadline. The pid is reaped.
+  // Waits for the end of the rank's process and reaps it. Unset at the deadline.
   std::optional<Exit> WaitExit(int rank, absl::Duration timeout);
 
-  // The first message of that rank for which `match` holds; waits for it. Nothing at the deadline, or where
-  // the rank has closed its channel without it.
+  // Waits for the first message of that rank for which `match` holds. Unset at the deadline, or if the rank
+  // has closed its channel before.
   template <typename Match>
   std::optional<v1::FromTrainer> WaitFor(int rank, Match match, absl::Duration timeout) {
     std::unique_lock<std::mutex> lock(mu_);
@@ -63,7 +65,7 @@ class FakeDaemon {
   void Send(int rank, const v1::ToTrainer& message);
   void Request(int rank, v1::Desired desired, uint64_t id);
   void CloseChannel(int rank);
-  // Whether what the rank sends is left unread, but for a message that is being read, as of a daemon that is
+  // If `frozen`, stops reading the rank's messages, except for one that is being read, like a daemon that is
   // stopped or swaps.
   void SetFrozen(int rank, bool frozen);
   link::SharedPage& page(int rank) { return **ranks_.at(rank)->page; }

@@ -214,7 +214,7 @@ TEST_F(FollowedFileTest, HeaderWaitsWithTheFirstText) {
   EXPECT_EQ(Content(path_), "words: two three four ");
 }
 
-TEST_F(FollowedFileTest, TornTextIsCutOffUnlessItIsGone) {
+TEST_F(FollowedFileTest, TornTextIsCutUnlessGone) {
   const std::pair<std::string, std::string> cases[] = {{"one tw", "one three four "}, {"", "three four "}};
   for (const auto& [before, after] : cases) {
     const std::string path = temporary_.Write("torn", before);

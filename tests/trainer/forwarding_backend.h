@@ -8,7 +8,7 @@
 
 namespace tandem::trainer {
 
-// Another backend, which it owns: the base of fakes, which override what is different.
+// Forwards to another backend, which it owns. Fakes derive from it and override what differs.
 class ForwardingBackend : public Backend {
  public:
   explicit ForwardingBackend(std::unique_ptr<Backend> inner) : inner_(std::move(inner)) {}

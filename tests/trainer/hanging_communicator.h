@@ -17,8 +17,8 @@
 
 namespace tandem::trainer {
 
-// Rank 0 of a group whose other ranks send what it sends; with `hang`, all-gathers are started, as a GPU
-// does, and never end. With two_at_once each of them is two collectives, of which the second hangs.
+// Rank 0 of a group whose other ranks send what it sends. With `hang`, all-gathers start, as on a GPU, and
+// never end. With two_at_once each of them is two collectives, of which the second one hangs.
 class HangingCommunicator final : public comm::ForwardingCommunicator {
  public:
   HangingCommunicator(std::string name, int size)
@@ -57,7 +57,7 @@ class HangingCommunicator final : public comm::ForwardingCommunicator {
   std::atomic<uint64_t> hanging_{0};
 };
 
-// Makes them, and keeps them in reach by their group's name.
+// Makes HangingCommunicators and keeps pointers to them by their group's name.
 class HangingFactory final : public comm::CommunicatorFactory {
  public:
   std::unique_ptr<comm::Communicator> Make(const comm::Membership& membership, comm::Communicator*) override {

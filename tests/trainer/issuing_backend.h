@@ -16,8 +16,8 @@
 
 namespace tandem::trainer {
 
-// What a stream of a device that only issues does: run work in Enqueue, or not at all; what was issued is
-// finished when the test says so. Outlives the stream, as events do.
+// The work of a stream on a device that only issues. Enqueue runs it, or drops it; the test decides when it
+// counts as finished. Outlives the stream, as events do.
 class IssuedWork final : public device::Event::State {
  public:
   bool IsReached() override { return finished; }

@@ -14,8 +14,8 @@
 
 namespace tandem::trainer {
 
-// As on a GPU, work runs in Enqueue, on the issuing thread, and after an error of the device every use of a
-// stream throws again.
+// Streams that, as on a GPU, run work in Enqueue on the issuing thread, and throw at every use after an error
+// of the device.
 class IssuingThreadStream final : public device::Stream {
  public:
   explicit IssuingThreadStream(device::StreamError error) : error_(std::move(error)) {}

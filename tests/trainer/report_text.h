@@ -10,7 +10,7 @@
 
 namespace tandem::trainer {
 
-// "step: 3 loss: 2.5 scalars { key: 'validation_loss' value: 3 }".
+// Parses a report such as "step: 3 loss: 2.5 scalars { key: 'validation_loss' value: 3 }".
 inline v1::StepReport ReportOf(const std::string& text) {
   v1::StepReport report;
   EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(text, &report)) << text;

@@ -16,16 +16,16 @@
 
 namespace tandem::trainer {
 
-// A job on real trainer processes, a slot each; the test is their daemon. What is still running at the end
-// is killed, and the folder removed.
+// A job on real trainer processes, one for each slot; the test is their daemon. At the end kills the
+// processes that still run, and removes the folder.
 class TrainerProcesses : public testing::Test {
  protected:
-  // program: the trainer's path. patience: for what is to come at all.
+  // `program` is the trainer's path. `patience` is the longest wait for a message or an end.
   TrainerProcesses(std::string program, absl::Duration patience);
   ~TrainerProcesses() override;
 
-  // Validates, resolves and starts spec_, with as many ranks as it says. device: what a worker would have
-  // made of resources.device.
+  // Validates, resolves and starts spec_, with its number of ranks. `device` is the device that a worker
+  // would have chosen for resources.device.
   void Start(v1::Device device, int attempt = 1);
 
   std::optional<v1::FromTrainer> WaitForReport(int64_t step);  // of rank 0
@@ -41,7 +41,8 @@ class TrainerProcesses : public testing::Test {
   std::string folder_;
   v1::JobSpec spec_;  // the test fills it before Start
   std::string build_ = platform::BuildVersion();
-  std::function<void(v1::GroupList&)> change_group_;  // of the assignment, each; empty: none
+  std::function<void(v1::GroupList&)>
+      change_group_;  // changes each group of the assignment; empty: no change
   std::unique_ptr<FakeDaemon> daemon_;
 };
 
