@@ -7,19 +7,19 @@
 
 namespace tandem::config {
 
-// A line of a config file: what a flag would be given. `slots: 4` is --slots 4, and
-// `listen: [127.0.0.1:7471, "unix:/run/tandem/socket"]` is --listen twice.
+// An entry of a config file, which stands for a flag: `slots: 4` for --slots 4, and `listen: [127.0.0.1:7471,
+// "unix:/run/tandem/socket"]` for --listen twice.
 struct Setting {
   std::string key;
-  std::vector<std::string> values;  // as written, quotes removed; nothing else is interpreted
+  std::vector<std::string> values;  // as written, but without quotes; nothing else is interpreted
   bool list = false;
   int line = 0;  // of the key, from 1
   int column = 0;
 };
 
-// What is wrong with a file, and where.
+// An error in a config file, with its position.
 struct Problem {
-  int line = 0;  // 0: of the whole file
+  int line = 0;  // 0: the whole file is wrong
   int column = 0;
   std::string text;  // "state: it is given twice, first on line 1"
 
@@ -32,11 +32,11 @@ struct ConfigFile {
   std::vector<Problem> problems;
 };
 
-// The YAML text of a config file. Pure. All problems are found at once, and a key with one is not among the
-// settings.
+// Parses the YAML text of a config file. Pure. Finds all problems at once; a key with a problem is left out
+// of the settings.
 ConfigFile ReadConfigText(std::string_view text);
 
-// What is wrong with the line of a setting.
+// A problem at the position of a setting; `sentence` says what is wrong.
 Problem ProblemWith(const Setting& setting, const std::string& sentence);
 
 }  // namespace tandem::config

@@ -10,12 +10,12 @@
 
 namespace tandem::link {
 
-// A queue of reports, and perhaps of other messages, for a reader that may be slow or away. Reports beyond
-// `max_bytes` are dropped, norms first and oldest first, then whole reports; both are counted. Not
-// thread-safe.
+// A queue of reports (and possibly other messages) for a reader that may be slow or absent. If the reports
+// exceed `max_bytes`, the queue drops the norms of the oldest reports, then, if that is not enough, the
+// oldest reports. It counts both. Not thread-safe.
 //
-// Entry has `size_t bytes`, which the queue sets, and `v1::StepReport* report()`: null for a message that
-// does not count and is never dropped.
+// Entry must have a member `size_t bytes`, set by the queue, and a method `v1::StepReport* report()`, which
+// returns null for another message; that does not count towards `max_bytes` and is never dropped.
 template <typename Entry>
 class BoundedReports {
  public:
@@ -48,7 +48,7 @@ class BoundedReports {
   auto begin() const { return entries_.begin(); }
   auto end() const { return entries_.end(); }
 
-  size_t bytes() const { return bytes_; }  // of the reports, as serialised
+  size_t bytes() const { return bytes_; }  // of all reports, serialised
   int64_t dropped_norms() const { return dropped_norms_; }
   int64_t dropped_reports() const { return dropped_reports_; }
 

@@ -9,8 +9,9 @@
 
 namespace tandem::link {
 
-// Length-delimited protobuf frames on one end of a socket pair: between the worker daemon and one trainer.
-// Owns the descriptor. Send is thread-safe (a frame is never torn); Receive is for one thread.
+// One end of the socket pair between the worker daemon and a trainer: sends and receives length-delimited
+// protobuf frames. Owns the descriptor. Send is thread-safe (frames do not mix); only one thread may call
+// Receive.
 class Channel {
  public:
   static constexpr size_t kMaxFrameBytes = size_t{64} << 20;
@@ -25,10 +26,11 @@ class Channel {
   // Blocks while the peer's buffer is full. UnavailableError when the peer is gone.
   absl::Status Send(const google::protobuf::MessageLite& message) ABSL_LOCKS_EXCLUDED(send_mu_);
 
-  // Blocks for the next frame. false: the peer closed between frames. Errors: torn or oversized frame.
+  // Blocks until the next frame has been read. Returns false if the peer closed its end after a complete
+  // frame, and an error if a frame is incomplete, too large or no such message.
   absl::StatusOr<bool> Receive(google::protobuf::MessageLite& message);
 
-  // Wakes a blocked Receive, which then sees the end. Any thread.
+  // Makes a blocked Receive return as if the peer had closed its end. Callable from any thread.
   void Shutdown();
 
  private:

@@ -11,37 +11,38 @@
 
 namespace tandem::link {
 
-// The progress that a rank reports without a message: a memory page that trainer and daemon both map, no
-// locks. The daemon samples it each second, and after a death: it is how the phase of a dead or silent rank
-// is known.
+// The progress of a rank, in a memory page that its trainer and the daemon both map; no messages, no locks.
+// The daemon reads it every second and after the rank's death, so it knows the phase of a dead or hanging
+// rank.
 struct SharedPage {
   static constexpr int kMaxCommunicators = 32;
 
   // Written by the trainer.
   std::atomic<int64_t> attempt{0};
   std::atomic<int32_t> phase{0};  // tandem.v1.RankPhase
-  // The one in progress, from 1; 0 before the first, or in the validation before the first. It is the next
-  // one already while the optimizer applies a step: that is a part of the run that computes the next.
+  // The step in progress, from 1; 0 before the first step and in the validation before it. While the
+  // optimizer applies step N, this is N + 1 already, because both happen in one run of the program.
   std::atomic<int64_t> step{0};
-  // The instruction that finished last, counted through all programs, and when (CLOCK_MONOTONIC).
+  // The number of the instruction that finished last, counted through all programs of the stage (-1: none
+  // yet), and when it finished (CLOCK_MONOTONIC).
   std::atomic<int64_t> instruction{-1};
   std::atomic<int64_t> progress_monotonic_ns{0};
-  // Collectives started, of each of the num_communicators communicators that the programs use, in the order
-  // in which they list them.
+  // How many collectives were started on each of the `num_communicators` communicators, in the order in which
+  // the programs list these.
   std::atomic<int32_t> num_communicators{0};
   std::atomic<uint64_t> collectives[kMaxCommunicators] = {};
-  // Written by the daemon: CLOCK_BOOTTIME in ns after which the trainer, having heard of no controller,
-  // exits; 0: never.
+  // Written by the daemon: the CLOCK_BOOTTIME in ns at which the trainer exits, because its daemon has no
+  // controller; 0: never. The daemon moves it on as long as the controller is heard.
   std::atomic<int64_t> orphan_deadline_boottime_ns{0};
 };
 
-// A mapping of a page.
+// Owns a mapping of a page.
 class MappedPage {
  public:
-  // A fresh page in a memfd; fd() is inherited by the trainer (close-on-exec is set: the launcher dups it).
+  // Creates a page in a memfd. Close-on-exec is set: the launcher passes a duplicate of fd() to the trainer.
   static absl::StatusOr<MappedPage> Create();
 
-  // Maps the page of an inherited descriptor; takes the descriptor over, and closes it if this fails.
+  // Maps the page of an inherited descriptor. Takes ownership of the descriptor, also on failure.
   static absl::StatusOr<MappedPage> Attach(int fd);
 
   SharedPage* operator->() const { return page_.get(); }

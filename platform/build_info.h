@@ -5,7 +5,7 @@
 
 namespace tandem::platform {
 
-// "0.1.0+4f2c9d1a0b7e": version and commit. Both sides of a socket pair compare it.
+// "0.1.0+4f2c9d1a0b7e": version and commit. A trainer exits if its worker daemon has another.
 const std::string& BuildVersion();
 
 }  // namespace tandem::platform

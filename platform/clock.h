@@ -13,12 +13,12 @@ class Clock {
   virtual absl::Time Now() const = 0;
 };
 
-// The machine's clock as it was at the first call, moved on by CLOCK_MONOTONIC: for deadlines, since it never
-// jumps.
+// For deadlines: starts at the wall clock's time of the first call and advances with CLOCK_MONOTONIC, so it
+// never jumps.
 const Clock& SteadyClock();
 
-// CLOCK_BOOTTIME, from the epoch at the machine's start. It runs on while the machine sleeps, so it measures
-// how long something has been away.
+// CLOCK_BOOTTIME: Now() is the epoch when the machine starts. It also advances while the machine sleeps, so
+// it measures how long a peer has really been silent.
 const Clock& BootClock();
 
 }  // namespace tandem::platform

@@ -9,37 +9,38 @@
 
 namespace tandem::platform {
 
-// Reads a file of /proc or of a control group, whose size the kernel does not report. Empty if it cannot be
+// Returns the content of a file in /proc or /sys, for which stat(2) reports no size. Empty if it cannot be
 // read.
 std::string ReadKernelFile(const std::string& path);
 
-// Reads the number after `name` in such a file of lines "NAME NUMBER", such as memory.events. nullopt if it
-// has no such line.
+// Reads the number of the line "NAME NUMBER" in a file of /proc or /sys such as memory.events. nullopt if the
+// file has no line with that name.
 std::optional<int64_t> ReadCounter(const std::string& path, absl::string_view name);
 
-// The control group (v2) of this process, "/a/b" below the mount point; empty if it is in none.
+// The path of this process's control group (v2) below the mount point, such as "/a/b"; empty if the process
+// is in none.
 std::string OwnGroup(const std::string& root = "");
 
-// What the control groups (v1 and v2) of this process, and those above them, allow it, for example in a
-// container. `root` is put before /proc and /sys, for tests.
+// The limits of this process by its control groups (v1 and v2) and their ancestors, for example in a
+// container. Tests prefix the paths /proc and /sys with `root`.
 struct GroupLimits {
-  double processors = 0;     // a quota, such as 2.5; 0: no limit
+  double processors = 0;     // the CPU quota, such as 2.5; 0: no limit
   int64_t memory_bytes = 0;  // 0: no limit
 };
 GroupLimits ReadGroupLimits(const std::string& root = "");
 
-// How many processors this process may use at a time: those of its affinity, at most the quota; 1 at least.
+// How many processors this process may use at a time: the smaller of its affinity and its quota, at least 1.
 int NumProcessors();
 
-// The bytes of the machine's memory, at most those of the limit.
+// The memory that this process may use: the smaller of the machine's and the control groups' limit.
 int64_t MemoryBytes();
 
-// The bytes of memory that this process could still take: what the machine has available (MemAvailable), at
-// most what the control groups' limits leave beside what their processes hold.
+// The bytes of memory that this process could still allocate: the machine's MemAvailable or, if that is less,
+// what the limit of a control group leaves beside the memory of its processes.
 int64_t AvailableMemoryBytes(const std::string& root = "");
 
-// How many processes of this process's control group the kernel has killed for lack of memory, in the group
-// or on the machine; without such a group, how many of the machine. 0 if the kernel does not report it.
+// How many processes the kernel has killed for lack of memory: in this process's control group, or on the
+// whole machine if no group counts them. 0 if the kernel does not report a count.
 int64_t OutOfMemoryKills(const std::string& root = "");
 
 }  // namespace tandem::platform

@@ -8,7 +8,7 @@
 
 namespace tandem::platform {
 
-// "1 worker", "2 workers". thing: an English noun whose plural takes an s.
+// "1 worker", "2 workers". `thing` is an English noun with a plural in -s.
 std::string CountedText(int64_t count, absl::string_view thing);
 
 }  // namespace tandem::platform

@@ -7,15 +7,16 @@
 
 namespace tandem::platform {
 
-// TANDEM_FAILPOINT("controller.after_commit") kills the process there (SIGKILL), as a power cut would, if
-// the flag --failpoint names it. Compiled to nothing, name and all, except in targets that link
-// tandem_failpoints: the variants of the daemons that tests kill (tests/failpoints). What users run has none.
+// TANDEM_FAILPOINT("controller.after_commit") kills the process at that line with SIGKILL, as a power cut
+// would, if the flag --failpoint has that name. The macro compiles to nothing, except in targets that link
+// tandem_failpoints: the variants of the daemons that tests kill (tests/failpoints). Users do not run these
+// variants.
 //
-// `spec` is NAME=kill or NAME=kill@N (the N-th time, from 1), several separated by commas. Call once, before
-// threads start.
+// Sets the failpoints of the flag. `spec` is a comma-separated list of NAME=kill (the first time) or
+// NAME=kill@N (the N-th time, from 1). Call once, before threads start.
 absl::Status SetFailpoints(std::string_view spec);
 
-// Use the macro.
+// Called only by the macro.
 void HitFailpoint(const char* name);
 
 }  // namespace tandem::platform

@@ -16,37 +16,38 @@
 
 namespace tandem::platform {
 
-// How much of a large file its reader or writer has in memory at a time.
+// How much of a large file a reader or writer holds in memory at a time.
 inline constexpr int64_t kFilePartBytes = int64_t{16} << 20;
 
-// How much of a large file is written before it is synced: no call of its writer takes as long as a sync of
-// all of it, and little of it is in the machine's cache.
+// A writer of a large file syncs it after this many bytes, so that no single call takes as long as a sync of
+// the whole file, and little of the machine's cache holds unwritten data.
 inline constexpr int64_t kSyncBytes = int64_t{1} << 30;
 
-// The folder itself, on this machine, whatever its path, for as long as it exists and its file system is
-// mounted. Through another mount it is the same folder.
+// Identifies a folder of this machine whatever its path, as long as the folder exists and its file system is
+// mounted. Two ids of one folder are equal even if the paths lead through different mounts.
 struct FolderId {
   dev_t device = 0;
   ino_t inode = 0;
-  uint64_t mount = 0;  // the kernel's number of the mount that the path leads to; 0 if it does not say
+  uint64_t mount = 0;  // the kernel's number of the mount that has the folder; 0: unknown
   bool operator==(const FolderId& other) const { return device == other.device && inode == other.inode; }
 };
 
-// A file that is written at any places, each once. Not thread-safe. Its errors are those of Files::Write.
+// A file whose parts are written in any order, each byte once. Not thread-safe. Its errors are those of
+// Files::Write.
 class OutputFile {
  public:
-  virtual ~OutputFile() = default;  // closes it; what is not synced may be lost
+  virtual ~OutputFile() = default;  // closes the file; parts that are not synced may be lost
 
-  // Synced after every kSyncBytes or so, too.
+  // Writes at byte offset `begin`, and syncs the file after about every kSyncBytes.
   virtual absl::Status Write(int64_t begin, std::string_view content) = 0;
 
-  // Makes it durable and closes it. The last call.
+  // Makes the file durable and closes it. No call may follow.
   virtual absl::Status Finish() = 0;
 };
 
-// The file operations whose failure the system must survive; tests inject ENOSPC and EIO here.
-// Files are regular files: a FIFO, a device, a socket or a folder in place of one is an error that names it,
-// and nothing waits for it. Errors name the operation and the path, with the codes of FileError
+// The file operations whose failure the system must survive; tests inject ENOSPC and EIO here. Methods on
+// files need regular files: for a FIFO, a device, a socket or a folder they return an error that says what it
+// is, and never wait for it. Errors name the operation and the path, with the codes of FileError
 // (regular_file.h). Thread-safe.
 class Files {
  public:
@@ -54,25 +55,25 @@ class Files {
 
   virtual absl::StatusOr<std::string> Read(const std::string& path) = 0;
 
-  // At most `most_bytes` of it from byte `begin` on; fewer only if the file ends before. For a file that
-  // need not fit in memory.
+  // Reads `most_bytes` from byte `begin` on, or fewer if the file ends before. For files that need not fit in
+  // memory.
   virtual absl::StatusOr<std::string> ReadRange(const std::string& path, int64_t begin,
                                                 int64_t most_bytes) = 0;
 
-  // The size in bytes. For a file that may be larger than memory because it is not what it should be.
+  // The size in bytes, so that a caller can refuse a file too large to be read.
   virtual absl::StatusOr<int64_t> Size(const std::string& path) = 0;
 
   // Creates or truncates `path`, writes and fsyncs it. Not atomic; see Replace.
   virtual absl::Status Write(const std::string& path, std::string_view content) = 0;
 
-  // The same of content that need not fit in memory: the parts that `next` returns, one behind the other,
-  // until it returns an empty one, or an error, which this returns then. A part is used until the next call.
-  // Synced after every kSyncBytes or so, too.
+  // As Write, for content that need not fit in memory: appends the parts that `next` returns until it returns
+  // an empty one. If `next` returns an error, WriteParts returns that error. A part must stay valid until the
+  // next call of `next`. Also syncs the file after about every kSyncBytes.
   virtual absl::Status WriteParts(const std::string& path,
                                   const std::function<absl::StatusOr<std::string_view>()>& next) = 0;
 
-  // Creates or truncates `path` as a file of that many bytes, zeros until they are written. Where the file
-  // system can, it takes the room for them at once.
+  // Creates or truncates `path` as a file of `bytes` zeros, to be overwritten. Allocates its disk space at
+  // once if the file system can.
   virtual absl::StatusOr<std::unique_ptr<OutputFile>> Create(const std::string& path, int64_t bytes) = 0;
 
   // Fsyncs the folder, so that names created or renamed in it are durable.
@@ -81,13 +82,14 @@ class Files {
   // rename(2): replaces `to`.
   virtual absl::Status Rename(const std::string& from, const std::string& to) = 0;
 
-  // Renames, on any file system: AlreadyExistsError if `to` is there (an empty folder may be replaced).
+  // Renames without replacing: AlreadyExistsError if `to` exists, except that an empty folder may be
+  // replaced. Works on every file system.
   virtual absl::Status Publish(const std::string& from, const std::string& to) = 0;
 
-  // The folder and what is missing above it, durable: fsyncs the parent of each one that it makes.
+  // Creates the folder and its missing ancestors durably: fsyncs the parent of each folder that it creates.
   virtual absl::Status CreateFolders(const std::string& path) = 0;
 
-  // Makes the folder; the one above must exist. Syncs neither. OK if it exists already.
+  // Creates a folder, whose parent must exist, without a sync. OK if the folder exists already.
   virtual absl::Status CreateFolder(const std::string& path) = 0;
 
   // InvalidArgument if `path` is not a folder.
@@ -99,18 +101,19 @@ class Files {
   // Sets the modification time to now, by the file system's clock. Needs no space.
   virtual absl::Status Touch(const std::string& path) = 0;
 
-  // Reads it as the file system has it now, not as a cache of another machine's changes had it.
+  // Reads the time from the file system itself, so that a change by another machine is seen at once (an NFS
+  // client caches what stat(2) returns).
   virtual absl::StatusOr<absl::Time> ModificationTime(const std::string& path) = 0;
 };
 
 Files& SystemFiles();
 
-// Reads a file of at most `most_bytes`. InvalidArgument, before any of it is read, if it has more: it
-// may be anything, and need not fit in memory.
+// Reads a file. InvalidArgument, before any of it is read, if it has more than `most_bytes`: a user may have
+// named any file, and a huge one would not fit in memory.
 absl::StatusOr<std::string> ReadAtMost(Files& files, const std::string& path, int64_t most_bytes);
 
-// Write to a temporary name beside `path`, fsync, rename, fsync the folder: after a crash
-// `path` holds the old content or the new one.
+// Replaces the content of `path` atomically: writes a temporary file beside it, fsyncs that, renames it and
+// fsyncs the folder. After a crash `path` holds either the old content or the new one.
 absl::Status ReplaceFile(Files& files, const std::string& path, std::string_view content);
 
 }  // namespace tandem::platform

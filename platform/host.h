@@ -10,10 +10,10 @@ namespace tandem::platform {
 // The name of this machine; "localhost" if it has none.
 std::string HostName();
 
-// True if `address`, "unix:/path" or "host:port", leads to this machine and no other machine reaches it.
+// True if only this machine can connect to `address` ("unix:/path" or "host:port").
 bool IsLocalAddress(std::string_view address);
 
-// Raises the limit of file descriptors of this process as far as the machine allows. Logs a failure.
+// Raises this process's limit of file descriptors as far as the machine allows. Logs a failure.
 void RaiseDescriptorLimit();
 
 // How many descriptors this process may have.

@@ -10,27 +10,28 @@
 
 namespace tandem::platform {
 
-// For the start of a program that users run. Distributions build Abseil so that every Lock also looks for
-// cycles of locks, one thread of the process at a time, which costs five times as much as the lock, and
-// aborts the process if it finds one, even if these threads never wait for each other. The tests' own
-// processes look, and so find what may deadlock.
+// Turns Abseil's deadlock detection off; called at the start of a program that users run. As distributions
+// build Abseil, every Lock searches for a cycle in the order of locks. The search takes five times as long as
+// the lock, lets only one thread search at a time, and aborts the process if it finds a cycle, even one that
+// never deadlocks. The programs of the tests keep the detection on.
 inline void IgnoreLockCycles() { absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore); }
 
-// What a closed standard descriptor becomes. kSilent: input is at its end, and output is discarded.
-// kUnusable: reads and writes still fail.
+// How a standard descriptor behaves that was closed at the start. kSilent: reads see the end of the file, and
+// output is discarded. kUnusable: reads and writes fail.
 enum class ClosedDescriptor { kSilent, kUnusable };
 
-// Opens /dev/null as each of standard input, output and error that was closed when this program started.
-// Otherwise the next files that it opens would get these numbers, and lines of its log would go into one of
-// them. Call it in the first line of main. Returns an error if /dev/null cannot be opened.
+// Opens /dev/null for each of standard input, output and error that was closed when this program started.
+// Otherwise the next file that the program opens would get that number, and log lines would be written into
+// it. Call it in the first line of main. Returns an error if /dev/null cannot be opened.
 absl::Status OpenClosedStandardDescriptors(ClosedDescriptor becomes);
 
-// Blocks the signals that ask a daemon to end, in this thread and those that it starts, so that only sigwait
-// sees them: SIGTERM, SIGINT, and SIGHUP (its terminal was closed) unless it was ignored at the start, as
-// nohup has it. Call before the first thread starts.
+// Blocks the signals that ask a daemon to end, in this thread and the threads that it starts, so that only
+// sigwait receives them. These are SIGTERM, SIGINT and, unless the program was started with it ignored
+// (nohup), SIGHUP. Returns them. Call before the first thread starts.
 sigset_t BlockEndSignals();
 
-// The path of the program `name` in the folder of this program's own file; `name` if that folder is unknown.
+// The path of the program `name` in the folder of this program's executable; `name` itself if that folder is
+// unknown.
 std::string BesideThisProgram(const std::string& name);
 
 }  // namespace tandem::platform

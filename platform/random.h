@@ -6,14 +6,14 @@
 
 namespace tandem::platform {
 
-// Where ids, incarnations and jitter come from. Thread-safe.
+// The source of ids, incarnations and jitter. Thread-safe.
 class Random {
  public:
   virtual ~Random() = default;
 
   virtual uint64_t Next64() = 0;
 
-  // `digits` lower-case hexadecimal digits; ids of jobs are 12 of them. Requires 0 < digits <= 64.
+  // Returns `digits` lower-case hexadecimal digits; a job's id has 12. Requires 0 < digits <= 64.
   std::string HexId(int digits);
 };
 

@@ -12,7 +12,7 @@
 
 namespace tandem::platform {
 
-// Owns an open file, if it has one, and closes it at the end of the scope. The error of close(2) is ignored.
+// Owns a file descriptor, or none, and closes it at the end of the scope. Ignores the error of close(2).
 class Descriptor {
  public:
   Descriptor() = default;
@@ -28,30 +28,30 @@ class Descriptor {
   int fd_ = -1;
 };
 
-// open(2), for regular files only: a FIFO, a device, a socket or a folder at `path` is refused with its name
-// (InvalidArgument). Never waits, as open(2) does for the other end of a FIFO. Follows symbolic links; sets
-// O_CLOEXEC. Other errors are those of FileError.
+// Calls open(2) for a regular file. For a FIFO, a device, a socket or a folder it returns InvalidArgument,
+// which says what it is, and unlike open(2) never waits for the other end of a FIFO. Follows symbolic links;
+// sets O_CLOEXEC. Other errors are those of FileError.
 absl::StatusOr<Descriptor> OpenRegularFile(const std::string& path, int flags, mode_t mode = 0);
 
-// For reading: a pipe too, as a shell's <(...) names one. As everywhere, opening one without a writer
-// waits until a process opens it for writing. Anything else is refused as above.
+// Opens a regular file or a pipe, such as a shell's <(...), for reading. As open(2) does, it waits until a
+// process opens the pipe for writing. Any other kind of file is refused as by OpenRegularFile.
 absl::StatusOr<Descriptor> OpenRegularFileOrPipe(const std::string& path);
 
-// Whether `path` leads to what is open as `file`; false if it cannot be looked at.
+// Whether `path` leads to the open `file`; false if the path cannot be inspected.
 bool LeadsTo(const std::string& path, const Descriptor& file);
 
-// "a FIFO", "a folder", ...: what st_mode says.
+// The kind of a file with this st_mode: "a FIFO", "a folder", ...
 const char* FileKind(mode_t mode);
 
-// "`operation` `path`: No space left on device", in one line: control characters of the path are escaped.
-// NotFound means ENOENT, AlreadyExists EEXIST, ResourceExhausted that there is no room, OutOfRange that as
-// many files are open as may be (EMFILE, ENFILE), and InvalidArgument that what has the name is not what it
-// should be (ENOTDIR), or that no file can have it. Never FailedPrecondition nor Aborted: callers give these
-// meanings of their own, and a full folder (ENOTEMPTY) or a stale handle (ESTALE) must not pass for them.
+// "`operation` `path`: No space left on device", in one line, with the control characters of the path
+// escaped. The code is NotFound for ENOENT, AlreadyExists for EEXIST, ResourceExhausted if the disk is full,
+// OutOfRange if too many files are open (EMFILE, ENFILE), and InvalidArgument for a name that no file can
+// have or a path through something that is no folder (ENOTDIR). It is never FailedPrecondition or Aborted,
+// even for ENOTEMPTY and ESTALE, because callers return these two codes with meanings of their own.
 absl::Status FileError(int error, absl::string_view operation, const std::string& path);
 
-// "make room on that file system": what to do about an error of FileError, if its code says that; otherwise
-// empty.
+// What a user can do about an error of FileError, such as "make room on that file system"; empty if its code
+// does not tell.
 absl::string_view RemedyOf(const absl::Status& error);
 
 }  // namespace tandem::platform

@@ -6,7 +6,8 @@
 
 namespace tandem::platform {
 
-// SHA-256, in 64 lower-case hexadecimal digits. Throws std::runtime_error if OpenSSL does not offer it.
+// Returns the SHA-256 of `bytes` in 64 lower-case hexadecimal digits. Throws std::runtime_error if OpenSSL
+// has no SHA-256.
 std::string Sha256Of(std::string_view bytes);
 
 }  // namespace tandem::platform

@@ -7,15 +7,16 @@
 
 namespace tandem::platform {
 
-// Bytes of the UTF-8 character at text[at], decoded into `character`; 0 if no valid character is there.
+// Decodes the UTF-8 character at text[at] into `character` and returns its number of bytes; returns 0 if
+// there is no valid character.
 int DecodeUtf8(std::string_view text, size_t at, char32_t& character);
 
-// Whether a terminal or a log shows it as it is: no control character, nothing that changes the direction of
-// text.
+// False for a character that must be escaped in a terminal or a log: a control or invisible character, a line
+// end, or one that changes the direction of text.
 bool IsPlain(char32_t character);
 
-// Text of a user for a message: valid UTF-8 in one line of at most `max_bytes` (npos: of any length); what is
-// not plain is escaped, what is longer ends in "...".
+// Makes a user's text fit for a message: valid UTF-8 in one line, characters that are not plain escaped, cut
+// to `max_bytes` with "..." at its end if it is longer (npos: never cut).
 std::string Shown(std::string_view text, size_t max_bytes = 80);
 
 }  // namespace tandem::platform

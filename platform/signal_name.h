@@ -5,7 +5,7 @@
 
 namespace tandem::platform {
 
-// "SIGKILL"; "signal 77" if it has no name.
+// "SIGKILL"; "signal 77" for a signal without a name.
 std::string SignalName(int signal);
 
 }  // namespace tandem::platform

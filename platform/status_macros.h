@@ -6,8 +6,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
-// Errors that go up to the caller as they are, in functions that return absl::Status or absl::StatusOr. As in
-// later versions of Abseil than the one that we build with.
+// Macros that return an error to the caller unchanged, in functions that return absl::Status or
+// absl::StatusOr. Newer versions of Abseil than ours have the same macros.
 
 // TANDEM_RETURN_IF_ERROR(files.Remove(path));
 #define TANDEM_RETURN_IF_ERROR(...)                                        \
@@ -18,8 +18,8 @@
   } while (false)
 
 // TANDEM_ASSIGN_OR_RETURN(const std::string text, files.Read(path));
-// The first argument has no comma outside of parentheses. Two statements: not the body of an `if` without
-// braces.
+// The first argument must have no comma outside of parentheses. The macro is several statements, so an `if`
+// around it needs braces.
 #define TANDEM_ASSIGN_OR_RETURN(variable, ...) \
   TANDEM_ASSIGN_OR_RETURN_IN(TANDEM_STATUS_NAME(__LINE__), variable, __VA_ARGS__)
 

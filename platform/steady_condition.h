@@ -11,12 +11,12 @@
 
 namespace tandem::platform {
 
-// The condition variable of what an absl::Mutex guards, for waits with a limit. Those of absl end at a time
-// of the machine's clock: one that is set back by an hour meanwhile lasts an hour longer. These go by
-// CLOCK_MONOTONIC. Every wait requires that `mu` is held; it is free meanwhile. Thread-safe.
+// A condition variable for an absl::Mutex whose time limits are measured by CLOCK_MONOTONIC. (The timed waits
+// of absl end at a time of the wall clock: if that is set back by an hour, they last an hour longer.) Every
+// wait requires that `mu` is held, and releases it while it waits. Thread-safe.
 class SteadyCondition {
  public:
-  // Waits until notified. May also return for no reason: look at what is waited for again.
+  // Waits until notified. May also return without a reason, so the caller must check its condition again.
   void Wait(absl::Mutex& mu) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) {
     Lockable lockable{mu};
     changed_.wait(lockable);
@@ -29,8 +29,8 @@ class SteadyCondition {
     changed_.wait_for(lockable, absl::ToChronoNanoseconds(std::clamp(limit, absl::ZeroDuration(), kLongest)));
   }
 
-  // Waits until `ready()` is true, which is called with `mu` held, for at most `limit` (infinite: forever).
-  // Returns whether it is true. Threads that change what `ready` reads notify.
+  // Waits until `ready()`, which is called with `mu` held, returns true, but at most `limit` (which may be
+  // infinite). Returns the last result of `ready()`. Threads that change what `ready` reads must notify.
   template <class Ready>
   bool AwaitFor(absl::Mutex& mu, absl::Duration limit, const Ready& ready) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) {
     const std::chrono::steady_clock::time_point begin = std::chrono::steady_clock::now();
@@ -54,7 +54,8 @@ class SteadyCondition {
     void unlock() ABSL_NO_THREAD_SAFETY_ANALYSIS { mu.Unlock(); }
   };
 
-  // Lets a caller's predicate be annotated with its own name of the mutex, which is not `mu` here.
+  // Without the analysis, since a caller's predicate is annotated with the caller's name of the mutex, not
+  // with `mu`.
   template <class Ready>
   static bool IsReady(const Ready& ready) ABSL_NO_THREAD_SAFETY_ANALYSIS {
     return ready();

@@ -8,8 +8,8 @@
 
 namespace tandem::platform {
 
-// Starts a thread that runs `work`, for the caller to join or detach. If the machine allows no more threads,
-// std::thread would throw; this returns an error that says what to do.
+// Starts a thread that runs `work`; the caller joins or detaches it. If the machine allows no more threads
+// (std::thread throws), returns an error that says what to do.
 absl::StatusOr<std::thread> StartThread(std::function<void()> work);
 
 }  // namespace tandem::platform

@@ -7,8 +7,8 @@
 
 namespace tandem::platform {
 
-// XXH3-128 of bytes that come piece by piece: fast, and no protection against intent. Throws std::bad_alloc.
-// Not thread-safe.
+// Computes XXH3-128, a fast hash, of bytes added in pieces. It finds accidental changes only, since two
+// inputs with one hash can be made on purpose. Throws std::bad_alloc. Not thread-safe.
 class Xxh3 {
  public:
   Xxh3();
@@ -18,7 +18,7 @@ class Xxh3 {
 
   void Add(std::string_view bytes);
 
-  // 32 lower-case hexadecimal digits, of all that was added so far.
+  // The hash of all bytes added so far, in 32 lower-case hexadecimal digits.
   std::string Get() const;
 
  private:

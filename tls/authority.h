@@ -9,7 +9,7 @@
 
 namespace tandem::tls {
 
-// A certificate and its key, PEM.
+// A certificate and its private key, in PEM.
 struct Credential {
   std::string certificate;
   std::string key;
@@ -17,15 +17,15 @@ struct Credential {
 
 // The contents of a certificate to be issued.
 struct CertificateRequest {
-  std::string common_name;         // at most 64 bytes, as X.509 has it
-  std::string uri;                 // of a client (identity.h); empty: none
-  std::vector<std::string> hosts;  // of a server: DNS names and IP addresses; empty: none
+  std::string common_name;         // at most 64 bytes, by X.509
+  std::string uri;                 // a client's identity (identity.h); empty: none
+  std::vector<std::string> hosts;  // a server's DNS names and IP addresses; empty: none
   absl::Time not_before;
   absl::Time not_after;
 };
 
-// Makes a certificate authority for small clusters that have no other: P-256 keys, SHA-256, random serial
-// numbers. Pure, except for OpenSSL's random numbers.
+// Makes a certificate authority, for small clusters without one. It uses P-256 keys, SHA-256 and random
+// serial numbers. Pure, except for OpenSSL's random numbers.
 absl::StatusOr<Credential> MakeAuthority(const std::string& common_name, absl::Time not_before,
                                          absl::Time not_after);
 

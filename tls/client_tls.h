@@ -10,14 +10,15 @@
 
 namespace tandem::tls {
 
-// The credentials of a daemon that dials: its files are read at each use, so that new files are used without
-// a restart. Thread-safe.
+// The credentials of a daemon that connects to another. The files are read at each use, so new files take
+// effect without a restart. Thread-safe.
 class ClientTls {
  public:
-  // Errors are those of ReadTlsFiles, or say that the certificate is not one for clients.
+  // Errors are those of ReadTlsFiles, and one for a certificate that is not for clients.
   static absl::StatusOr<std::unique_ptr<ClientTls>> Open(const TlsFiles& files);
 
-  // Returns what the files hold now or, if they cannot be used, what they held before; the log then says why.
+  // Returns the present content of the files. If it cannot be used, logs why and returns the last content
+  // that could.
   TlsTexts Current() ABSL_LOCKS_EXCLUDED(mu_);
   const TlsFiles& files() const { return files_; }
 

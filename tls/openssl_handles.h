@@ -13,7 +13,7 @@
 
 namespace tandem::tls {
 
-// OpenSSL's objects, freed at the end of their scope.
+// Owning pointers to OpenSSL's objects, and functions on them.
 template <auto kFree>
 struct Freer {
   template <typename T>
@@ -29,13 +29,13 @@ using ExtensionHandle = std::unique_ptr<X509_EXTENSION, Freer<X509_EXTENSION_fre
 using NamesHandle = std::unique_ptr<GENERAL_NAMES, Freer<GENERAL_NAMES_free>>;
 using ContextHandle = std::unique_ptr<SSL_CTX, Freer<SSL_CTX_free>>;
 
-// A text to be read by OpenSSL; `text` outlives it.
+// Makes `text` readable by OpenSSL. `text` must outlive the handle.
 inline BioHandle BioOf(const std::string& text) {
   return BioHandle(BIO_new_mem_buf(text.data(), static_cast<int>(text.size())));
 }
 
-// The first certificate, or key, of a PEM text; null if there is none. KeyOf asks for no password on a
-// terminal, since a daemon has none, and so takes no key that needs one.
+// The first certificate, or private key, in a PEM text; null if there is none. KeyOf returns null for an
+// encrypted key too: it never asks for a password, since a daemon has no terminal.
 inline CertificateHandle CertificateOf(const std::string& pem) {
   return CertificateHandle(PEM_read_bio_X509(BioOf(pem).get(), nullptr, nullptr, nullptr));
 }
@@ -44,7 +44,7 @@ inline KeyHandle KeyOf(const std::string& pem) {
       BioOf(pem).get(), nullptr, [](char*, int, int, void*) { return 0; }, nullptr));
 }
 
-// The text that OpenSSL has written to `bio`, which is in memory.
+// The text that OpenSSL has written to `bio`, a BIO in memory.
 inline std::string TextOf(BIO* bio) {
   char* text = nullptr;
   const long size = BIO_get_mem_data(bio, &text);

@@ -12,22 +12,22 @@
 
 namespace tandem::tls {
 
-// The identities and certificates that a server refuses although their certificates are valid: a text with a
-// line for each,
+// The identities and certificates that a server refuses although they are valid. The file has a line for
+// each:
 //
 //   # the laptop that was stolen
 //   user/bob
 //   9F:86:D0:81:...                       SHA-256 fingerprint of one certificate, with or without colons
 //   sha256 Fingerprint=9F:86:D0:81:...    as OpenSSL prints it
 //
-// What follows a # is a comment. An identity stands for all of its certificates, a fingerprint for one and
-// its twins (certificate.h), so that its owner can have another.
+// A # begins a comment. An identity revokes all of its certificates. A fingerprint revokes one certificate
+// and its twins (certificate.h); its owner can be issued another.
 class RevokedList {
  public:
-  // `file` is for messages. InvalidArgument, with the first line that has none of these forms.
+  // InvalidArgument, with `file` and the first line that has none of these forms.
   static absl::StatusOr<RevokedList> Parse(std::string_view text, const std::string& file);
 
-  // Whether it has the identity, or any of the fingerprints; `fingerprints` may be null.
+  // Whether the list has the identity or any of the fingerprints. `fingerprints` may be null.
   bool Has(const Identity& identity, const Fingerprints& fingerprints) const;
 
   // The identities ("user/bob") and fingerprints of this list that `other` does not have.

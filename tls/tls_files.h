@@ -10,19 +10,21 @@
 
 namespace tandem::tls {
 
-// TlsFiles are read and checked into TlsTexts; ServerTls and ClientTls keep them up to date for gRPC. Of a
-// peer, a Certificate gives the Identity (role and name) and the Fingerprints, by which a RevokedList refuses
-// it. authority.h makes certificates for clusters without an authority of their own (`tandem certs`).
+// This folder: ReadTlsFiles reads and checks the PEM files (TlsFiles) of a process into TlsTexts; ServerTls
+// and ClientTls load new files for gRPC. A peer's Certificate has an Identity (role and name) and
+// Fingerprints, by which a RevokedList can refuse it. authority.h issues certificates for clusters without an
+// authority (`tandem certs`).
 
-// The PEM files by which a process identifies itself and its peers. Either all are given, or none, for no
-// TLS.
+// The PEM files by which a process identifies itself and its peers. The first three are given together, or
+// none of them: then there is no TLS.
 struct TlsFiles {
-  std::string ca;           // certificates of the authorities of the other side
-  std::string certificate;  // of this process, then any between it and its CA
-  std::string key;          // of the first certificate
-  // The name that the controller's certificate must have; empty: the host that is dialled. Servers ignore it.
+  std::string ca;           // certificates of the authorities that signed the peers' certificates
+  std::string certificate;  // the certificate of this process, then any intermediate ones
+  std::string key;          // the private key of the first certificate
+  // The name that the controller's certificate must have; empty: the host of its address. Servers ignore this
+  // field.
   std::string server_name;
-  // The file of a RevokedList; optional, and only for servers.
+  // The file of the RevokedList: optional, and only for servers.
   std::string revoked;
 
   bool given() const { return !ca.empty() || !certificate.empty() || !key.empty(); }
@@ -40,22 +42,22 @@ struct TlsTexts {
   Certificate own;
 };
 
-// InvalidArgument, in one line, if some but not all of the three are named.
+// InvalidArgument, in one line, if only one or two of ca, certificate and key are given.
 absl::Status CheckNamed(const TlsFiles& files);
 
-// What names the files on a command line.
+// The flags that set the files, for messages.
 inline TlsFiles TlsFlags() { return {.ca = "--tls-ca", .certificate = "--tls-cert", .key = "--tls-key"}; }
 
-// Reads and checks them: all three are named and can be read, the key is the certificate's and not open to
-// others of the machine. Errors are one line with its source (the flag or field that named the file), the
-// file, what is wrong and what to do; they never hold anything of a key.
+// Reads ca, certificate and key and checks that they are given and readable, that the key belongs to the
+// certificate, and that other users of the machine cannot read the key. An error is one line with the source
+// (the flag or field with the file's path), the file, what is wrong and what to do; it never quotes a key.
 absl::StatusOr<TlsTexts> ReadTlsFiles(const TlsFiles& files, const TlsFiles& sources = TlsFlags());
 
 // "expired on 2026-01-31T00:00:00+00:00", "is not valid before ..."; empty if it is valid.
 std::string WhyNotValid(const Certificate& certificate, absl::Time now);
 
-// ReadTlsFiles for a daemon that uses the files at once: also an error if the certificate is not valid at
-// `now`.
+// As ReadTlsFiles, but also returns an error if the certificate is not valid at `now`, for a daemon that uses
+// it at once.
 absl::StatusOr<TlsTexts> ReadValidTlsFiles(const TlsFiles& files, absl::Time now);
 
 }  // namespace tandem::tls
