@@ -12,24 +12,24 @@
 
 namespace tandem::worker {
 
-// An action that the core requests of the shell, in this order. No command blocks the core: answers come as
-// inputs.
+// A command is an action that the core asks the shell to do; the shell does them in order. No command blocks
+// the core: answers arrive as inputs ("→" below).
 
-struct SendToController {  // lost if the stream has just broken; the next inventory repeats it
+struct SendToController {  // lost if the stream has just broken; the next inventory has the same content
   v1::WorkerMessage message;
 };
-struct DropSession {  // close the stream and dial again
+struct DropSession {  // close the stream; the shell opens another later
   std::string why;
 };
-struct Check {  // look at its paths, name its program → LookingAt for each path, then Checked
+struct Check {  // inspect its paths and name its program → LookingAt for each path, then Checked
   v1::Assignment assignment;
 };
-struct RecordRanks {  // durable: these ranks will run → RanksRecorded
+struct RecordRanks {  // durably, that these ranks will run → RanksRecorded
   AttemptKey attempt;
   std::string store_id;  // of the controller that assigned it
   std::vector<int> ranks;
 };
-struct RecordMetrics {  // durable soon: for a daemon that starts after this one's death
+struct RecordMetrics {  // durably, without an answer: for a daemon that starts after this one has died
   AttemptKey attempt;
   MetricsPlace metrics;
 };
@@ -44,26 +44,27 @@ struct SendToRank {
 struct Kill {  // SIGKILL to the process group of the rank
   RankKey rank;
 };
-struct RecordEnd {  // durable → EndRecorded
+struct RecordEnd {  // durably → EndRecorded
   v1::AttemptStatus status;
 };
-struct Forget {  // remove its record
+struct Forget {  // remove the record of the attempt
   AttemptKey attempt;
 };
-struct RenewDeadline {  // of every page: now plus this; infinite: never
+struct RenewDeadline {  // orphan deadline of every page: `after` from now; infinite: never
   absl::Duration after;
 };
 struct StartUpload {
   v1::UploadRequest request;
 };
 struct ExitProcess {
-  std::string problem;  // empty: it was asked to
+  std::string problem;  // why it must exit; empty: it was asked to
 };
 
 using Command = std::variant<SendToController, DropSession, Check, RecordRanks, RecordMetrics, Spawn,
                              SendToRank, Kill, RecordEnd, Forget, RenewDeadline, StartUpload, ExitProcess>;
 
-// A change that the shell logs, or for which it keeps something beside the state.
+// A change is something that has happened to the state: the shell logs it, or updates what it keeps outside
+// the state.
 
 struct Welcomed {
   int64_t term = 0;
@@ -80,7 +81,7 @@ struct AttemptStopped {
   AttemptKey attempt;
   std::string reason;
 };
-// Its controller does not know the attempt, so no decision to end it was made.
+// The controller does not know the attempt. It may have lost the job, so the ranks go on.
 struct AttemptUnknown {
   AttemptKey attempt;
 };

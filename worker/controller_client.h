@@ -30,8 +30,8 @@ namespace tandem::worker {
 
 struct ControllerAddress {
   std::string target;  // "unix:/path" or "host:port"
-  // Of this machine, for its ranks; empty: what `local_address` says of the target before each session. It
-  // may take long, as a name service does.
+  // The address of this machine for its ranks. If empty, `local_address(target)` is called before each
+  // session; that may take long, since it may ask a name service.
   std::string data_address;
   std::shared_ptr<tls::ClientTls> tls = nullptr;  // null: no TLS, for a controller on this machine
   std::function<absl::StatusOr<std::string>(const std::string& target)> local_address = LocalAddressToward;
@@ -39,44 +39,46 @@ struct ControllerAddress {
   absl::Duration keepalive_timeout = absl::Seconds(5);
 };
 
-// Keeps the streams to the controller. It dials again with jittered back-off: 200 ms at first, at most 2 s,
-// or 30 s if the controller refuses this worker's certificate; a session that lasted resets it. It carries
-// messages and decides nothing. Thread-safe.
+// Keeps the streams to the controller open. Reconnects with a jittered back-off: 200 ms at first, at most 2
+// s, or 5 s if the controller refuses this worker's certificate; a session of more than 2 s resets it.
+// Carries messages and decides nothing. Thread-safe.
 class ControllerClient {
  public:
   using Sink = std::function<void(Input)>;
 
-  // Gives the sink Connected, then FromController in order, then Disconnected; then again.
+  // For each session, passes to the sink Connected, then FromController for each message in order, then
+  // Disconnected.
   ControllerClient(const ControllerAddress& address, platform::Random& random, ReportQueue& reports,
                    Sink sink);
   ~ControllerClient();
 
-  // Sends on the stream that Connected last named; drops the message if that is gone.
+  // Sends on the stream of the last Connected; drops the message if that stream is gone.
   void Send(v1::WorkerMessage message) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Closes the session's stream; dials again later.
+  // Closes the session's stream; another session is opened later.
   void Drop() ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Waits, at most for `limit`, until the controller has read what was sent; then opens no more streams.
+  // Waits, at most `limit`, until the controller has read all messages sent, then closes the streams and
+  // opens no more.
   void Stop(absl::Duration limit) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // The connection for large data and reports: on the session's connection they would delay heartbeats if the
-  // link is slow, and the controller would take this worker for lost. It is replaced after it broke, so ask
-  // for it at each use.
+  // The connection for reports and large data. On the session's connection they would delay heartbeats over a
+  // slow link, and the controller would declare this worker lost. The connection is replaced after it breaks,
+  // so call this at each use.
   std::shared_ptr<grpc::Channel> bulk_channel() const ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
   class Session;
   class ReportStream;
-  // How long no controller has answered, and when the log says so next.
+  // Since when no controller has answered, and after how long the log says so next.
   struct Away {
     absl::Time since;
     absl::Duration log_after;
   };
 
-  // Null if no session was opened (the log may say why), or when stopping.
+  // Returns null if no session could be opened (which may be logged), or when stopping.
   std::shared_ptr<Session> OpenSession(Away& away) ABSL_LOCKS_EXCLUDED(mu_);
-  // Gives the sink what arrives until the session ends.
+  // Passes messages to the sink until the session ends; returns how it ended.
   grpc::Status ReadSession(Session& session) ABSL_LOCKS_EXCLUDED(mu_);
   void RunSessions() ABSL_LOCKS_EXCLUDED(mu_);
   void RunReports() ABSL_LOCKS_EXCLUDED(mu_);
@@ -89,12 +91,12 @@ class ControllerClient {
   const Sink sink_;
   const ControllerAddress address_;
   mutable absl::Mutex mu_;
-  platform::SteadyCondition changed_;  // of stopping_ and connected_
+  platform::SteadyCondition changed_;  // notified when stopping_ or connected_ change
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
-  std::shared_ptr<Session> session_ ABSL_GUARDED_BY(mu_);  // the one that dials or is open
-  bool connected_ ABSL_GUARDED_BY(mu_) = false;            // it is open
+  std::shared_ptr<Session> session_ ABSL_GUARDED_BY(mu_);  // being opened, or open
+  bool connected_ ABSL_GUARDED_BY(mu_) = false;            // session_ is open
   std::shared_ptr<grpc::Channel> bulk_channel_ ABSL_GUARDED_BY(mu_);
-  std::shared_ptr<ReportStream> report_stream_ ABSL_GUARDED_BY(mu_);  // the open one
+  std::shared_ptr<ReportStream> report_stream_ ABSL_GUARDED_BY(mu_);  // null: none is open
   std::thread sessions_thread_;
   std::thread reports_thread_;
 };

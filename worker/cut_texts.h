@@ -7,9 +7,9 @@
 
 namespace tandem::worker {
 
-// Cuts every text in the message, but for those in maps, at the end of a character, so that it has at most
-// `max_bytes` and ends in "...": a cause may quote what a rank was given, and the controller refuses a
-// session whose texts are too long. Requires max_bytes > 3.
+// Cuts every string field of the message (except in maps) that is longer than `max_bytes` to at most that
+// size, at the end of a UTF-8 character, with "..." at its end. A cause may quote long values of a job, and
+// the controller refuses sessions with strings that are too long. Requires max_bytes > 3.
 void CutTexts(google::protobuf::Message& message, size_t max_bytes);
 
 }  // namespace tandem::worker

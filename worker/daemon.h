@@ -30,15 +30,15 @@ namespace tandem::worker {
 
 struct DaemonConfig {
   ControllerAddress controller;
-  Settings settings;  // without incarnation, which the daemon draws
+  Settings settings;  // all but the incarnation, which the daemon draws
   std::string state_folder;
-  std::string trainer;                         // path of the program
+  std::string trainer;                         // path of tandem-trainer
   std::optional<RunAs> run_as = std::nullopt;  // the user that ranks run as; nullopt: that of this process
   ReportLimits report_limits;
   std::shared_ptr<RankGroups> rank_groups = nullptr;  // null: ranks are in this process's control group
 };
 
-// A daemon is a pure core in a shell. The core: Step (step.h) takes an Input (input.h), changes WorkerState
+// The daemon is a pure core in a shell. The core: Step (step.h) takes an Input (input.h), changes WorkerState
 // (state.h), and returns Commands (command.h). The shell is Daemon, which owns
 //
 //   ControllerClient   the streams to the controller
@@ -47,25 +47,26 @@ struct DaemonConfig {
 //   Records            what must survive the daemon's death
 //   ReportQueue, LogUploads, ProfileUploads   data that bypasses the core
 //
-// An attempt passes: assignment, Check, RecordRanks, Spawn, RankExited, RecordEnd, Forget.
+// An attempt passes through: assignment, Check, RecordRanks, Spawn, RankExited, RecordEnd, Forget.
 
-// The worker daemon: gives the core one input after the other, and does what it answers with processes, files
-// and streams. One thread runs it; the inputs come from others.
+// The worker daemon: passes one input after another to the core, and executes the core's commands on
+// processes, files and streams. One thread runs it; other threads add the inputs.
 class Daemon {
  public:
   class RecoveredReports;
 
-  // Takes the state directory and clears up after an earlier daemon. The clock must not jump (SteadyClock).
+  // Locks the state directory and recovers what an earlier daemon left (Records::Recover). The clock must not
+  // jump (SteadyClock).
   static absl::StatusOr<std::unique_ptr<Daemon>> Open(DaemonConfig config, const JobChecks& checks,
                                                       const platform::Clock& clock, platform::Random& random,
                                                       platform::Files& files);
   ~Daemon();
 
-  // Runs until no rank is left after AskShutdown, or until the controller refuses this worker for good
-  // (FailedPreconditionError).
+  // Runs until no rank is left after AskShutdown. Returns FailedPreconditionError as soon as the controller
+  // refuses this worker for good.
   absl::Status Run();
 
-  // Asks the daemon to end, from any thread. `drain` is that of ShutdownAsked.
+  // Asks the daemon to end. `drain` is the time of ShutdownAsked. Callable from any thread.
   void AskShutdown(absl::Duration drain) { inputs_.Put(ShutdownAsked{drain}); }
 
  private:
@@ -92,16 +93,17 @@ class Daemon {
   // Copy of the keys of state_.live, for the uploads.
   std::set<AttemptKey> live_ ABSL_GUARDED_BY(live_mu_);
 
-  Records records_;                              // records_thread_ only, except LogFile
+  Records records_;                              // used only by records_thread_, except LogFile
   const int64_t most_log_bytes_;                 // of a running rank
-  std::atomic<bool> trimming_ = false;           // a look at the logs of running ranks is in progress
-  std::map<AttemptKey, RanksRecord> processes_;  // records_thread_ only
+  std::atomic<bool> trimming_ = false;           // the logs of running ranks are being trimmed
+  std::map<AttemptKey, RanksRecord> processes_;  // used only by records_thread_
   ReportQueue reports_;
-  std::shared_ptr<RecoveredReports> recovered_;  // with the thread that reads them
-  // Threads that use what is above; in this order, so that what feeds the daemon ends first.
+  std::shared_ptr<RecoveredReports> recovered_;  // shared with the thread that reads them
+  // Threads that use the members above. They are destroyed in reverse order, so that those that add inputs
+  // end first.
   std::unique_ptr<TaskThread> records_thread_;
   std::unique_ptr<CheckThreads> checks_;
-  std::unique_ptr<ProfileUploads> profiles_;  // which the launcher feeds
+  std::unique_ptr<ProfileUploads> profiles_;  // receives steps from launcher_
   std::unique_ptr<Launcher> launcher_;
   std::unique_ptr<ControllerClient> client_;
   std::unique_ptr<LogUploads> uploads_;

@@ -9,36 +9,38 @@
 
 namespace tandem::worker {
 
-// The GPUs of this machine, as slots: index (in the order of the PCI bus), name, uuid and memory. Empty if
-// there is no nvidia-smi. An error with the reason if it fails, for example because a driver is broken.
+// Asks nvidia-smi for the GPUs of this machine, as slots with index (in the order of the PCI bus), name, uuid
+// and memory. Empty if there is no nvidia-smi. If it fails, for example because a driver is broken, returns
+// an error with the reason.
 absl::StatusOr<std::vector<v1::Slot>> FindGpus();
 
-// Reads what `nvidia-smi --query-gpu=index,name,uuid,memory.total --format=csv,noheader,nounits` prints.
-// Memory that it does not name ([N/A], of a GPU that shares the machine's) is 0: unknown.
+// Parses the output of `nvidia-smi --query-gpu=index,name,uuid,memory.total --format=csv,noheader,nounits`. A
+// memory of [N/A], as of a GPU that shares the machine's memory, becomes 0: unknown.
 absl::StatusOr<std::vector<v1::Slot>> ReadGpus(const std::string& text);
 
-// The parts that GPUs are divided into (MIG), and what ReadMigs reads: `nvidia-smi -L`. Their index is -1.
+// FindMigs returns the parts into which GPUs are divided (MIG), with index -1, from the output of `nvidia-smi
+// -L`, which ReadMigs parses.
 absl::StatusOr<std::vector<v1::Slot>> FindMigs();
 std::vector<v1::Slot> ReadMigs(const std::string& text);
 
-// Those of the machine's GPUs, or of their parts behind them, that this process may use, numbered from 0 as
-// CUDA numbers them for it. `visible` is the value of CUDA_VISIBLE_DEVICES (numbers, or UUIDs that may be
-// cut), by which Slurm and Kubernetes hand out GPUs; null if it is not set: all. An error for an entry that
-// is no GPU of this machine, because CUDA would silently leave out that entry and all later ones, and for a
-// part beside anything else, because CUDA gives a process only one part.
+// Returns the entries of `gpus` (GPUs, then MIG parts) that this process may use, renumbered from 0 as CUDA
+// numbers them. `visible` is the value of CUDA_VISIBLE_DEVICES, by which Slurm and Kubernetes assign GPUs:
+// numbers, or UUIDs that may be abbreviated; null (not set) means all GPUs. Returns an error for an entry
+// that is no GPU of this machine, because CUDA would silently ignore that entry and all later ones, and for a
+// MIG part together with any other entry, because CUDA gives a process only one part.
 absl::StatusOr<std::vector<v1::Slot>> VisibleGpus(const std::vector<v1::Slot>& gpus, const char* visible);
 
 // The GPUs that a worker offers, or why it offers none although there are some.
 struct OfferedGpus {
   std::vector<v1::Slot> slots;
-  std::string unused;  // empty: it offers some, or there are none
+  std::string unused;  // why none is offered; empty: some are, or there are none
 };
 
-// found: of FindGpus. has_program: whether there is a trainer for them.
+// `found` is the result of FindGpus; `has_program` says whether a trainer for GPUs is installed.
 OfferedGpus OfferGpus(const absl::StatusOr<std::vector<v1::Slot>>& found, const char* visible,
                       bool has_program);
 
-// The value of CUDA_VISIBLE_DEVICES with which CUDA numbers the GPUs as these slots, whatever it counted by.
+// The value of CUDA_VISIBLE_DEVICES (UUIDs) with which CUDA gives these GPUs the numbers of their slots.
 std::string VisibleDevices(const std::vector<v1::Slot>& gpus);
 
 }  // namespace tandem::worker

@@ -14,27 +14,27 @@
 
 namespace tandem::worker {
 
-// Everything that can happen to the daemon. The shell makes the inputs; Step decides what follows.
+// An input is something that happened to the daemon. The shell creates inputs; Step decides what follows.
 
 struct Connected {           // a stream to a controller is open
-  std::string data_address;  // at which ranks on other workers reach the ranks of this one
+  std::string data_address;  // at which ranks on other workers reach the ranks here
 };
-struct Disconnected {};  // it is gone
+struct Disconnected {};  // that stream is gone
 struct FromController {
   v1::ControllerMessage message;
 };
 
-// What the command Check reports before it looks at each path, and after the last one. It may hang for as
-// long as a file system does.
+// The command Check sends this before it inspects each path, and after the last one. Check hangs as long as
+// the file system does.
 struct LookingAt {
   AttemptKey attempt;
-  std::string what;  // "data.train /mnt/corpus"; empty: all have answered
+  std::string what;  // "data.train /mnt/corpus"; empty: all paths have answered
 };
 struct Checked {
   AttemptKey attempt;
-  std::string violations;  // of the files that the job needs; empty if there are none
-  std::string problem;     // of this machine, as a path of the job that hangs here; empty if there is none
-  std::string reason;      // of it, CamelCase
+  std::string violations;  // what is wrong with the job's files; empty: nothing
+  std::string problem;     // of this machine, such as a path that hangs; empty: none
+  std::string reason;      // of `problem`, in CamelCase
   InstructionNames program;
 };
 
@@ -42,10 +42,10 @@ struct Checked {
 struct RanksRecorded {
   AttemptKey attempt;
   std::string problem;  // of this machine; empty: none
-  std::string reason;   // of it, CamelCase
+  std::string reason;   // of `problem`, in CamelCase
 };
 
-// The answers to the command Spawn, and the end that follows the first of them.
+// The two answers to the command Spawn, and the exit that follows RankSpawned.
 struct RankSpawned {
   RankKey rank;
   int64_t pid = 0;
@@ -57,33 +57,34 @@ struct SpawnFailed {
 struct RankExited {
   RankKey rank;
   Exit exit;
-  PageSample sample;  // taken after the death
+  PageSample sample;  // taken after the exit
 };
 
-// Comes before the RankExited of its rank. Reports and tables do not come here (report_queue.h).
+// A message of a rank; all of them arrive before its RankExited. Reports and tables are no inputs
+// (report_queue.h).
 struct FromRank {
   RankKey rank;
   v1::FromTrainer message;
-  std::optional<PageSample> sample;  // with Failed: where it was then
+  std::optional<PageSample> sample;  // of the page, only with a Failed message
 };
 
-// Once a heartbeat: the pages of all running ranks.
+// Once per heartbeat interval: samples of the pages of all running ranks.
 struct Sampled {
   std::vector<std::pair<RankKey, PageSample>> samples;
 };
 
-// The answer to RecordEnd: the record is on disk, or could not be written (which the shell has logged; an end
-// that is only in memory is still sent).
+// The answer to RecordEnd: the record is on disk. If it could not be written, the shell has logged that, and
+// the end is sent to the controller all the same.
 struct EndRecorded {
   AttemptKey attempt;
 };
 
-// SIGTERM. The jobs that have ranks here get this long to save a checkpoint and end; then the ranks are
-// stopped. Asked again with less, they have less; with more, they do not have more.
+// A signal asks the daemon to end. Jobs with ranks here have the time `drain` to save a checkpoint and end;
+// then their ranks are stopped. A second request can shorten that time but not extend it.
 struct ShutdownAsked {
   absl::Duration drain;
 };
-struct Woken {};  // NextWake has come
+struct Woken {};  // the time of NextWake has come
 
 using Input =
     std::variant<Connected, Disconnected, FromController, LookingAt, Checked, RanksRecorded, RankSpawned,

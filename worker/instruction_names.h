@@ -10,19 +10,21 @@
 
 namespace tandem::worker {
 
-// How messages name the instructions of a job's programs, in the order in which the shared page counts them.
-// A job may have a million: one takes 8 bytes, since microbatches repeat the same few.
+// The names of the instructions of a job's programs for messages, in the order in which the shared page
+// counts instructions. A job may have a million instructions; each takes 8 bytes here, because all
+// microbatches share the same few names.
 class InstructionNames {
  public:
-  // what: without its microbatch, "forward layers.0.mlp"; act: "forward". microbatch -1: it is not of one.
+  // Appends an instruction. `what` is its text without the microbatch, such as "forward layers.0.mlp"; `act`
+  // is its opcode, "forward"; `microbatch` is -1 if it belongs to none.
   void Add(const std::string& what, const std::string& act, int microbatch);
 
   int64_t size() const { return static_cast<int64_t>(entries_.size()); }
 
-  // As the program prints it: "forward layers.0.mlp mb 2". Requires 0 <= index < size().
+  // The instruction as the program prints it: "forward layers.0.mlp mb 2". Requires 0 <= index < size().
   std::string Text(int64_t index) const;
 
-  // "forward of microbatch 2"; its Text if it is not of one.
+  // "forward of microbatch 2"; Text(index) if the instruction belongs to no microbatch.
   std::string Phrase(int64_t index) const;
 
  private:
@@ -40,9 +42,9 @@ class InstructionNames {
   std::vector<Entry> entries_;
 };
 
-// The instructions of all programs of the job, in the order of StagePrograms::All(), which the shared page's
-// instruction counts through: to say where a rank was when it died. Empty if the programs cannot be derived
-// from the spec; the cause then has the bare index.
+// Returns the names of the instructions of all programs of the job, in the order of StagePrograms::All(), to
+// say where a rank was when it died. Empty if the programs cannot be derived from the spec; a cause then has
+// the bare number.
 InstructionNames NameProgram(const v1::JobSpec& resolved);
 
 }  // namespace tandem::worker

@@ -16,42 +16,42 @@
 
 namespace tandem::worker {
 
-// The questions of the daemon to other parts about a job before it runs it. Both functions are called from
-// several threads at once, and may still run when the daemon is gone.
+// What the daemon asks other parts of the program about a job before it runs it. Both functions are called
+// from several threads at once, and may still be running after the daemon was destroyed.
 struct JobChecks {
-  // Returns what is wrong with the files that the job needs, one line each; empty if nothing is.
+  // Returns what is wrong with the files that the job needs, in one line; empty if nothing is.
   std::function<std::string(const v1::JobSpec& resolved, const jobspec::BeforePath& before)> check_files;
-  // Returns the instructions of its program, for messages; empty if they are not known.
+  // Returns the names of the job's instructions, for messages; empty if they are unknown.
   std::function<InstructionNames(const v1::JobSpec& resolved)> name_program;
 };
 
-// The threads on which jobs are checked. A path may be on a file system that never answers, and then its
-// thread hangs forever: it belongs to no attempt, and holds up neither other attempts nor the end of this
-// object. There are at most kMost threads, those that hang among them; a check that finds none waits for one.
-// A path at which another check has hung for kPathLimit is not looked at again, so that a job's attempts do
-// not use up all threads. Thread-safe.
+// The threads that check jobs. A thread hangs forever if it inspects a path on a file system that never
+// answers; that delays no check on another thread, nor the destructor. There are at most kMost threads,
+// hanging ones included; if none is free, a check waits for one. A path on which a check has hung for
+// kPathLimit is not inspected again, so that the attempts of one job do not use up all threads. Thread-safe.
 class CheckThreads {
  public:
   static constexpr int kMost = 16;
 
-  // Gets LookingAt before each path and behind the last, then Checked; from the threads of the checks.
+  // Receives LookingAt before each path and after the last one, then Checked. Called from the threads of the
+  // checks.
   using Sink = std::function<void(Input)>;
 
   CheckThreads(const JobChecks& checks, const platform::Clock& clock, Sink sink);
-  // Waits for no check. Checks in progress send nothing more, and do not use the clock any more.
+  // Does not wait for checks in progress: they no longer call the sink, nor use the clock.
   ~CheckThreads();
   CheckThreads(const CheckThreads&) = delete;
   CheckThreads& operator=(const CheckThreads&) = delete;
 
   void Start(const v1::Assignment& assignment);
 
-  // Drops a check that still waits for a thread.
+  // Cancels a check that still waits for a thread.
   void Drop(const AttemptKey& attempt);
 
  private:
   class Shared;
 
-  const std::shared_ptr<Shared> shared_;  // with the threads
+  const std::shared_ptr<Shared> shared_;  // shared with the threads
 };
 
 }  // namespace tandem::worker

@@ -22,44 +22,45 @@
 
 namespace tandem::worker {
 
-// The program for ranks on GPUs, which lies beside the one for the CPU.
+// The path of the trainer for ranks on GPUs, given the path of the one for the CPU.
 std::string CudaTrainer(const std::string& trainer);
 
-// Starts the trainers of this worker, exchanges messages with them, samples their pages and notices their
-// ends.
+// Starts the trainers of this worker, exchanges messages with them, samples their pages and waits for their
+// exits.
 //
-// Two threads a rank: one reads and waits for the exit (so everything that a rank said comes before its
-// exit), one writes (so a trainer that does not read holds up no other). Thread-safe.
+// There are two threads per rank. One reads and waits for the exit, so all messages of a rank arrive before
+// its exit; the other writes, so a trainer that does not read delays no other. Thread-safe.
 class Launcher {
  public:
-  // Gets RankSpawned (with the process, for the record), SpawnFailed, FromRank, RankExited. Called from the
-  // ranks' threads, and with SpawnFailed from Spawn if there is no thread for the rank.
+  // Receives RankSpawned, SpawnFailed, FromRank and RankExited. Called from the ranks' threads, and by Spawn
+  // with SpawnFailed if no thread can be started for the rank.
   using Sink = std::function<void(Input)>;
-  // Steps that a rank has recorded, in order, before its RankExited.
+  // Receives the steps that a rank has recorded, in order, before its RankExited.
   using ProfiledSink = std::function<void(const RankKey&, v1::ProfiledStep)>;
+  // Receives the process of a rank, for the record, before its RankSpawned.
   using SpawnedSink = std::function<void(const RankKey&, const ProcessId&)>;
 
-  // `trainer`: path of the program, run as `run_as`; jobs on GPUs run CudaTrainer(trainer). `groups`: null:
-  // ranks are in the control group of this process. Reports and tables go to `reports`.
+  // `trainer` is the path of the program, or CudaTrainer(trainer) for jobs on GPUs; it runs as `run_as`. If
+  // `groups` is null, ranks are in the control group of this process. Reports and tables are added to
+  // `reports`.
   Launcher(std::string trainer, std::optional<RunAs> run_as, RankGroups* groups, ReportQueue& reports,
            SpawnedSink spawned, ProfiledSink profiled, Sink sink);
 
-  // Kills what is left and waits for it.
+  // Kills the remaining ranks and waits until they are gone.
   ~Launcher();
 
-  // Answers through the sink. `start` is the first frame that the trainer gets.
+  // Starts a rank, and answers through the sink. `start` is the first frame that the trainer receives.
   void Spawn(const RankKey& key, const v1::Start& start, const std::string& log_file)
       ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Forgets the ranks of an attempt that has ended.
+  // Frees the ranks of an attempt that has ended.
   void Remove(const AttemptKey& attempt) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Does nothing if the rank is gone.
+  // Both do nothing if the rank is gone.
   void Send(const RankKey& key, v1::ToTrainer message) ABSL_LOCKS_EXCLUDED(mu_);
   void Kill(const RankKey& key) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Sets, in every page and in those of later ranks, that trainers stop waiting for a controller `after` from
-  // now. Infinite: never.
+  // Sets the orphan deadline of all present and future pages to `after` from now; infinite: no deadline.
   void SetOrphanDeadline(absl::Duration after) ABSL_LOCKS_EXCLUDED(mu_);
 
   std::vector<std::pair<RankKey, PageSample>> Sample() const ABSL_LOCKS_EXCLUDED(mu_);
@@ -79,7 +80,7 @@ class Launcher {
   mutable OutOfMemoryWatch memory_;
   mutable absl::Mutex mu_;
   int64_t orphan_deadline_ns_ ABSL_GUARDED_BY(mu_) = 0;
-  // Gone ranks stay until Remove.
+  // Includes ranks that are gone, until Remove.
   std::map<RankKey, std::shared_ptr<Rank>> ranks_ ABSL_GUARDED_BY(mu_);
 };
 

@@ -9,28 +9,28 @@
 
 namespace tandem::worker {
 
-// The keys of one attempt through which its ranks find each other, as far as the ranks of this worker set
-// them or wait for them. The rest of the space is the controller's.
+// The part of an attempt's rendezvous that this worker knows: keys that its ranks have set or are waiting
+// for. Ranks find each other by the values of such keys; the controller has them all.
 struct LocalRendezvous {
   struct Value {
     std::string bytes;
-    int rank = -1;  // the local rank that set it; -1: the controller sent it
+    int rank = -1;  // the local rank that set the value; -1: the controller sent it
   };
 
-  // Takes a value. The first one of a key stays. Ranks that wait for it are answered.
+  // Stores a value, if the key has none yet, and answers the ranks that wait for it.
   void Learn(const std::string& key, Value value);
-  // Answers `rank` with the value, now or when it is known.
+  // Answers `rank` with the value of `key`, now or once it is known.
   void Want(int rank, const std::string& key);
-  // A rank is gone, and waits for nothing.
+  // Removes a rank that is gone from all waiting lists.
   void Forget(int rank);
-  // A new session has begun, which knows none of this.
+  // Marks all local keys as unsent and all awaited keys as unasked, for a new session.
   void SendAgain();
 
   std::map<std::string, Value> values;
-  std::vector<std::string> unsent;                   // keys that were set here, not yet sent in this session
-  std::map<std::string, std::set<int>> waiting;      // key → local ranks that want it
-  std::vector<std::string> unasked;                  // keys of `waiting` not yet asked in this session
-  std::vector<std::pair<int, std::string>> answers;  // rank, key: values known and wanted, not yet sent
+  std::vector<std::string> unsent;                   // keys set by local ranks, not yet sent in this session
+  std::map<std::string, std::set<int>> waiting;      // key → local ranks that wait for it
+  std::vector<std::string> unasked;                  // keys of `waiting` not yet requested in this session
+  std::vector<std::pair<int, std::string>> answers;  // (rank, key): to be sent to the rank
 };
 
 }  // namespace tandem::worker

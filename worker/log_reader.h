@@ -10,25 +10,27 @@
 
 namespace tandem::worker {
 
-// Reads a log while its rank appends to it and its worker drops the oldest part (log_limit.h). In place of
-// what was dropped comes a line that says so, then whole lines. Not thread-safe.
+// Reads a log while its rank appends to it and its worker drops the oldest part (log_limit.h). In place of a
+// dropped part it returns a line that says so, and then continues at the start of a line. Not thread-safe.
 class LogReader {
  public:
-  // Reads `fd`, which outlives the reader, from the last `lines` lines on; 0 lines: from its start.
+  // Starts at the last `lines` lines of `fd`, or with 0 at the beginning of the file. `fd` must outlive the
+  // reader.
   static absl::StatusOr<LogReader> Open(int fd, int64_t lines);
 
-  // The next bytes, at most `most` or one line of this reader's own; none at the end of what there is now.
+  // Sets `data` to the next bytes: at most `most`, or the reader's own line about a dropped part. Empty at
+  // the present end of the log.
   absl::Status Read(size_t most, std::string& data);
 
  private:
   LogReader(int fd, int64_t offset) : fd_(fd), offset_(offset) {}
 
-  // The number of bytes at offset_ that were dropped.
+  // Skips a dropped part at offset_ and returns its number of bytes.
   absl::StatusOr<int64_t> Dropped();
 
   int fd_;
   int64_t offset_;
-  bool in_dropped_line_ = false;  // its end is still to come
+  bool in_dropped_line_ = false;  // the rest of the line at offset_ is to be skipped
 };
 
 }  // namespace tandem::worker

@@ -20,24 +20,24 @@ class ClientContext;
 
 namespace tandem::worker {
 
-// Sends logs of ranks to the controller, each on a stream and a thread of its own. Thread-safe.
+// Sends logs of ranks to the controller. Each upload has its own stream and thread. Thread-safe.
 class LogUploads {
  public:
   struct Sources {
     std::function<std::string(const RankKey&)> log_file;
-    std::function<bool(const AttemptKey&)> is_live;  // more may be written
-    std::string kept;                                // which logs are kept, for messages
+    std::function<bool(const AttemptKey&)> is_live;  // whether its ranks may still write
+    std::string kept;                                // says which logs are kept, for messages
   };
 
-  // `channel` gives the connection for an upload that begins.
+  // `channel` returns the connection for a new upload.
   LogUploads(std::function<std::shared_ptr<grpc::Channel>()> channel, Sources sources);
 
   // Cancels uploads in progress.
   ~LogUploads() ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Sends the tail that was asked for, and with `follow` what is written later, until the attempt ends or the
-  // controller ends the stream (an empty chunk per second notices that while nothing is written). For a log
-  // that cannot be read it sends one chunk with the error.
+  // Sends the requested tail of a log and, if the request has `follow`, what is written later, until the
+  // attempt ends or the controller ends the stream. While nothing is written, an empty chunk per second finds
+  // out whether the stream has ended. If the log cannot be read, sends one chunk with the error.
   void Start(const v1::UploadRequest& request) ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
@@ -50,7 +50,7 @@ class LogUploads {
   const std::function<std::shared_ptr<grpc::Channel>()> channel_;
   const Sources sources_;
   absl::Mutex mu_;
-  platform::SteadyCondition changed_;  // of stopping_
+  platform::SteadyCondition changed_;  // notified when stopping_ changes
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
   std::list<std::unique_ptr<Upload>> uploads_ ABSL_GUARDED_BY(mu_);
 };

@@ -14,8 +14,8 @@
 
 namespace tandem::worker {
 
-// A queue from many threads to one. Waits on the steady clock, so a jump of the machine's time delays
-// nothing. Thread-safe.
+// A queue from many threads to one. Waits by the steady clock, so a change of the wall clock delays nothing.
+// Thread-safe.
 template <typename Item>
 class Mailbox {
  public:
@@ -29,7 +29,8 @@ class Mailbox {
     changed_.NotifyOne();
   }
 
-  // Takes the oldest item; nullopt if none came within `limit`, or if the box is closed and empty.
+  // Removes and returns the oldest item. Returns nullopt if none arrives within `limit`, or if the mailbox is
+  // closed and empty.
   std::optional<Item> Take(absl::Duration limit) ABSL_LOCKS_EXCLUDED(mu_) {
     const absl::MutexLock lock(&mu_);
     changed_.AwaitFor(mu_, limit,
@@ -42,7 +43,7 @@ class Mailbox {
     return item;
   }
 
-  // Queued items remain readable.
+  // Refuses further items; queued items can still be taken.
   void Close() ABSL_LOCKS_EXCLUDED(mu_) {
     const absl::MutexLock lock(&mu_);
     closed_ = true;
@@ -61,7 +62,7 @@ class Mailbox {
   bool closed_ ABSL_GUARDED_BY(mu_) = false;
 };
 
-// A thread that runs tasks one after the other, until its end; tasks put by then are run.
+// A thread that runs tasks one after another. The destructor waits until all of them have run.
 class TaskThread {
  public:
   TaskThread()

@@ -13,11 +13,12 @@
 
 namespace tandem::worker {
 
-// Distinguishes a process that the kernel killed for lack of memory from one that a user or program killed:
-// both die of SIGKILL, and only the kernel's count of its own kills differs. Thread-safe.
+// Tells whether a process that died by SIGKILL was killed by the kernel for lack of memory, or by a user or a
+// program: only in the first case does the kernel's count of its kills grow. Thread-safe.
 class OutOfMemoryWatch {
  public:
-  // `kills`: the count; `memory_bytes`: how much there is for all ranks.
+  // `kills` returns the kernel's count. `memory_bytes` is the memory of this worker and all its ranks, for
+  // messages.
   OutOfMemoryWatch(const platform::Clock& clock, std::function<int64_t()> kills, int64_t memory_bytes)
       : clock_(clock),
         kills_(std::move(kills)),
@@ -28,13 +29,14 @@ class OutOfMemoryWatch {
       : OutOfMemoryWatch(
             platform::SteadyClock(), [] { return platform::OutOfMemoryKills(); }, platform::MemoryBytes()) {}
 
-  // Looks at the count from time to time, so that an old kill is not taken for the cause of a later death.
+  // Samples the count. Call it about once a second, so that an old kill is not taken for the cause of a later
+  // death.
   void Look() ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Of a process that has just died of SIGKILL and held at most so much: "out of memory: ...", or "" if the
-  // kernel has killed nothing of this worker in the last seconds.
+  // For a process that has just died by SIGKILL, with a peak of `held_bytes`: returns "out of memory: ...",
+  // or "" if the kernel has killed nothing of this worker in the last 10 to 20 seconds.
   std::string WhyKilled(int64_t held_bytes) const ABSL_LOCKS_EXCLUDED(mu_);
-  // The same text for a process that is known to have been killed by the kernel.
+  // The message "out of memory: ..." for a process that is known to have been killed by the kernel.
   std::string TextOf(int64_t held_bytes) const;
 
  private:
@@ -42,8 +44,8 @@ class OutOfMemoryWatch {
   const std::function<int64_t()> kills_;
   const int64_t memory_bytes_;
   mutable absl::Mutex mu_;
-  int64_t before_ ABSL_GUARDED_BY(mu_);  // at least one interval old, or that of the start
-  int64_t newest_ ABSL_GUARDED_BY(mu_);
+  int64_t before_ ABSL_GUARDED_BY(mu_);  // the count at the sample before the newest
+  int64_t newest_ ABSL_GUARDED_BY(mu_);  // the count at the newest sample
   absl::Time looked_ ABSL_GUARDED_BY(mu_) = absl::InfinitePast();
 };
 

@@ -10,21 +10,23 @@
 
 namespace tandem::worker {
 
-// The folders below which jobs of this worker may read data, and write and read checkpoints.
+// The folders below which jobs on this worker may read data (`read`), and read and write checkpoints
+// (`write`).
 struct PathRules {
   std::vector<std::string> read;   // --read-root; empty: anywhere
   std::vector<std::string> write;  // --write-root; empty: anywhere
 };
 
-// Resolves symbolic links in the rules. The error, for a path that is not a folder, is one line with the
-// flag.
+// Returns the rules with symbolic links resolved. InvalidArgument if a path is not a folder: one line with
+// its flag.
 absl::StatusOr<PathRules> Canonical(const PathRules& rules);
 
-// Returns the paths of a job that canonical rules forbid. A path counts as the place where it leads, so
-// neither `..` nor a symbolic link gets out of a root, and neither a FIFO nor a device is a file. Blocks on
-// the file system, and sees only its present state: the rules stop jobs that name what is not theirs; a user
-// that can change a root's content while a job starts is stopped only by the rights of the user that ranks
-// run as.
+// Returns a violation for each path of a job that the canonical `rules` forbid. Paths are resolved first, so
+// neither `..` nor a symbolic link leads out of a root. Calls `before` before it inspects a path. Blocks on
+// the file system.
+//
+// The rules see the present state of the file system only. They do not stop a user that can change a root's
+// content while a job starts; the permissions of the user that ranks run as do.
 std::vector<v1::Violation> CheckPaths(const v1::JobSpec& resolved, const PathRules& rules,
                                       const jobspec::BeforePath& before);
 

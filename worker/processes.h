@@ -12,28 +12,29 @@
 
 namespace tandem::worker {
 
-// Identifies a process among all of this boot: a pid alone is used again.
+// Identifies a process uniquely until the machine restarts: a pid alone may be reused.
 struct ProcessId {
   pid_t pid = 0;
-  uint64_t start_time = 0;  // clock ticks after the boot
+  uint64_t start_time = 0;  // in clock ticks since the boot
   bool operator==(const ProcessId&) const = default;
 };
 
-// NotFoundError if there is no such process (a zombie is not one); another error if it cannot be inspected.
+// NotFoundError if there is no such process, or it is a zombie; another error if it cannot be inspected.
 absl::StatusOr<ProcessId> Identify(pid_t pid);
 
 // Whether a signal (SIGSTOP, SIGTSTP) or a debugger has stopped the process; false if there is no such
 // process.
 bool IsStopped(pid_t pid);
 
-// Whether the process has ended, or is about to: nothing that it is sent reaches it any more.
+// Whether the process has ended or is exiting, so that a signal no longer has an effect.
 bool IsDying(pid_t pid);
 
-// Kills the process and its group, if it still is that process, and waits until it is gone.
-// DeadlineExceededError if that takes longer than `limit`; another error if the process cannot be inspected.
+// Kills the process and its process group, unless its pid now belongs to another process, and waits until it
+// is gone. DeadlineExceededError if that takes longer than `limit`; another error if the process cannot be
+// inspected.
 absl::Status KillLeftover(const ProcessId& process, absl::Duration limit);
 
-// The id of this boot of the machine.
+// The kernel's id of the present boot of the machine.
 absl::StatusOr<std::string> BootId();
 
 }  // namespace tandem::worker

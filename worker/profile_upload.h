@@ -19,16 +19,16 @@ class Channel;
 
 namespace tandem::worker {
 
-// Sends the steps that ranks have recorded to the controller, for each request and rank on a stream and a
-// thread of its own. All ranks record when the first of them is asked, so steps may come before this worker
-// is asked for them: those of the newest profile of each rank are kept until then. Thread-safe.
+// Sends the steps that ranks have recorded (profiles) to the controller. Each request is for one rank and has
+// its own stream and thread. All ranks record as soon as one of them is asked to, so steps may arrive before
+// the request for them: the steps of each rank's newest profile are kept until then. Thread-safe.
 class ProfileUploads {
  public:
   ProfileUploads();
   ~ProfileUploads() ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Sends steps until the request's last one, or an error if the rank ends before it or a step is too large.
-  // An empty chunk at first, and one per second, notice when the reader has gone.
+  // Sends steps until the last one of the request, or an error if the rank ends earlier or a step is too
+  // large. Sends an empty chunk at the start and one per second, to find out whether the stream has ended.
   void Start(const std::shared_ptr<grpc::Channel>& channel, const v1::UploadRequest& request)
       ABSL_LOCKS_EXCLUDED(mu_);
 
@@ -36,7 +36,7 @@ class ProfileUploads {
   void RankStarted(const RankKey& rank) ABSL_LOCKS_EXCLUDED(mu_);
   void RankGone(const RankKey& rank) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Cancels uploads in progress; none starts afterwards.
+  // Cancels uploads in progress. None starts afterwards.
   void Stop() ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
@@ -46,12 +46,12 @@ class ProfileUploads {
     std::vector<v1::ProfiledStep> steps;
   };
 
-  // To the uploads of that rank.
+  // Tells the uploads of `rank` whether it runs, so that more steps may come.
   void SetRankRuns(const RankKey& rank, bool runs) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   absl::Mutex mu_;
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
-  std::set<RankKey> ranks_ ABSL_GUARDED_BY(mu_);  // that run
+  std::set<RankKey> ranks_ ABSL_GUARDED_BY(mu_);  // ranks that run
   std::map<RankKey, Kept> kept_ ABSL_GUARDED_BY(mu_);
   std::list<std::unique_ptr<Upload>> uploads_ ABSL_GUARDED_BY(mu_);
 };

@@ -14,7 +14,8 @@ namespace tandem::worker {
 
 class RankGroups;
 
-// The control group of one rank and its children. Its folder goes with this object, once they have ended.
+// The control group of one rank and its children. The destructor kills their processes and removes the group,
+// at the latest when MakeGroup is called after they have ended.
 class RankGroup {
  public:
   RankGroup(RankGroups& groups, std::string folder, platform::Descriptor processes);
@@ -22,12 +23,12 @@ class RankGroup {
   RankGroup(const RankGroup&) = delete;
   RankGroup& operator=(const RankGroup&) = delete;
 
-  // A process that writes "0" to it is in the group.
+  // A process that writes "0" to this file joins the group.
   int processes_fd() const { return processes_.get(); }
 
-  // How many of its processes the kernel has killed because there was no memory left.
+  // How many of its processes the kernel has killed for lack of memory.
   int64_t OutOfMemoryKills() const;
-  int64_t PeakBytes() const;  // held by all its processes together; 0: unknown
+  int64_t PeakBytes() const;  // of memory, of all its processes together; 0: unknown
 
  private:
   RankGroups& groups_;
@@ -35,23 +36,23 @@ class RankGroup {
   const platform::Descriptor processes_;
 };
 
-// A control group (v2) for each rank, so that a rank that runs out of memory takes neither the others nor the
-// daemon along, even if their common group has memory.oom.group, as Kubernetes sets it:
+// Makes a control group (v2) for each rank. If a rank runs out of memory, the kernel then kills neither other
+// ranks nor the daemon, even if their common group has memory.oom.group, which Kubernetes sets:
 //
-//   GROUP/worker    the daemon: a group whose children have controllers has no process of its own
-//   GROUP/ranks     memory.max is that of GROUP without what the daemon needs, so that ranks reach it first
-//   GROUP/ranks/N   a rank; memory.oom.group: its processes die together
+//   GROUP/worker    the daemon, because a group with controlled children must have no process itself
+//   GROUP/ranks     memory.max is a bit less than GROUP's, so that ranks reach their limit before the daemon
+//   GROUP/ranks/N   a rank; memory.oom.group is set: its processes die together
 //
 // Thread-safe.
 class RankGroups {
  public:
-  // Moves this process, and those that started it, to GROUP/worker. Null, and nothing is changed, if this
-  // process was not given its group (a unit of systemd has Delegate=; a container has groups of its own), if
-  // other processes run in it, or if this process may not do that. `root` is put before /proc and /sys, for
-  // tests.
+  // Moves this process, and the processes that started it, to GROUP/worker. Returns null and changes nothing
+  // if this process does not own its group (it does in a systemd unit with Delegate= and in a container), if
+  // other processes run in the group, or if this process lacks the permission. Tests prefix the paths /proc
+  // and /sys with `root`.
   static std::unique_ptr<RankGroups> Make(const std::string& root = "");
 
-  // Makes a group, which this object outlives. Null if that fails, which is logged once.
+  // Makes the group of a rank. This object must outlive it. Returns null on failure, and logs the first one.
   std::unique_ptr<RankGroup> MakeGroup() ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
@@ -64,7 +65,7 @@ class RankGroups {
   absl::Mutex mu_;
   int64_t made_ ABSL_GUARDED_BY(mu_) = 0;
   bool complained_ ABSL_GUARDED_BY(mu_) = false;
-  std::vector<std::string> doomed_ ABSL_GUARDED_BY(mu_);  // whose last process had not ended
+  std::vector<std::string> doomed_ ABSL_GUARDED_BY(mu_);  // groups to remove once their processes have ended
 };
 
 }  // namespace tandem::worker

@@ -19,42 +19,43 @@
 
 namespace tandem::worker {
 
-// The ranks of an attempt that run, or will in a moment (no process yet).
+// The ranks of an attempt that run or are about to (with no process yet: pid 0).
 struct RanksRecord {
   std::string store_id;  // of the controller that assigned it
   std::map<int, ProcessId> ranks;
-  MetricsPlace metrics = {};  // of rank 0, if that is one of them and ready
+  MetricsPlace metrics = {};  // set if rank 0 is among them and ready
 };
 
-// What a worker must still know after its own death, below its state directory:
+// The files that must survive the daemon, in the worker's state directory:
 //   lock                                held by the running daemon
 //   attempts/JOB/attempt-N/ranks.json   RanksRecord
 //   attempts/JOB/attempt-N/ended.pb     v1.AttemptStatus of an end that the controller has not acknowledged
-//   logs/JOB/attempt-N/rank-R.log       what the rank printed; after the end as long as LogLimits allow
-// Not thread-safe; LogFile and log_limits are.
+//   logs/JOB/attempt-N/rank-R.log       the rank's output; kept after the end as LogLimits allow
+// Not thread-safe, except LogFile and log_limits.
 class Records {
  public:
-  // Takes the folder (creates it). FailedPreconditionError, with the pid, if another daemon has it.
+  // Creates the folder if it is missing, and locks it. FailedPreconditionError, with the pid, if another
+  // daemon holds the lock.
   static absl::StatusOr<Records> Open(platform::Files& files, const std::string& folder,
                                       const LogLimits& log_limits = {});
 
-  // Writes the record, and creates the folder of the logs.
+  // Writes the record of an attempt, and creates the folder of its logs.
   absl::Status WriteRanks(const AttemptKey& attempt, const RanksRecord& record);
   absl::Status WriteEnd(const v1::AttemptStatus& status);
-  // Removes the record of an end that was acknowledged, and the oldest of the logs that are not needed any
-  // more.
+  // Removes the record of an attempt whose end was acknowledged, and the oldest logs (PruneLogs).
   absl::Status Forget(const AttemptKey& attempt);
 
-  // At start: kills what an earlier daemon left running, and returns all ends that are not acknowledged.
-  // Attempts that ran then ended with it: cause WorkerLost; that end is written too.
+  // Called at the start: kills ranks that an earlier daemon left running, and returns all ends that are not
+  // acknowledged. An attempt that was running ended with that daemon, so its end (with cause WorkerLost) is
+  // written and returned too.
   absl::StatusOr<std::vector<v1::AttemptStatus>> Recover(const std::string& worker_id, absl::Time now);
 
-  // Where the recorded attempts that had their rank 0 here wrote their metrics.
+  // The metrics files of the recorded attempts that had rank 0 on this worker.
   absl::StatusOr<std::map<AttemptKey, MetricsPlace>> MetricsPlaces() const;
 
   std::string LogFile(const RankKey& rank) const;
 
-  // The limits that were given to Open, on a small disk with fewer bytes (log_limit.h).
+  // The limits that were given to Open, with fewer bytes if the disk is small (log_limit.h).
   const LogLimits& log_limits() const { return log_limits_; }
 
  private:

@@ -18,13 +18,13 @@
 namespace tandem::worker {
 
 struct ReportLimits {
-  size_t buffer_bytes = size_t{64} << 20;  // of one attempt, as serialised
+  size_t buffer_bytes = size_t{64} << 20;  // of one attempt, serialised
   size_t batch_bytes = size_t{256} << 10;
   absl::Duration batch_wait = absl::Milliseconds(100);
 };
 
-// The reports of one attempt that the controller has not acknowledged. Training never waits for it: what does
-// not fit is dropped (link/bounded_reports.h). Not thread-safe.
+// The reports of one attempt that the controller has not acknowledged. Training never waits for the
+// controller: reports beyond the limit are dropped (link/bounded_reports.h). Not thread-safe.
 class ReportBuffer {
  public:
   ReportBuffer(v1::AttemptId id, ReportLimits limits)
@@ -33,19 +33,20 @@ class ReportBuffer {
   void AddTable(v1::ParameterTable table) { table_ = std::move(table); }
   void Add(v1::StepReport report, absl::Time now);
 
-  // The next batch, if one is due: full, old enough, or `flush`. Of at least one report, a table or new
-  // counts; about batch_bytes at most, or one of these that is larger. It stays in the buffer until Acked.
+  // Returns the next batch if one is due: because enough reports wait, the oldest has waited for batch_wait,
+  // or `flush` is true. A batch has reports, a table or new counts of drops, and about batch_bytes at most
+  // unless a single item is larger. Its items stay in the buffer until Acked.
   std::optional<v1::ReportBatch> Next(absl::Time now, bool flush);
 
-  // When Next without `flush` gives a batch; infinite: when more reports come.
+  // When Next without `flush` will return a batch; infinite: only after more reports were added.
   absl::Time DueAt() const;
 
   void Acked(uint64_t seq);
 
-  // The stream is a new one: everything not acknowledged is sent again, the table too.
+  // Called for a new stream: everything that is not acknowledged will be sent again, and the table too.
   void Restart();
 
-  // Whether nothing waits to be sent or acknowledged.
+  // Whether everything was sent and acknowledged.
   bool empty() const { return entries_.empty() && unacked_through_ == 0 && !HasNews(); }
   size_t bytes() const { return entries_.bytes(); }
   int64_t dropped_norms() const { return entries_.dropped_norms(); }
@@ -56,12 +57,12 @@ class ReportBuffer {
     v1::StepReport step;
     absl::Time time;
     size_t bytes = 0;
-    uint64_t seq = 0;  // of the batch that carried it in this stream; 0: not sent
+    uint64_t seq = 0;  // of its batch in this stream; 0: not sent yet
 
     v1::StepReport* report() { return &step; }
   };
 
-  // A table or counts that no batch has carried yet.
+  // Whether there is a table, or counts of drops, that no batch has had yet.
   bool HasNews() const;
   int64_t dropped() const { return dropped_norms() + dropped_reports(); }
 
@@ -70,35 +71,38 @@ class ReportBuffer {
   link::BoundedReports<Entry> entries_;  // sent ones first
   std::optional<v1::ParameterTable> table_;
   bool table_sent_ = false;
-  int64_t announced_drops_ = 0;  // of dropped(), in a batch
+  int64_t announced_drops_ = 0;  // dropped() in the last batch
   uint64_t last_seq_ = 0;
   uint64_t unacked_through_ = 0;  // the last batch sent and not acknowledged; 0: none
 };
 
-// The reports of all attempts on their way from the trainers to the controller; they bypass the state
-// machine. Thread-safe.
+// The reports of all attempts on their way from the trainers to the controller. They bypass the core.
+// Thread-safe.
 class ReportQueue {
  public:
   ReportQueue(const platform::Clock& clock, ReportLimits limits) : clock_(clock), limits_(limits) {}
 
-  // From the trainers; never blocks on the controller.
+  // Add a report or a table of a trainer. Never wait for the controller.
   void Add(const AttemptKey& attempt, v1::StepReport report) ABSL_LOCKS_EXCLUDED(mu_);
   void AddTable(const AttemptKey& attempt, v1::ParameterTable table) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Of an attempt that ended with an earlier daemon. The controller may have some, and keeps one of each
-  // step. What it has not acknowledged ten minutes later is dropped, and logged.
+  // Adds reports of an attempt that ended with an earlier daemon. The controller may have some of them
+  // already; it keeps one of each step. Reports that it has not acknowledged within ten minutes are dropped,
+  // which is logged.
   void AddRecovered(const AttemptKey& attempt, std::vector<v1::StepReport> reports) ABSL_LOCKS_EXCLUDED(mu_);
 
   // Notes that no more reports will come, so that the rest is sent without waiting.
   void Ended(const AttemptKey& attempt) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // The controller has forgotten the attempt; its buffer goes when acknowledged, or a minute later.
+  // Called when the controller has forgotten the attempt: frees its buffer once all is acknowledged, or after
+  // a minute.
   void Forget(const AttemptKey& attempt) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Called by the one thread that sends. Blocks until a batch is due; nullopt once Wake was called.
+  // Called by the one thread that sends. Blocks until a batch is due, and returns it; returns nullopt once
+  // Wake was called.
   std::optional<v1::ReportBatch> Next() ABSL_LOCKS_EXCLUDED(mu_);
   void Wake() ABSL_LOCKS_EXCLUDED(mu_);
-  // A new stream: everything unacknowledged again. Undoes Wake.
+  // Called for a new stream: everything that is not acknowledged will be sent again. Undoes Wake.
   void Restart() ABSL_LOCKS_EXCLUDED(mu_);
   void Acked(const v1::ReportAck& ack) ABSL_LOCKS_EXCLUDED(mu_);
 

@@ -18,38 +18,39 @@ namespace tandem::worker {
 struct RunAs {
   uid_t user = 0;
   gid_t group = 0;
-  std::vector<gid_t> groups;  // all of them
+  std::vector<gid_t> groups;  // all groups, `group` too
 };
 
-// Finds a user by name. NotFound if there is none; PermissionDenied if it is another user than this process's
-// and this process is not root's, because only root may change its user. Errors are one line with the flag.
+// Finds a user by name. NotFound if there is none. PermissionDenied if this process runs as another user,
+// unless as root, since only root may start processes as another user. Errors are one line with the flag
+// --user.
 absl::StatusOr<RunAs> FindUser(const std::string& name);
 
 struct SpawnRequest {
   std::string program;
-  std::string log_file;  // appended to: standard output and error
-  int control_fd = -1;   // the trainer's ends; they stay the caller's to close
+  std::string log_file;  // standard output and error are appended to it
+  int control_fd = -1;   // the trainer's ends; the caller closes both
   int page_fd = -1;
-  int group_fd = -1;  // of the control group that it is to be in (rank_groups.h); -1: that of this process
+  int group_fd = -1;  // of its control group (RankGroup::processes_fd); -1: the group of this process
 };
 
 struct SpawnedProcess {
   ProcessId id;
-  int pidfd = -1;  // the caller's to close
+  int pidfd = -1;  // the caller closes it
 };
 
-// Starts trainers, all from one thread that lives as long as this object: the death signal of a child fires
-// when the *thread* that forked it ends. Thread-safe.
+// Starts trainers, all from one thread that lives as long as this object, because the kernel sends a child
+// its death signal (PR_SET_PDEATHSIG) when the *thread* that forked it ends. Thread-safe.
 class Spawner {
  public:
-  // `run_as`: the user of the programs; nullopt: that of this process.
+  // Programs run as the user `run_as`, or if nullopt as the user of this process.
   explicit Spawner(std::optional<RunAs> run_as = std::nullopt) : run_as_(std::move(run_as)) {}
 
-  // Blocks until the program runs (exec succeeded) or cannot. It leads its own process group, inherits
-  // nothing but standard input (/dev/null), output, error and the two descriptors, and dies with this
-  // process. If memory runs out, the kernel kills it before this process (oom_score_adj). Its working
-  // directory is /, since the daemon's may be removed while the daemon runs, and libraries fail without one;
-  // whatever paths a job has are absolute.
+  // Starts the program. Blocks until exec has succeeded or failed. The program leads its own process group,
+  // inherits only standard input (/dev/null), output, error and the two descriptors, and dies with this
+  // process. If memory runs out, the kernel kills it rather than this process (oom_score_adj). Its working
+  // directory is /: the daemon's may be removed meanwhile, libraries fail without one, and all paths of a job
+  // are absolute.
   absl::StatusOr<SpawnedProcess> Spawn(const SpawnRequest& request);
 
  private:

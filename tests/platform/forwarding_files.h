@@ -12,7 +12,7 @@
 
 namespace tandem::platform {
 
-// The machine's files: tests override the operation that is to go wrong.
+// Forwards to the machine's files. A test overrides the operation that is to fail.
 class ForwardingFiles : public Files {
  public:
   absl::StatusOr<std::string> Read(const std::string& path) override { return files_.Read(path); }
@@ -23,7 +23,7 @@ class ForwardingFiles : public Files {
   absl::Status Write(const std::string& path, std::string_view content) override {
     return files_.Write(path, content);
   }
-  // So that a test overrides one of the two.
+  // Calls Write, so that a test need only override Write.
   absl::Status WriteParts(const std::string& path,
                           const std::function<absl::StatusOr<std::string_view>()>& next) override {
     std::string content;

@@ -9,10 +9,10 @@
 
 namespace tandem::platform {
 
-// Their names in errors.
+// The kinds of files that are not regular, as errors name them.
 inline constexpr const char* kIrregularKinds[] = {"a FIFO", "a socket", "a folder", "a device"};
 
-// Puts something at `path`, where nothing may be yet, that must not be read as a file: reading it would never
+// Creates a file of that kind at `path`, which must not exist yet. A read of a FIFO or a device would never
 // end.
 inline void PutIrregularFile(const std::string& kind, const std::string& path) {
   int rc = -1;

@@ -6,8 +6,8 @@
 
 namespace tandem::platform {
 
-// While it lives no thread can be started in this process, as where a limit of processes is reached: none can
-// have a stack of the default size.
+// While this object exists, this process can start no thread, as if a limit of processes were reached: the
+// default size of a stack is larger than the address space.
 class NoThreads {
  public:
   NoThreads() {

@@ -17,7 +17,8 @@
 // Processes of their own, also some in which a system call fails, as on a file system that does not have it.
 namespace tandem::platform {
 
-// From here on the system call fails in this process.
+// Makes a system call fail with `error` in this process from now on. Returns false if seccomp is not
+// available.
 inline bool Refuse(uint32_t system_call, uint32_t error) {
   sock_filter filter[] = {
       BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
@@ -30,7 +31,7 @@ inline bool Refuse(uint32_t system_call, uint32_t error) {
          prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
 }
 
-// Whether `part`, in a process of its own, returns true.
+// Calls `part` in a child process and returns its result.
 template <typename Part>
 bool InChild(Part part) {
   const pid_t child = fork();
@@ -42,7 +43,8 @@ bool InChild(Part part) {
   return WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
 
-// The same in a process in which the system call fails. Skips the test if there is no seccomp here.
+// Expects `part` to return true in a child process in which the system call fails. Skips the test if there is
+// no seccomp.
 #define EXPECT_IN_CHILD_WITHOUT(system_call, error, part)                                               \
   do {                                                                                                  \
     if (!::tandem::platform::InChild([&] { return ::tandem::platform::Refuse(system_call, error); })) { \

@@ -8,7 +8,7 @@
 
 namespace tandem::platform {
 
-// The same numbers for the same seed (splitmix64), for tests. Thread-safe.
+// A generator of numbers that follow from its seed (splitmix64), for tests. Thread-safe.
 class SeededRandom final : public Random {
  public:
   explicit SeededRandom(uint64_t seed) : state_(seed) {}

@@ -11,7 +11,7 @@
 
 namespace tandem::platform {
 
-// A folder of its own, gone with the object.
+// A new temporary folder, removed with this object.
 class TemporaryFolder {
  public:
   TemporaryFolder()
@@ -27,7 +27,7 @@ class TemporaryFolder {
   TemporaryFolder(const TemporaryFolder&) = delete;
   TemporaryFolder& operator=(const TemporaryFolder&) = delete;
 
-  // Makes the folders above the file, too. Returns its path.
+  // Writes a file, and creates missing folders above it. Returns the file's path.
   std::string Write(const std::string& name, const std::string& content) const {
     const std::filesystem::path file = std::filesystem::path(path_) / name;
     std::filesystem::create_directories(file.parent_path());

@@ -14,7 +14,7 @@
 
 namespace tandem::tls {
 
-// An authority in a folder of its own, which lives as long as this, and what it issues.
+// A certificate authority, and a temporary folder for its certificate and those that it issues.
 class Certificates {
  public:
   Certificates() {

@@ -14,8 +14,8 @@
 
 namespace tandem::tls {
 
-// The certificate (PEM) with its signature (r, s) as (r, n - s), n being the order of P-256. Checks that
-// OpenSSL verifies it with the authority's certificate.
+// Returns the certificate (PEM) with its signature (r, s) replaced by (r, n - s), where n is the order of
+// P-256. Expects that OpenSSL verifies it with the authority's certificate.
 inline std::string TwinOf(const std::string& certificate, const std::string& authority) {
   const CertificateHandle twin = CertificateOf(certificate);
   const ASN1_BIT_STRING* signature = nullptr;

@@ -18,7 +18,8 @@ namespace tandem::worker {
 
 inline const AttemptKey kJob{.job = "j", .attempt = 1};
 
-// The core with a clock that the test moves, and what it commanded since the last look.
+// The core of the daemon with a clock that the test moves. Keeps the core's commands until the test takes
+// them.
 class CoreHarness {
  public:
   explicit CoreHarness(int num_slots = 4) {
@@ -43,7 +44,7 @@ class CoreHarness {
     Feed(Woken{});
   }
 
-  // Commands of one kind, in order, since the last Take of that kind.
+  // Removes and returns the commands of one kind, in order.
   template <typename Kind>
   std::vector<Kind> Take() {
     std::vector<Kind> taken;
@@ -59,7 +60,7 @@ class CoreHarness {
     return taken;
   }
 
-  // The only command of that kind since the last look.
+  // As Take, but expects exactly one command of that kind.
   template <typename Kind>
   Kind TakeOne() {
     std::vector<Kind> taken = Take<Kind>();
@@ -67,7 +68,7 @@ class CoreHarness {
     return taken.empty() ? Kind() : std::move(taken.front());
   }
 
-  // Messages of one kind to the controller; the others of now are dropped.
+  // Removes all messages to the controller and returns those of one kind.
   std::vector<v1::WorkerMessage> TakeMessages(v1::WorkerMessage::ItemCase kind) {
     std::vector<v1::WorkerMessage> messages;
     for (SendToController& command : Take<SendToController>()) {
@@ -78,14 +79,14 @@ class CoreHarness {
     return messages;
   }
 
-  // The only message of that kind since the last look.
+  // As TakeMessages, but expects exactly one message of that kind.
   v1::WorkerMessage TakeMessage(v1::WorkerMessage::ItemCase kind) {
     std::vector<v1::WorkerMessage> messages = TakeMessages(kind);
     EXPECT_EQ(messages.size(), 1u);
     return messages.empty() ? v1::WorkerMessage() : std::move(messages.front());
   }
 
-  // The last status of the attempt that was sent since the last look; empty for none.
+  // Removes all messages to the controller and returns the last status among them; empty if there is none.
   v1::AttemptStatus TakeStatus() {
     const std::vector<v1::WorkerMessage> messages = TakeMessages(v1::WorkerMessage::kStatus);
     return messages.empty() ? v1::AttemptStatus() : messages.back().status();
@@ -93,7 +94,7 @@ class CoreHarness {
 
   void FromControllerMessage(const v1::ControllerMessage& message) { Feed(FromController{message}); }
 
-  // The controller's, in an open session.
+  // A heartbeat of the controller, in an open session.
   void Heartbeat() {
     v1::ControllerMessage message;
     message.mutable_heartbeat();
@@ -116,7 +117,7 @@ class CoreHarness {
     FromControllerMessage(message);
   }
 
-  // A session that ends, and the next.
+  // Ends the session and opens another.
   void Reconnect(const std::vector<v1::Assignment>& all = {}, int64_t term = 1,
                  const std::string& store_id = "store") {
     Feed(Disconnected{});
@@ -135,7 +136,7 @@ class CoreHarness {
     FromControllerMessage(message);
   }
 
-  // A job of `ranks` local ranks, on slots 0, 1, ...
+  // A job with `ranks` local ranks on slots 0, 1, ...
   static v1::Assignment Job(const std::string& job, int ranks, int attempt = 1) {
     v1::Assignment assignment;
     assignment.mutable_id()->set_job_id(job);
@@ -153,7 +154,7 @@ class CoreHarness {
     return assignment;
   }
 
-  // Connected, with a job whose ranks all run.
+  // Connects if there is no session, and starts all ranks of the job.
   void StartJob(const v1::Assignment& assignment) {
     if (!state_.session.open) {
       Connect();

@@ -28,7 +28,7 @@ inline std::string ReadAll(const std::string& path) {
   return std::string(std::istreambuf_iterator<char>(file), {});
 }
 
-// A controller and a folder; the daemon is the test's to start.
+// A fake controller and a folder; the test starts the daemon.
 class DaemonTest : public testing::Test {
  protected:
   DaemonTest() {
@@ -41,7 +41,7 @@ class DaemonTest : public testing::Test {
         .controller = controller_->address(), .state_folder = folder_ + "/state", .more = std::move(more)});
   }
 
-  // `script`: see fake_trainer_main.cc.
+  // `script` says what the fake trainer does (fake_trainer_main.cc).
   v1::Assignment Job(const std::string& script, int ranks, int attempt = 1) const {
     v1::Assignment assignment = CoreHarness::Job("0123456789ab", ranks, attempt);
     assignment.mutable_resolved()->set_name(script);
@@ -68,7 +68,7 @@ class DaemonTest : public testing::Test {
     return controller_->WaitFor(Ended);
   }
 
-  // The same until all its ranks step, `step` at least.
+  // Starts the worker for the job, and waits until all ranks have reached `step`.
   bool RunToStep(int64_t step, const v1::Assignment& job) {
     controller_->Want({job});
     StartWorker();
@@ -79,7 +79,7 @@ class DaemonTest : public testing::Test {
     return controller_->WaitFor([&](const Seen& seen) { return seen.hellos.size() == count; });
   }
 
-  // All ranks step, `step` at least.
+  // Waits until all ranks have reached `step`.
   bool WaitForStep(int64_t step) {
     return controller_->WaitFor([&](const Seen& seen) {
       const v1::AttemptStatus* const status = Find(seen);

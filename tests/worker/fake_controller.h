@@ -18,48 +18,48 @@
 
 namespace tandem::worker {
 
-// A real gRPC server that plays the controller for one worker: it answers Hello with what the test wants,
-// keeps the rendezvous, acknowledges, and remembers everything. Can be stopped and started again on its
-// socket, as a controller that dies.
+// A real gRPC server in the controller's role for one worker: it answers Hello with the assignments that the
+// test wants, keeps the rendezvous, acknowledges messages and records them. Can be stopped and started again
+// on its socket, like a controller that dies.
 class FakeController final : public v1::Workers::Service {
  public:
-  // What the test looks at.
+  // What the controller has received, for the test's expectations.
   struct Seen {
-    int sessions = 0;  // that were opened
+    int sessions = 0;  // opened so far
     std::vector<v1::Hello> hellos;
-    std::map<AttemptKey, v1::AttemptStatus> statuses;  // the last of each
+    std::map<AttemptKey, v1::AttemptStatus> statuses;  // the last status of each attempt
     std::map<std::string, std::string> values;
     std::vector<v1::CheckpointNotice> checkpoints;
     std::map<int64_t, v1::StepReport> reports;  // by step
     int64_t report_batches = 0;
     int64_t tables = 0;
-    std::string log;        // of all uploads
-    std::string log_error;  // the last
+    std::string log;        // data of all uploads
+    std::string log_error;  // the last error of an upload
     int uploads_ended = 0;
     int heartbeats = 0;
-    bool leaving = false;  // one of them said so
+    bool leaving = false;  // a heartbeat said that the worker drains
     int gets = 0;
   };
 
-  // `socket`: path of the unix socket.
+  // `socket` is the path of the unix socket.
   explicit FakeController(std::string socket) : socket_(std::move(socket)) { StartServer(); }
   ~FakeController() override { StopServer(); }
 
   std::string address() const { return "unix:" + socket_; }
 
   void StartServer();
-  // Streams break, as at a kill.
+  // Breaks all streams, like a kill of the controller.
   void StopServer();
 
-  // All that the controller wants of the worker from now on; sent now and with every Welcome.
+  // Sets all assignments of the worker; they are sent now and with every Welcome.
   void Want(std::vector<v1::Assignment> all, std::vector<AttemptKey> forget = {});
   void Send(const v1::ControllerMessage& message);
-  // Every Hello from now on is refused, though not for good.
+  // Refuses every Hello from now on, without `final`.
   void Refuse();
 
-  // Copy of what is seen.
+  // A copy of what was received so far.
   Seen seen() const;
-  // Waits until `what` is true of what is seen; false: not within `limit`.
+  // Waits until `what` returns true; returns false if it does not within `limit`.
   bool WaitFor(const std::function<bool(const Seen&)>& what, absl::Duration limit = absl::Seconds(60)) const;
 
   grpc::Status Session(grpc::ServerContext* context,

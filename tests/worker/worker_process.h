@@ -12,7 +12,7 @@
 
 namespace tandem::worker {
 
-// A real tandem-worker with tandem-fake-trainer; killed at the end if it still runs.
+// A real tandem-worker process with tandem-fake-trainer. The destructor kills it if it still runs.
 class WorkerProcess {
  public:
   struct Options {
@@ -22,8 +22,8 @@ class WorkerProcess {
     int slots = 4;
     std::string trainer = TANDEM_FAKE_TRAINER;
     std::vector<std::string> more;                   // further arguments
-    std::map<std::string, std::string> environment;  // set besides the test's
-    std::string log;                                 // file of its standard error; empty: the test's
+    std::map<std::string, std::string> environment;  // variables set in addition to the test's own
+    std::string log;                                 // file for its standard error; empty: that of the test
   };
   explicit WorkerProcess(const Options& options);
   ~WorkerProcess();
@@ -37,19 +37,19 @@ class WorkerProcess {
   // Limits its open descriptors from now on.
   void LimitDescriptors(int limit);
 
-  // The wait status; nullopt: it still runs after `limit`.
+  // Waits for the exit and returns the wait status; nullopt if it still runs after `limit`.
   std::optional<int> Wait(absl::Duration limit = absl::Seconds(60));
 
-  // SIGKILL, and gone.
+  // Kills the process with SIGKILL and waits until it is gone.
   void Kill();
 
  private:
   pid_t pid_ = 0;
 };
 
-// Exists, and is not a zombie.
+// Whether the process exists and is no zombie.
 bool IsAlive(pid_t pid);
-// Polls until none of them is alive; false: not within `limit`.
+// Waits until none of the processes is alive; returns false if one still is after `limit`.
 bool WaitUntilGone(const std::vector<pid_t>& pids, absl::Duration limit = absl::Seconds(30));
 
 }  // namespace tandem::worker
