@@ -5,8 +5,10 @@
 #include <optional>
 #include <string>
 #include <variant>
+#include <vector>
 
 #include "absl/time/time.h"
+#include "platform/log.h"
 #include "worker/metrics_tail.h"
 #include "worker/state.h"
 
@@ -44,7 +46,7 @@ struct SendToRank {
 struct Kill {  // SIGKILL to the process group of the rank
   RankKey rank;
 };
-struct RecordEnd {  // durably → EndRecorded
+struct RecordEnd {  // durably, and free the ranks, which are all gone → EndRecorded
   v1::AttemptStatus status;
 };
 struct Forget {  // remove the record of the attempt
@@ -60,48 +62,17 @@ struct ExitProcess {
   std::string problem;  // why it must exit; empty: it was asked to
 };
 
-using Command = std::variant<SendToController, DropSession, Check, RecordRanks, RecordMetrics, Spawn,
-                             SendToRank, Kill, RecordEnd, Forget, RenewDeadline, StartUpload, ExitProcess>;
-
-// A change is something that has happened to the state: the shell logs it, or updates what it keeps outside
-// the state.
-
-struct Welcomed {
-  int64_t term = 0;
-};
-struct AttemptAccepted {
-  AttemptKey attempt;
-  int num_ranks = 0;
-};
-struct AttemptRefused {
-  AttemptKey attempt;
-  v1::Cause cause;
-};
-struct AttemptStopped {
-  AttemptKey attempt;
-  std::string reason;
-};
-// The controller does not know the attempt. It may have lost the job, so the ranks go on.
-struct AttemptUnknown {
-  AttemptKey attempt;
-};
-struct AttemptEnded {
-  AttemptKey attempt;
-};
-struct RankStarted {
-  RankKey rank;
-  int64_t pid = 0;
-};
-struct RankFailed {
-  RankKey rank;
-  v1::Cause cause;
-};
-struct RankGone {
-  RankKey rank;
-  std::optional<v1::Cause> cause;  // nullopt: it finished
+// A line for the daemon's log: about an attempt or, if `attempt` is empty, about the session.
+struct LogLine {
+  platform::LogLevel level = platform::LogLevel::kInfo;
+  AttemptKey attempt = {};
+  std::string text;
+  std::optional<v1::Cause> cause = {};
 };
 
-using Change = std::variant<Welcomed, AttemptAccepted, AttemptRefused, AttemptStopped, AttemptUnknown,
-                            AttemptEnded, RankStarted, RankFailed, RankGone>;
+using Command =
+    std::variant<SendToController, DropSession, Check, RecordRanks, RecordMetrics, Spawn, SendToRank, Kill,
+                 RecordEnd, Forget, RenewDeadline, StartUpload, ExitProcess, LogLine>;
+using Commands = std::vector<Command>;
 
 }  // namespace tandem::worker

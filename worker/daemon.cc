@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
 #include "platform/failpoint.h"
 #include "platform/log.h"
 #include "platform/regular_file.h"
@@ -87,32 +89,25 @@ Daemon::Daemon(DaemonConfig config, const JobChecks& checks, const platform::Clo
   const auto sink = [this](Input input) { inputs_.Put(std::move(input)); };
   records_thread_ = std::make_unique<TaskThread>();
   checks_ = std::make_unique<CheckThreads>(checks, clock_, sink);
-  profiles_ = std::make_unique<ProfileUploads>();
+  uploads_ = std::make_unique<Uploads>(Uploads::Logs{
+      .file = [this](const RankKey& rank) { return records_.LogFile(rank); },
+      .is_live = [this](const AttemptKey& attempt) { return launcher_->Has(attempt); },
+      .kept = records_.log_limits().ToText(),
+  });
   launcher_ = std::make_unique<Launcher>(
-      config_.trainer, config_.run_as, config_.rank_groups.get(), reports_,
-      [this](const RankKey& rank, const ProcessId& process) {
-        records_thread_->Run([this, rank, process] { RecordProcess(rank, process); });
-      },
-      [this](const RankKey& rank, v1::ProfiledStep step) { profiles_->Add(rank, std::move(step)); }, sink);
-  client_ = std::make_unique<ControllerClient>(config_.controller, random_, reports_, sink);
-  uploads_ = std::make_unique<LogUploads>(
-      [this] { return client_->bulk_channel(); },
-      LogUploads::Sources{
-          .log_file = [this](const RankKey& rank) { return records_.LogFile(rank); },
-          .is_live =
-              [this](const AttemptKey& attempt) {
-                const absl::MutexLock lock(&live_mu_);
-                return live_.contains(attempt);
-              },
-          .kept = records_.log_limits().ToText(),
+      config_.trainer, config_.run_as, config_.rank_groups.get(), reports_, *uploads_, [this](Input input) {
+        if (const RankSpawned* const spawned = std::get_if<RankSpawned>(&input)) {
+          records_thread_->Run([this, spawned = *spawned] { RecordProcess(spawned); });
+        }
+        inputs_.Put(std::move(input));
       });
+  client_ = std::make_unique<ControllerClient>(config_.controller, random_, reports_, sink);
 }
 
 Daemon::~Daemon() {
   // What feeds the daemon ends before what it feeds.
   recovered_->Close();
-  uploads_.reset();
-  profiles_->Stop();
+  uploads_->Stop();
   client_.reset();
   launcher_.reset();
 }
@@ -136,11 +131,7 @@ absl::Status Daemon::Run() {
       }
     }
     const absl::Time now = clock_.Now();
-    const Outcome outcome = Step(state_, *input, now);
-    for (const Change& change : outcome.changes) {
-      Note(change);
-    }
-    for (const Command& command : outcome.commands) {
+    for (const Command& command : Step(state_, *input, now)) {
       Do(command);
     }
   }
@@ -176,7 +167,10 @@ void Daemon::Do(const Command& command) {
                  [this](const SendToRank& c) { launcher_->Send(c.rank, c.message); },
                  [this](const Kill& c) { launcher_->Kill(c.rank); },
                  [this](const RecordEnd& c) {
-                   reports_.Ended(KeyOf(c.status.id()));
+                   const AttemptKey attempt = KeyOf(c.status.id());
+                   checks_->Drop(attempt);
+                   launcher_->Remove(attempt);
+                   reports_.Ended(attempt);
                    records_thread_->Run([this, status = c.status] {
                      processes_.erase(KeyOf(status.id()));
                      if (const absl::Status written = records_.WriteEnd(status); !written.ok()) {
@@ -198,88 +192,36 @@ void Daemon::Do(const Command& command) {
                  },
                  [this](const RenewDeadline& c) { launcher_->SetOrphanDeadline(c.after); },
                  [this](const StartUpload& c) {
-                   if (!c.request.has_profile()) {
-                     return uploads_->Start(c.request);
+                   uploads_->Start(client_->bulk_channel(), c.request);
+                   if (c.request.has_profile()) {
+                     v1::ToTrainer message;
+                     *message.mutable_profile() = c.request.profile();
+                     launcher_->Send({KeyOf(c.request.id()), c.request.rank()}, std::move(message));
                    }
-                   profiles_->Start(client_->bulk_channel(), c.request);
-                   v1::ToTrainer message;
-                   *message.mutable_profile() = c.request.profile();
-                   launcher_->Send({KeyOf(c.request.id()), c.request.rank()}, std::move(message));
                  },
                  [this](const ExitProcess& c) {
                    ended_ = true;
                    problem_ = c.problem;
                  },
+                 [this](const LogLine& c) { Write(c); },
              },
              command);
 }
 
-// The log, and what other threads look at.
-void Daemon::Note(const Change& change) {
-  const auto cause_fields = [](const AttemptKey& attempt, const v1::Cause& cause, LogLevel level,
-                               const char* text) {
-    Log(level, text,
-        {{"job", attempt.job},
-         {"attempt", std::to_string(attempt.attempt)},
-         {"reason", cause.reason()},
-         {"cause", cause.message()}});
-  };
-  const auto attempt_fields = [](const AttemptKey& attempt, const std::string& text) {
-    Log(LogLevel::kInfo, text, {{"job", attempt.job}, {"attempt", std::to_string(attempt.attempt)}});
-  };
-  std::visit(Overloaded{
-                 [&](const Welcomed& e) {
-                   Log(LogLevel::kInfo, "connected to the controller",
-                       {{"address", config_.controller.target}, {"term", std::to_string(e.term)}});
-                 },
-                 [&](const AttemptAccepted& e) {
-                   {
-                     const absl::MutexLock lock(&live_mu_);
-                     live_.insert(e.attempt);
-                   }
-                   attempt_fields(e.attempt, absl::StrCat("assigned ", e.num_ranks, " rank(s)"));
-                 },
-                 [&](const AttemptRefused& e) {
-                   cause_fields(e.attempt, e.cause, LogLevel::kWarning, "refused an attempt");
-                 },
-                 [&](const AttemptStopped& e) {
-                   attempt_fields(e.attempt, absl::StrCat("stopping its ranks: ", e.reason));
-                 },
-                 [&](const AttemptUnknown& e) {
-                   Log(LogLevel::kError,
-                       "the controller has nothing of this job, and may have lost it: its ranks go on; stop "
-                       "this worker to end them",
-                       {{"job", e.attempt.job}, {"attempt", std::to_string(e.attempt.attempt)}});
-                 },
-                 [&](const RankStarted& e) {
-                   profiles_->RankStarted(e.rank);
-                   attempt_fields(e.rank.attempt,
-                                  absl::StrCat("rank ", e.rank.rank, " runs as process ", e.pid));
-                 },
-                 [&](const RankFailed& e) {
-                   cause_fields(e.rank.attempt, e.cause, LogLevel::kWarning, "a rank failed");
-                 },
-                 [&](const RankGone& e) {
-                   profiles_->RankGone(e.rank);
-                   if (!e.cause) {
-                     attempt_fields(e.rank.attempt, absl::StrCat("rank ", e.rank.rank, " finished"));
-                   } else {
-                     const bool requested = e.cause->class_() == v1::FAILURE_CLASS_REQUESTED;
-                     cause_fields(e.rank.attempt, *e.cause, requested ? LogLevel::kInfo : LogLevel::kWarning,
-                                  "a rank is gone");
-                   }
-                 },
-                 [&](const AttemptEnded& e) {
-                   {
-                     const absl::MutexLock lock(&live_mu_);
-                     live_.erase(e.attempt);
-                   }
-                   checks_->Drop(e.attempt);
-                   launcher_->Remove(e.attempt);
-                   attempt_fields(e.attempt, "ended here");
-                 },
-             },
-             change);
+void Daemon::Write(const LogLine& line) {
+  const std::string attempt = absl::StrCat(line.attempt.attempt);
+  if (line.attempt.job.empty()) {
+    Log(line.level, line.text,
+        {{"address", config_.controller.target}, {"term", absl::StrCat(state_.highest_term)}});
+  } else if (line.cause) {
+    Log(line.level, line.text,
+        {{"job", line.attempt.job},
+         {"attempt", attempt},
+         {"reason", line.cause->reason()},
+         {"cause", line.cause->message()}});
+  } else {
+    Log(line.level, line.text, {{"job", line.attempt.job}, {"attempt", attempt}});
+  }
 }
 
 // Training may have been faster than the daemon that died with it. On a thread of its own, since the file
@@ -347,10 +289,10 @@ void Daemon::TrimLogs(const Sampled& sampled) {
   });
 }
 
-void Daemon::RecordProcess(const RankKey& rank, const ProcessId& process) {
-  RanksRecord& record = processes_[rank.attempt];
-  record.ranks[rank.rank] = process;
-  WriteAgain(rank.attempt, record);
+void Daemon::RecordProcess(const RankSpawned& spawned) {
+  RanksRecord& record = processes_[spawned.rank.attempt];
+  record.ranks[spawned.rank.rank] = spawned.process;
+  WriteAgain(spawned.rank.attempt, record);
 }
 
 void Daemon::WriteAgain(const AttemptKey& attempt, const RanksRecord& record) {

@@ -6,25 +6,21 @@
 #include <map>
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
 
-#include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
-#include "absl/synchronization/mutex.h"
 #include "platform/clock.h"
 #include "platform/files.h"
 #include "platform/random.h"
 #include "worker/controller_client.h"
 #include "worker/job_checks.h"
 #include "worker/launcher.h"
-#include "worker/log_upload.h"
 #include "worker/mailbox.h"
-#include "worker/profile_upload.h"
 #include "worker/records.h"
 #include "worker/report_queue.h"
 #include "worker/spawner.h"
 #include "worker/step.h"
+#include "worker/uploads.h"
 
 namespace tandem::worker {
 
@@ -45,7 +41,8 @@ struct DaemonConfig {
 //   Launcher           the trainers, through Spawner and RankGroups
 //   CheckThreads       checks of a job's files and paths
 //   Records            what must survive the daemon's death
-//   ReportQueue, LogUploads, ProfileUploads   data that bypasses the core
+//   ReportQueue        the reports of steps, which bypass the core
+//   Uploads            logs and profiles, which bypass the core
 //
 // An attempt passes through: assignment, Check, RecordRanks, Spawn, RankExited, RecordEnd, Forget.
 
@@ -74,10 +71,10 @@ class Daemon {
          Records records, WorkerState state, const std::map<AttemptKey, MetricsPlace>& places);
 
   void Do(const Command& command);
-  void Note(const Change& change);
+  void Write(const LogLine& line);
   void RecoverReports(const std::map<AttemptKey, MetricsPlace>& places);
   void WriteRanks(const RecordRanks& command);
-  void RecordProcess(const RankKey& rank, const ProcessId& process);
+  void RecordProcess(const RankSpawned& spawned);
   void WriteAgain(const AttemptKey& attempt, const RanksRecord& record);
   void TrimLogs(const Sampled& sampled);
 
@@ -89,10 +86,6 @@ class Daemon {
   bool ended_ = false;
   std::string problem_;
 
-  absl::Mutex live_mu_;
-  // Copy of the keys of state_.live, for the uploads.
-  std::set<AttemptKey> live_ ABSL_GUARDED_BY(live_mu_);
-
   Records records_;                              // used only by records_thread_, except LogFile
   const int64_t most_log_bytes_;                 // of a running rank
   std::atomic<bool> trimming_ = false;           // the logs of running ranks are being trimmed
@@ -103,10 +96,9 @@ class Daemon {
   // end first.
   std::unique_ptr<TaskThread> records_thread_;
   std::unique_ptr<CheckThreads> checks_;
-  std::unique_ptr<ProfileUploads> profiles_;  // receives steps from launcher_
+  std::unique_ptr<Uploads> uploads_;  // receives steps from launcher_
   std::unique_ptr<Launcher> launcher_;
   std::unique_ptr<ControllerClient> client_;
-  std::unique_ptr<LogUploads> uploads_;
 };
 
 }  // namespace tandem::worker

@@ -10,6 +10,7 @@
 #include "absl/time/time.h"
 #include "worker/cause.h"
 #include "worker/instruction_names.h"
+#include "worker/processes.h"
 #include "worker/state.h"
 
 namespace tandem::worker {
@@ -48,7 +49,7 @@ struct RanksRecorded {
 // The two answers to the command Spawn, and the exit that follows RankSpawned.
 struct RankSpawned {
   RankKey rank;
-  int64_t pid = 0;
+  ProcessId process;
 };
 struct SpawnFailed {
   RankKey rank;

@@ -133,13 +133,14 @@ class Launcher::Rank {
       launcher_.sink_(SpawnFailed{key_, std::string(writer.status().message())});
       return;
     }
-    launcher_.spawned_(key_, process->id);
-    launcher_.sink_(RankSpawned{key_, process->id.pid});
+    launcher_.uploads_.RankStarted(key_);
+    launcher_.sink_(RankSpawned{key_, process->id});
     TANDEM_FAILPOINT("worker.after_spawn");
     Read(*process);
     outbox_.Close();
     writer->join();
     const Exit exit = Reap();
+    launcher_.uploads_.RankGone(key_);
     launcher_.sink_(RankExited{key_, exit, LookAtPage()});
   }
 
@@ -226,7 +227,7 @@ class Launcher::Rank {
     } else if (message.has_table()) {
       launcher_.reports_.AddTable(key_.attempt, std::move(*message.mutable_table()));
     } else if (message.has_profiled()) {
-      launcher_.profiled_(key_, std::move(*message.mutable_profiled()));
+      launcher_.uploads_.Add(key_, std::move(*message.mutable_profiled()));
     } else {
       Forward(std::move(message));
     }
@@ -307,12 +308,11 @@ class Launcher::Rank {
 std::string CudaTrainer(const std::string& trainer) { return trainer + "-cuda"; }
 
 Launcher::Launcher(std::string trainer, std::optional<RunAs> run_as, RankGroups* groups, ReportQueue& reports,
-                   SpawnedSink spawned, ProfiledSink profiled, Sink sink)
+                   Uploads& uploads, Sink sink)
     : trainer_(std::move(trainer)),
       groups_(groups),
       reports_(reports),
-      spawned_(std::move(spawned)),
-      profiled_(std::move(profiled)),
+      uploads_(uploads),
       sink_(std::move(sink)),
       spawner_(std::move(run_as)) {}
 
@@ -349,6 +349,12 @@ void Launcher::Remove(const AttemptKey& attempt) {
       ++it;
     }
   }
+}
+
+bool Launcher::Has(const AttemptKey& attempt) const {
+  const absl::MutexLock lock(&mu_);
+  const auto first = ranks_.lower_bound({attempt});
+  return first != ranks_.end() && first->first.attempt == attempt;
 }
 
 std::shared_ptr<Launcher::Rank> Launcher::Find(const RankKey& key) const {

@@ -19,6 +19,7 @@
 #include "worker/report_queue.h"
 #include "worker/spawner.h"
 #include "worker/state.h"
+#include "worker/uploads.h"
 
 namespace tandem::worker {
 
@@ -35,16 +36,12 @@ class Launcher {
   // Receives RankSpawned, SpawnFailed, FromRank and RankExited. Called from the ranks' threads, and by Spawn
   // with SpawnFailed if no thread can be started for the rank.
   using Sink = std::function<void(Input)>;
-  // Receives the steps that a rank has recorded, in order, before its RankExited.
-  using ProfiledSink = std::function<void(const RankKey&, v1::ProfiledStep)>;
-  // Receives the process of a rank, for the record, before its RankSpawned.
-  using SpawnedSink = std::function<void(const RankKey&, const ProcessId&)>;
 
   // `trainer` is the path of the program, or CudaTrainer(trainer) for jobs on GPUs; it runs as `run_as`. If
   // `groups` is null, ranks are in the control group of this process. Reports and tables are added to
-  // `reports`.
+  // `reports`, recorded steps to `uploads`.
   Launcher(std::string trainer, std::optional<RunAs> run_as, RankGroups* groups, ReportQueue& reports,
-           SpawnedSink spawned, ProfiledSink profiled, Sink sink);
+           Uploads& uploads, Sink sink);
 
   // Kills the remaining ranks and waits until they are gone.
   ~Launcher();
@@ -55,6 +52,9 @@ class Launcher {
 
   // Frees the ranks of an attempt that has ended.
   void Remove(const AttemptKey& attempt) ABSL_LOCKS_EXCLUDED(mu_);
+
+  // Whether ranks of the attempt were started here and not yet removed.
+  bool Has(const AttemptKey& attempt) const ABSL_LOCKS_EXCLUDED(mu_);
 
   // Both do nothing if the rank is gone.
   void Send(const RankKey& key, v1::ToTrainer message) ABSL_LOCKS_EXCLUDED(mu_);
@@ -73,8 +73,7 @@ class Launcher {
   const std::string trainer_;
   RankGroups* const groups_;
   ReportQueue& reports_;
-  const SpawnedSink spawned_;
-  const ProfiledSink profiled_;
+  Uploads& uploads_;
   const Sink sink_;
   Spawner spawner_;
   mutable OutOfMemoryWatch memory_;

@@ -18,8 +18,8 @@ namespace {
 // One round. Every command changes the state so that the next round does not give it again.
 class Reconciler {
  public:
-  Reconciler(WorkerState& state, absl::Time now, Outcome& outcome)
-      : state_(state), now_(now), outcome_(outcome) {}
+  Reconciler(WorkerState& state, absl::Time now, Commands& commands)
+      : state_(state), now_(now), commands_(commands) {}
 
   bool Run() {
     if (state_.fatal || now_ >= state_.shutdown_at) {
@@ -53,7 +53,7 @@ class Reconciler {
 
  private:
   void Do(Command command) {
-    outcome_.commands.push_back(std::move(command));
+    commands_.push_back(std::move(command));
     changed_ = true;
   }
 
@@ -64,7 +64,7 @@ class Reconciler {
 
   // The first stop of an attempt, or an earlier one.
   void Stop(const AttemptKey& key, AttemptState& attempt, worker::Stop stop) {
-    StopAttempt(key, attempt, std::move(stop), outcome_);
+    StopAttempt(key, attempt, std::move(stop), commands_);
     changed_ = true;
   }
 
@@ -143,7 +143,7 @@ class Reconciler {
           RefuseAttempt(key, attempt,
                         CauseOfRefusal(state_.settings.worker_id, v1::FAILURE_CLASS_INFRASTRUCTURE,
                                        proto::reason::kPathHangs, WhyNoAnswer(attempt), now_),
-                        outcome_);
+                        commands_);
           changed_ = true;
         }
         break;
@@ -198,7 +198,7 @@ class Reconciler {
         if (attempt.stop) {
           EndRank(key, attempt, rank,
                   CauseNeverStarted(state_.settings.worker_id, rank, attempt.stop->reason, now_), now_,
-                  outcome_);
+                  commands_);
           changed_ = true;
         } else {
           Do(Spawn{key, StartOf(attempt, rank)});
@@ -393,14 +393,14 @@ class Reconciler {
 
   WorkerState& state_;
   const absl::Time now_;
-  Outcome& outcome_;
+  Commands& commands_;
   bool changed_ = false;
 };
 
 }  // namespace
 
-bool Reconcile(WorkerState& state, absl::Time now, Outcome& outcome) {
-  return Reconciler(state, now, outcome).Run();
+bool Reconcile(WorkerState& state, absl::Time now, Commands& commands) {
+  return Reconciler(state, now, commands).Run();
 }
 
 }  // namespace tandem::worker

@@ -3,26 +3,28 @@
 
 #include <algorithm>
 
+#include "absl/strings/str_cat.h"
 #include "platform/check.h"
+#include "platform/log.h"
 
 namespace tandem::worker {
 
-Outcome Step(WorkerState& state, const Input& input, absl::Time now) {
+Commands Step(WorkerState& state, const Input& input, absl::Time now) {
   // A stop needs 4: decide it, ask the ranks, record the end, report it.
   constexpr int kMaxRounds = 16;
-  Outcome outcome;
-  Take(input, state, now, outcome);
-  for (int round = 0; Reconcile(state, now, outcome); ++round) {
+  Commands commands;
+  Take(input, state, now, commands);
+  for (int round = 0; Reconcile(state, now, commands); ++round) {
     TANDEM_CHECK(round < kMaxRounds, "the worker's state comes to rest");
   }
-  return outcome;
+  return commands;
 }
 
-void StopAttempt(const AttemptKey& key, AttemptState& attempt, Stop stop, Outcome& outcome) {
+void StopAttempt(const AttemptKey& key, AttemptState& attempt, Stop stop, Commands& commands) {
   if (attempt.stop && attempt.stop->begin <= stop.begin) {
     return;
   }
-  outcome.changes.push_back(AttemptStopped{key, stop.reason});
+  commands.push_back(LogLine{.attempt = key, .text = absl::StrCat("stopping its ranks: ", stop.reason)});
   if (attempt.stop) {
     attempt.stop->begin = stop.begin;
   } else {
@@ -30,23 +32,31 @@ void StopAttempt(const AttemptKey& key, AttemptState& attempt, Stop stop, Outcom
   }
 }
 
-void RefuseAttempt(const AttemptKey& key, AttemptState& attempt, v1::Cause cause, Outcome& outcome) {
+void RefuseAttempt(const AttemptKey& key, AttemptState& attempt, v1::Cause cause, Commands& commands) {
   attempt.refused = cause;
   attempt.dirty = true;
   for (auto& [number, rank] : attempt.ranks) {
     rank.life = Life::kGone;
   }
-  outcome.changes.push_back(AttemptRefused{key, std::move(cause)});
+  commands.push_back(LogLine{.level = platform::LogLevel::kWarning,
+                             .attempt = key,
+                             .text = "refused an attempt",
+                             .cause = std::move(cause)});
 }
 
 void EndRank(const RankKey& key, AttemptState& attempt, RankState& rank, std::optional<v1::Cause> cause,
-             absl::Time now, Outcome& outcome) {
+             absl::Time now, Commands& commands) {
   rank.life = Life::kGone;
   rank.gone_at = now;
   rank.cause = std::move(cause);
   attempt.dirty = true;
   attempt.rendezvous.Forget(key.rank);
-  outcome.changes.push_back(RankGone{key, rank.cause});
+  const bool is_failure = rank.cause && rank.cause->class_() != v1::FAILURE_CLASS_REQUESTED;
+  commands.push_back(
+      LogLine{.level = is_failure ? platform::LogLevel::kWarning : platform::LogLevel::kInfo,
+              .attempt = key.attempt,
+              .text = rank.cause ? "a rank is gone" : absl::StrCat("rank ", key.rank, " finished"),
+              .cause = rank.cause});
 }
 
 absl::Time NextWake(const WorkerState& state) {

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <optional>
-#include <vector>
 
 #include "absl/time/time.h"
 #include "worker/command.h"
@@ -27,37 +26,31 @@ inline constexpr absl::Duration kPathLimit = absl::Minutes(2);
 // disk).
 inline constexpr size_t kMaxNotices = 1000;
 
-// The result of one Step, in addition to the changed state.
-struct Outcome {
-  std::vector<Command> commands;  // for the shell to execute, in this order
-  std::vector<Change> changes;    // for the log, and for data that the shell keeps outside the state
-};
-
 // One turn of the daemon: applies `input` to the state, then reconciles until the state requires nothing
 // more. Deterministic: no clock, no lock, no I/O. An input about an attempt or a rank that is not live
 // changes nothing.
-Outcome Step(WorkerState& state, const Input& input, absl::Time now);
+Commands Step(WorkerState& state, const Input& input, absl::Time now);
 
 // The next time at which Step has something to do even without an input (Woken).
 absl::Time NextWake(const WorkerState& state);
 
 // The functions below are used only by the files of the core: the two halves of a Step, and what these share.
-// All of them change the state and add to the outcome.
+// All of them change the state and add commands.
 
 // Applies an input to the state.
-void Take(const Input& input, WorkerState& state, absl::Time now, Outcome& outcome);
+void Take(const Input& input, WorkerState& state, absl::Time now, Commands& commands);
 
 // Does one round of what the state requires. Returns false if nothing was left to do.
-bool Reconcile(WorkerState& state, absl::Time now, Outcome& outcome);
+bool Reconcile(WorkerState& state, absl::Time now, Commands& commands);
 
 // Stops the ranks of an attempt. After an earlier call, only the begin can change: to the earlier of the two.
-void StopAttempt(const AttemptKey& key, AttemptState& attempt, Stop stop, Outcome& outcome);
+void StopAttempt(const AttemptKey& key, AttemptState& attempt, Stop stop, Commands& commands);
 
 // Refuses an attempt: none of its ranks will start.
-void RefuseAttempt(const AttemptKey& key, AttemptState& attempt, v1::Cause cause, Outcome& outcome);
+void RefuseAttempt(const AttemptKey& key, AttemptState& attempt, v1::Cause cause, Commands& commands);
 
 // Marks a rank as gone, or as never started. Without a cause, it has finished.
 void EndRank(const RankKey& key, AttemptState& attempt, RankState& rank, std::optional<v1::Cause> cause,
-             absl::Time now, Outcome& outcome);
+             absl::Time now, Commands& commands);
 
 }  // namespace tandem::worker

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "platform/log.h"
 #include "proto/protocol.h"
 #include "proto/reasons.h"
 #include "proto/time.h"
@@ -65,7 +66,8 @@ std::string Unfit(const WorkerState& state, const v1::Assignment& assignment) {
 // Changes the state by what an input says.
 class Taker {
  public:
-  Taker(WorkerState& state, absl::Time now, Outcome& outcome) : state_(state), now_(now), outcome_(outcome) {}
+  Taker(WorkerState& state, absl::Time now, Commands& commands)
+      : state_(state), now_(now), commands_(commands) {}
 
   void operator()(const Connected& input) {
     state_.session = {.open = true, .heard_at = now_};
@@ -168,14 +170,16 @@ class Taker {
       return;
     }
     rank->life = Life::kRunning;
-    rank->pid = input.pid;
-    outcome_.changes.push_back(RankStarted{input.rank, input.pid});
+    rank->pid = input.process.pid;
+    commands_.push_back(
+        LogLine{.attempt = input.rank.attempt,
+                .text = absl::StrCat("rank ", input.rank.rank, " runs as process ", input.process.pid)});
   }
 
   void operator()(const SpawnFailed& input) {
     if (RankState* const rank = Touch(input.rank)) {
       EndRank(input.rank, state_.live.at(input.rank.attempt), *rank,
-              CauseOfNoStart(state_.settings.worker_id, *rank, input.why, now_), now_, outcome_);
+              CauseOfNoStart(state_.settings.worker_id, *rank, input.why, now_), now_, commands_);
     }
   }
 
@@ -187,7 +191,7 @@ class Taker {
     AttemptState& attempt = state_.live.at(input.rank.attempt);
     Look(*rank, input.sample);
     EndRank(input.rank, attempt, *rank,
-            CauseOfExit(state_.settings.worker_id, attempt, *rank, input.exit, now_), now_, outcome_);
+            CauseOfExit(state_.settings.worker_id, attempt, *rank, input.exit, now_), now_, commands_);
   }
 
   void operator()(const FromRank& input) {
@@ -213,10 +217,10 @@ class Taker {
         if (const v1::JobSpec& job = attempt.assignment.resolved();
             input.rank.rank == 0 && job.checkpoint().has_directory()) {
           const int64_t done = message.ready().resumed_step();
-          outcome_.commands.push_back(RecordMetrics{key,
-                                                    {.directory = job.checkpoint().directory(),
-                                                     .first_step = done == 0 ? 0 : done + 1,
-                                                     .last_step = job.training().steps()}});
+          commands_.push_back(RecordMetrics{key,
+                                            {.directory = job.checkpoint().directory(),
+                                             .first_step = done == 0 ? 0 : done + 1,
+                                             .last_step = job.training().steps()}});
         }
         break;
       case v1::FromTrainer::kCheckpoint:
@@ -248,7 +252,10 @@ class Taker {
           }
           rank->failed = CompleteFailed(message.failed(), state_.settings.worker_id, then, now_);
           attempt.dirty = true;
-          outcome_.changes.push_back(RankFailed{input.rank, *rank->failed});
+          commands_.push_back(LogLine{.level = platform::LogLevel::kWarning,
+                                      .attempt = key,
+                                      .text = "a rank failed",
+                                      .cause = rank->failed});
         }
         break;
       case v1::FromTrainer::kFinished:
@@ -294,7 +301,7 @@ class Taker {
     status.set_ended(true);
     state_.ended[input.attempt] = {.status = std::move(status)};
     state_.live.erase(it);
-    outcome_.changes.push_back(AttemptEnded{input.attempt});
+    commands_.push_back(LogLine{.attempt = input.attempt, .text = "ended here"});
   }
 
   void operator()(const ShutdownAsked& input) {
@@ -330,7 +337,7 @@ class Taker {
         welcome.has_orphan_timeout() ? proto::FromProto(welcome.orphan_timeout()) : absl::InfiniteDuration();
     state_.heartbeat_interval =
         welcome.has_heartbeat_interval() ? proto::FromProto(welcome.heartbeat_interval()) : absl::Seconds(1);
-    outcome_.changes.push_back(Welcomed{welcome.term()});
+    commands_.push_back(LogLine{.text = "connected to the controller"});
     if (welcome.has_assignments()) {
       TakeAssignments(welcome.assignments());
     }
@@ -347,13 +354,16 @@ class Taker {
       const bool is_unknown = std::any_of(assignments.unknown().begin(), assignments.unknown().end(),
                                           [&key = key](const v1::AttemptId& id) { return KeyOf(id) == key; });
       if (is_unknown && !std::exchange(attempt.unknown, true)) {
-        outcome_.changes.push_back(AttemptUnknown{key});
+        commands_.push_back(LogLine{.level = platform::LogLevel::kError,
+                                    .attempt = key,
+                                    .text = "the controller does not know this job, and may have lost it: "
+                                            "its ranks go on; stop this worker to end them"});
       }
       if (!listed.contains(key) && !is_unknown && !attempt.stop) {
         StopAttempt(
             key, attempt,
             {.reason = proto::reason::kWithdrawn, .begin = now_, .grace = GraceOf(attempt.assignment)},
-            outcome_);
+            commands_);
       }
     }
     for (const v1::Assignment& assignment : assignments.all()) {
@@ -403,7 +413,8 @@ class Taker {
       for (const v1::RankStart& start : assignment.ranks()) {
         attempt->ranks[start.rank()].start = start;
       }
-      outcome_.changes.push_back(AttemptAccepted{key, assignment.ranks_size()});
+      commands_.push_back(
+          LogLine{.attempt = key, .text = absl::StrCat("assigned ", assignment.ranks_size(), " rank(s)")});
       if (draining) {  // assigned before the controller heard of it
         Refuse(key, *attempt, v1::FAILURE_CLASS_PREEMPTED, proto::reason::kPreempted, kAskedToEnd);
       } else if (!unfit.empty()) {
@@ -412,14 +423,14 @@ class Taker {
     }
     if (stop) {
       const std::string reason = assignment.reason().empty() ? proto::reason::kStopped : assignment.reason();
-      StopAttempt(key, *attempt, {.reason = reason, .begin = now_, .grace = GraceOf(assignment)}, outcome_);
+      StopAttempt(key, *attempt, {.reason = reason, .begin = now_, .grace = GraceOf(assignment)}, commands_);
     }
   }
 
   void Refuse(const AttemptKey& key, AttemptState& attempt, v1::FailureClass failure,
               const std::string& reason, const std::string& message) {
     RefuseAttempt(key, attempt, CauseOfRefusal(state_.settings.worker_id, failure, reason, message, now_),
-                  outcome_);
+                  commands_);
   }
 
   // The attempt, where an answer about its preparation is still of use: it may have been stopped or refused,
@@ -462,13 +473,13 @@ class Taker {
 
   WorkerState& state_;
   const absl::Time now_;
-  Outcome& outcome_;
+  Commands& commands_;
 };
 
 }  // namespace
 
-void Take(const Input& input, WorkerState& state, absl::Time now, Outcome& outcome) {
-  std::visit(Taker(state, now, outcome), input);
+void Take(const Input& input, WorkerState& state, absl::Time now, Commands& commands) {
+  std::visit(Taker(state, now, commands), input);
 }
 
 }  // namespace tandem::worker

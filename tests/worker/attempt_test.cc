@@ -53,7 +53,7 @@ TEST_F(AttemptTest, IsCheckedThenRecordedThenSpawnedThenReported) {
   EXPECT_EQ(spawns[1].start.assignment().slots_size(), 2);
   EXPECT_EQ(spawns[1].start.build(), "b");
   EXPECT_EQ(core_.TakeStatus().ranks(0).phase(), v1::RANK_PHASE_SPAWNED);
-  core_.Feed(RankSpawned{{kJob, 1}, 77});
+  core_.Feed(RankSpawned{.rank = {kJob, 1}, .process = {.pid = 77}});
   EXPECT_EQ(core_.TakeStatus().ranks(1).pid(), 77);
   v1::FromTrainer ready;
   ready.mutable_ready()->set_program_digest("d");
@@ -183,7 +183,7 @@ TEST_F(AttemptTest, UnstartableRankFailsTheAttempt) {
   core_.Connect({CoreHarness::Job("j", 2)});
   core_.Feed(Checked{.attempt = kJob});
   core_.Feed(RanksRecorded{.attempt = kJob});
-  core_.Feed(RankSpawned{{kJob, 0}, 77});
+  core_.Feed(RankSpawned{.rank = {kJob, 0}, .process = {.pid = 77}});
   core_.Feed(SpawnFailed{{kJob, 1}, "fork: Resource temporarily unavailable"});
   EXPECT_THAT(core_.Take<SendToRank>(), SizeIs(1));
   const v1::Cause cause = core_.TakeStatus().ranks(1).cause();

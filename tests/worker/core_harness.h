@@ -35,8 +35,8 @@ class CoreHarness {
   absl::Time now() const { return clock_.Now(); }
 
   void Feed(const Input& input) {
-    Outcome outcome = Step(state_, input, clock_.Now());
-    std::move(outcome.commands.begin(), outcome.commands.end(), std::back_inserter(commands_));
+    Commands commands = Step(state_, input, clock_.Now());
+    std::move(commands.begin(), commands.end(), std::back_inserter(commands_));
   }
 
   void Advance(absl::Duration step) {
@@ -48,7 +48,7 @@ class CoreHarness {
   template <typename Kind>
   std::vector<Kind> Take() {
     std::vector<Kind> taken;
-    std::vector<Command> rest;
+    Commands rest;
     for (Command& command : commands_) {
       if (Kind* const found = std::get_if<Kind>(&command)) {
         taken.push_back(std::move(*found));
@@ -167,7 +167,8 @@ class CoreHarness {
     Feed(checked);
     Feed(RanksRecorded{.attempt = checked.attempt});
     for (const v1::RankStart& start : assignment.ranks()) {
-      Feed(RankSpawned{{KeyOf(assignment.id()), start.rank()}, 1000 + start.rank()});
+      Feed(RankSpawned{.rank = {KeyOf(assignment.id()), start.rank()},
+                       .process = {.pid = 1000 + start.rank()}});
     }
     commands_.clear();
   }
@@ -187,7 +188,7 @@ class CoreHarness {
  private:
   platform::FakeClock clock_;
   WorkerState state_;
-  std::vector<Command> commands_;
+  Commands commands_;
 };
 
 class CoreTest : public testing::Test {

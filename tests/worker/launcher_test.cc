@@ -27,10 +27,9 @@ TEST(LauncherTest, WithoutThreadsOnlyTheRankFails) {
   const platform::FakeClock clock;
   ReportQueue reports(clock, {});
   std::vector<Input> inputs;
-  Launcher launcher(
-      "/none", std::nullopt, /*groups=*/nullptr, reports, [](const RankKey&, const ProcessId&) {},
-      [](const RankKey&, const v1::ProfiledStep&) {},
-      [&](Input input) { inputs.push_back(std::move(input)); });
+  Uploads uploads{Uploads::Logs()};
+  Launcher launcher("/none", std::nullopt, /*groups=*/nullptr, reports, uploads,
+                    [&](Input input) { inputs.push_back(std::move(input)); });
   {
     const platform::NoThreads none;
     launcher.Spawn({{.job = "j", .attempt = 1}, 0}, v1::Start(), "/none/log");

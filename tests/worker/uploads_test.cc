@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "worker/profile_upload.h"
+#include "worker/uploads.h"
 
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
@@ -94,7 +94,7 @@ class ProfileUploadTest : public testing::Test {
 
   const RankKey rank_{.attempt = {.job = "j", .attempt = 1}, .rank = 3};
   UploadServer server_;
-  ProfileUploads uploads_;
+  Uploads uploads_{Uploads::Logs()};
 };
 
 TEST_F(ProfileUploadTest, EarlierStepsAreSentToo) {
