@@ -21,23 +21,6 @@ std::string Cut(const std::string& text, size_t max_bytes) {
   return text.substr(0, size) + kEnd;
 }
 
-// `index`: of a list; -1: the field is none.
-void CutText(Message& message, const FieldDescriptor& field, int index, size_t max_bytes) {
-  const Reflection& reflection = *message.GetReflection();
-  std::string scratch;
-  const std::string& text = index < 0
-                                ? reflection.GetStringReference(message, &field, &scratch)
-                                : reflection.GetRepeatedStringReference(message, &field, index, &scratch);
-  if (text.size() <= max_bytes) {
-    return;
-  }
-  if (index < 0) {
-    reflection.SetString(&message, &field, Cut(text, max_bytes));
-  } else {
-    reflection.SetRepeatedString(&message, &field, index, Cut(text, max_bytes));
-  }
-}
-
 }  // namespace
 
 void CutTexts(Message& message, size_t max_bytes) {
@@ -46,17 +29,24 @@ void CutTexts(Message& message, size_t max_bytes) {
   reflection.ListFields(message, &fields);
   for (const FieldDescriptor* field : fields) {
     const bool is_message = field->cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE;
+    const bool is_list = field->is_repeated();
     if (field->is_map() || (!is_message && field->type() != FieldDescriptor::TYPE_STRING)) {
       continue;
     }
-    const int size = field->is_repeated() ? reflection.FieldSize(message, field) : 1;
+    const int size = is_list ? reflection.FieldSize(message, field) : 1;
     for (int i = 0; i < size; ++i) {
-      if (!is_message) {
-        CutText(message, *field, field->is_repeated() ? i : -1, max_bytes);
-      } else if (field->is_repeated()) {
-        CutTexts(*reflection.MutableRepeatedMessage(&message, field, i), max_bytes);
-      } else {
-        CutTexts(*reflection.MutableMessage(&message, field), max_bytes);
+      if (is_message) {
+        CutTexts(is_list ? *reflection.MutableRepeatedMessage(&message, field, i)
+                         : *reflection.MutableMessage(&message, field),
+                 max_bytes);
+        continue;
+      }
+      const std::string text =
+          is_list ? reflection.GetRepeatedString(message, field, i) : reflection.GetString(message, field);
+      if (text.size() > max_bytes && is_list) {
+        reflection.SetRepeatedString(&message, field, i, Cut(text, max_bytes));
+      } else if (text.size() > max_bytes) {
+        reflection.SetString(&message, field, Cut(text, max_bytes));
       }
     }
   }

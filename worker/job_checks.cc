@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <deque>
 #include <list>
+#include <optional>
 #include <set>
 #include <thread>
 #include <utility>
@@ -31,9 +32,6 @@ class CheckThreads::Shared {
   bool Put(const AttemptKey& attempt, const v1::JobSpec& resolved) ABSL_LOCKS_EXCLUDED(mu_) {
     const absl::MutexLock lock(&mu_);
     waiting_.push_back({attempt, resolved});
-    if (waiting_.size() <= static_cast<size_t>(idle_)) {
-      return false;
-    }
     if (num_threads_ < kMost) {
       ++num_threads_;
       return true;
@@ -58,10 +56,12 @@ class CheckThreads::Shared {
                     {{"job", attempt.job}, {"error", std::string(why.message())}});
       return;
     }
-    std::erase_if(waiting_, [&](const Task& task) { return task.attempt == attempt; });
-    sink_(Checked{.attempt = attempt,
-                  .problem = absl::StrCat("its files cannot be checked on this worker: ", why.message()),
-                  .reason = proto::reason::kWorkerLimits});
+    // A thread that has ended since may have done the check.
+    if (std::erase_if(waiting_, [&](const Task& task) { return task.attempt == attempt; }) > 0) {
+      sink_(Checked{.attempt = attempt,
+                    .problem = absl::StrCat("its files cannot be checked on this worker: ", why.message()),
+                    .reason = proto::reason::kWorkerLimits});
+    }
   }
 
   void Drop(const AttemptKey& attempt) ABSL_LOCKS_EXCLUDED(mu_) {
@@ -74,22 +74,10 @@ class CheckThreads::Shared {
     closed_ = true;
   }
 
-  // One thread, until Close.
+  // Runs the checks that wait, on one thread.
   void Work() ABSL_LOCKS_EXCLUDED(mu_) {
-    while (true) {
-      Task task;
-      {
-        const absl::MutexLock lock(&mu_);
-        ++idle_;
-        mu_.Await(absl::Condition(this, &Shared::HasNews));
-        --idle_;
-        if (closed_) {
-          return;
-        }
-        task = std::move(waiting_.front());
-        waiting_.pop_front();
-      }
-      Say(Check(task));
+    while (const std::optional<Task> task = Next()) {
+      Say(Check(*task));
     }
   }
 
@@ -108,8 +96,17 @@ class CheckThreads::Shared {
     return !look.path.empty() && now - look.since >= kPathLimit;
   }
 
-  // For a thread that is idle.
-  bool HasNews() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return closed_ || !waiting_.empty(); }
+  // nullopt: none waits, and the calling thread counts no more.
+  std::optional<Task> Next() ABSL_LOCKS_EXCLUDED(mu_) {
+    const absl::MutexLock lock(&mu_);
+    if (closed_ || waiting_.empty()) {
+      --num_threads_;
+      return std::nullopt;
+    }
+    Task task = std::move(waiting_.front());
+    waiting_.pop_front();
+    return task;
+  }
 
   Checked Check(const Task& task) ABSL_LOCKS_EXCLUDED(mu_) {
     Checked checked{.attempt = task.attempt};
@@ -187,7 +184,6 @@ class CheckThreads::Shared {
   std::deque<Task> waiting_ ABSL_GUARDED_BY(mu_);
   std::list<Look> looks_ ABSL_GUARDED_BY(mu_);  // of the threads at work
   int num_threads_ ABSL_GUARDED_BY(mu_) = 0;
-  int idle_ ABSL_GUARDED_BY(mu_) = 0;
   bool closed_ ABSL_GUARDED_BY(mu_) = false;
 };
 
