@@ -59,17 +59,5 @@ TEST(SharedPageTest, ADescriptorThatHoldsNoPageIsRefused) {
   EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
 }
 
-TEST(SharedPageTest, MovesKeepTheMapping) {
-  absl::StatusOr<MappedPage> page = MappedPage::Create();
-  ASSERT_TRUE(page.ok());
-  (*page)->step = 4;
-  MappedPage moved = *std::move(page);
-  EXPECT_EQ(moved->step, 4);
-  absl::StatusOr<MappedPage> fresh = MappedPage::Create();
-  ASSERT_TRUE(fresh.ok());
-  moved = *std::move(fresh);
-  EXPECT_EQ(moved->step, 0);
-}
-
 }  // namespace
 }  // namespace tandem::link

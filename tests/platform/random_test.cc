@@ -27,14 +27,5 @@ TEST(RandomTest, KernelNeverGivesTheSameIdTwice) {
   }
 }
 
-TEST(RandomTest, SameSeedGivesTheSameNumbers) {
-  SeededRandom a(1);
-  SeededRandom b(1);
-  SeededRandom c(2);
-  EXPECT_EQ(a.Next64(), b.Next64());
-  EXPECT_EQ(a.HexId(32), b.HexId(32));
-  EXPECT_NE(a.Next64(), c.Next64());
-}
-
 }  // namespace
 }  // namespace tandem::platform

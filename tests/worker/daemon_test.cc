@@ -211,15 +211,6 @@ TEST_F(DaemonTest, AnUnopenableLogIsTheMachinesFault) {
                                  "--state: repair that file system");
 }
 
-TEST_F(DaemonTest, ASecondDaemonOnTheSameStateRefuses) {
-  StartWorker();
-  ASSERT_TRUE(WaitForHellos(1));
-  WorkerProcess second({.controller = controller_->address(), .state_folder = folder_ + "/state"});
-  const std::optional<int> status = second.Wait();
-  ASSERT_TRUE(status.has_value());
-  EXPECT_EQ(WEXITSTATUS(*status), 1);
-}
-
 TEST_F(DaemonTest, FullStateFolderIsRefusedWithARemedy) {
   // No file may have a byte, as on a full disk; the pipe may.
   const std::string command =

@@ -31,7 +31,7 @@ class GpuDaemonTest : public DaemonTest {
         .state_folder = folder_ + "/state",
         .slots = 1,
         .trainer = folder_ + "/trainer",
-        .environment = {{"PATH", folder_ + ":/usr/bin:/bin"}, {"CUDA_VISIBLE_DEVICES", visible}},
+        .environment = {"PATH=" + folder_ + ":/usr/bin:/bin", "CUDA_VISIBLE_DEVICES=" + visible},
         .log = folder_ + "/log"});
   }
 

@@ -16,38 +16,17 @@
 namespace tandem::worker {
 
 WorkerProcess::WorkerProcess(const Options& options) {
-  std::vector<std::string> args = {options.program,
-                                   "--controller",
-                                   options.controller,
-                                   "--id",
-                                   "w1",
-                                   "--state",
-                                   options.state_folder,
-                                   "--slots",
-                                   std::to_string(options.slots),
-                                   "--trainer",
-                                   options.trainer};
+  std::vector<std::string> args = {"/usr/bin/env"};
+  args.insert(args.end(), options.environment.begin(), options.environment.end());
+  args.insert(args.end(),
+              {options.program, "--controller", options.controller, "--id", "w1", "--state",
+               options.state_folder, "--slots", std::to_string(options.slots), "--trainer", options.trainer});
   args.insert(args.end(), options.more.begin(), options.more.end());
   std::vector<char*> argv;
   for (std::string& arg : args) {
     argv.push_back(arg.data());
   }
   argv.push_back(nullptr);
-  std::vector<std::string> variables;
-  for (char** variable = environ; *variable != nullptr; ++variable) {
-    const std::string text = *variable;
-    if (!options.environment.contains(text.substr(0, text.find('=')))) {
-      variables.push_back(text);
-    }
-  }
-  for (const auto& [name, value] : options.environment) {
-    variables.push_back(name + "=" + value);
-  }
-  std::vector<char*> envp;
-  for (std::string& variable : variables) {
-    envp.push_back(variable.data());
-  }
-  envp.push_back(nullptr);
   pid_ = _Fork();
   if (pid_ == 0) {
     // A test that crashes must not leave a daemon that trains on, and whose output ctest waits for.
@@ -55,7 +34,7 @@ WorkerProcess::WorkerProcess(const Options& options) {
     if (!options.log.empty()) {
       dup2(open(options.log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600), STDERR_FILENO);
     }
-    execve(argv[0], argv.data(), envp.data());
+    execv(argv[0], argv.data());
     _exit(127);
   }
 }

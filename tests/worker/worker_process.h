@@ -3,7 +3,6 @@
 
 #include <sys/types.h>
 
-#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -21,9 +20,9 @@ class WorkerProcess {
     std::string state_folder;
     int slots = 4;
     std::string trainer = TANDEM_FAKE_TRAINER;
-    std::vector<std::string> more;                   // further arguments
-    std::map<std::string, std::string> environment;  // variables set in addition to the test's own
-    std::string log;                                 // file for its standard error; empty: that of the test
+    std::vector<std::string> more;         // further arguments
+    std::vector<std::string> environment;  // "NAME=value", in addition to the test's own
+    std::string log;                       // file for its standard error; empty: that of the test
   };
   explicit WorkerProcess(const Options& options);
   ~WorkerProcess();
