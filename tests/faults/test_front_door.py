@@ -34,8 +34,10 @@ class FrontDoor(Cluster):
                 self.certs / f"{name}.key"]
 
     def start_controller(self):
+        self.revoked = self.folder / "revoked"
+        self.revoked.write_text("# none\n")
         super().start_controller("--listen", f"127.0.0.1:{self.users}", "--worker-listen",
-                                 f"127.0.0.1:{self.of_workers}", *self.tls("controller"))
+                                 f"127.0.0.1:{self.of_workers}", "--tls-revoked", self.revoked, *self.tls("controller"))
 
     def start_training(self):
         self.workers["w-0"] = self._spawn("w-0", "tandem-worker", "--controller", f"127.0.0.1:{self.of_workers}",
@@ -49,8 +51,8 @@ class FrontDoor(Cluster):
         status = pathlib.Path(f"/proc/{self.controller.pid}/status").read_text()
         return int(next(line.split()[1] for line in status.splitlines() if line.startswith(name))) // 1024
 
-    def alice(self):
-        return subprocess.run([self.bin / "tandem", "--addr", f"127.0.0.1:{self.users}", *self.tls("user-alice"), "get",
+    def get_jobs(self, name):
+        return subprocess.run([self.bin / "tandem", "--addr", f"127.0.0.1:{self.users}", *self.tls(f"user-{name}"), "get",
                                "jobs"], capture_output=True, text=True, timeout=60)
 
     def stranger(self):
@@ -128,7 +130,7 @@ def test_strangers_cost_little_and_keep_nobody_out(cluster, kind):
             each.setblocking(False)
             with contextlib.suppress(OSError):
                 each.send(says)
-        answer = cluster.alice()
+        answer = cluster.get_jobs("alice")
         assert answer.returncode == 0, answer.stderr
         grown = cluster.memory("VmHWM") - before
         print(f"\n{STRANGERS} strangers, {kind}: {grown} MB more", flush=True)
@@ -147,7 +149,7 @@ def test_headers_before_a_certificate_reach_nobody(cluster):
                 plain.setblocking(False)
                 plain.send(EMPTY_HEADERS)
             stack.enter_context(plain)
-        assert cluster.alice().returncode == 0
+        assert cluster.get_jobs("alice").returncode == 0
         grown = cluster.memory("VmHWM") - before
         print(f"\n200 strangers with empty HEADERS within TLS: {grown} MB more", flush=True)
         assert grown < 50
@@ -168,7 +170,7 @@ def test_huge_messages_are_bounded_and_end_no_session(cluster, at_once):
         assert grown < 600
         assert closed_too + sum(client.ended for client in clients) >= at_once, "gRPC has ended the calls"
         cluster.check_trains_on()
-        assert cluster.alice().returncode == 0
+        assert cluster.get_jobs("alice").returncode == 0
 
 
 def test_without_descriptors_strangers_are_closed_and_users_return(cluster):
@@ -176,7 +178,7 @@ def test_without_descriptors_strangers_are_closed_and_users_return(cluster):
     with contextlib.ExitStack() as stack:
         wait_closed([stack.enter_context(cluster.stranger()) for _ in range(300)], 200)
         assert "connections are turned away" in (cluster.folder / "controller.log").read_text()
-    wait_for("users are served again", lambda: cluster.alice().returncode == 0)
+    wait_for("users are served again", lambda: cluster.get_jobs("alice").returncode == 0)
     cluster.check_trains_on()
 
 
@@ -188,5 +190,17 @@ def test_new_certificates_end_no_session(cluster):
                        check=True, capture_output=True)
         wait_for("it uses them", lambda: log.read_text().count("new TLS files are used") > count)
         time.sleep(1.5)  # gRPC looks once a second
-        assert cluster.alice().returncode == 0
+        assert cluster.get_jobs("alice").returncode == 0
+    cluster.check_trains_on()
+
+
+def test_a_revoked_user_is_refused_within_seconds(cluster):
+    assert cluster.get_jobs("eve").returncode == 0
+    begin = time.monotonic()
+    cluster.revoked.write_text("user/eve\n")
+    wait_for("eve is refused", lambda: cluster.get_jobs("eve").returncode == 5)
+    taken = time.monotonic() - begin
+    print(f"\na revoked user is refused after {taken:.1f} s", flush=True)
+    assert taken < 10, "3 s, and what a busy machine adds"
+    assert cluster.get_jobs("alice").returncode == 0
     cluster.check_trains_on()
