@@ -18,36 +18,37 @@ class Communicator;
 
 namespace tandem::model {
 
-// Gives the memory of one bound pass as arrays, by the names in the node's declaration. Private to model/.
+// Wraps the memory of one bound pass in arrays. The node's code requests them by the names in the node's
+// declaration. Private to model/.
 //
-// A pass has exactly what its PassSpec lists. Hidden states and their gradients have the type that the node
-// computes in, whatever type they are stored in. The parameters of one block are one matrix, named after the
-// block. A request for anything else throws std::logic_error, and so does CheckAllUsed if something declared
-// was not requested.
+// A pass has the arrays that its PassSpec lists. Hidden states and their gradients have the type that the
+// node computes in, whatever type they are stored in. The parameters of one block are one matrix, which has
+// the block's name. A request for an array that is not listed throws std::logic_error, and so does
+// CheckAllUsed if a listed array was never requested.
 class BoundArrays {
  public:
-  // `operands` and `communicator` are the arguments of Node::Bind. They, `declaration` and `ops` outlive this
-  // object.
+  // `operands` and `communicator` are the arguments of Node::Bind. All arguments that are passed by
+  // reference, span or pointer must outlive this object.
   BoundArrays(const NodeDeclaration& declaration, Pass pass, absl::Span<const OperandMemory> operands,
               const NodeTypes& types, const ops::Operations& ops, comm::Communicator* communicator);
 
-  // Also returns intermediates. The array is undefined for an output that a recompute does not write because
-  // it was kept.
+  // Returns an input, an output or an intermediate. In a recompute, an output that was kept, and so is not
+  // written again, is undefined.
   ops::Array Value(const std::string& name);
-  // Undefined in a forward of a validation.
+  // Undefined in the forward of a validation, which computes no gradients.
   ops::Array Gradient(const std::string& value);
   // The gradient of a value with one reader. Throws std::logic_error if the pass adds to it.
   ops::Array OverwrittenGradient(const std::string& value);
   ops::Array Parameter(const std::string& name);
-  // Undefined if the matrix is frozen, and in a forward of a validation.
+  // Undefined if the parameter is frozen, and in the forward of a validation.
   ops::Array ParameterGradient(const std::string& name);
   bool HasParameterGradient(const std::string& name);
-  // Undefined for a state that the pass changes in training if the pass is a recompute or a validation.
+  // A recompute and a validation do not change states: a state that the pass would change is then undefined.
   ops::Array State(const std::string& name);
   ops::Array Scratch(const std::string& name);
   ops::Workspace Work(const std::string& scratch);
 
-  // Whether the pass adds to that gradient instead of overwriting it.
+  // Whether the pass adds to the gradient instead of overwriting it.
   bool AddsToGradient(const std::string& value);
   bool AddsToParameterGradient(const std::string& name);
 
@@ -55,7 +56,7 @@ class BoundArrays {
   // state.
   bool ContinuesState(const std::string& name);
 
-  // For a kind that declares a communicator.
+  // The communicator of the pass. Throws std::logic_error if the node's kind declares none.
   comm::Communicator& Communicator();
 
   void CheckAllUsed() const;

@@ -17,10 +17,11 @@ namespace tandem::model {
 // one mixer each. The others are named after their families; kMixtral differs only in the names of experts.
 enum class ParameterNames : uint8_t { kUsual, kMixtral, kMixer, kGranite, kBamba, kQwen3Next, kOlmo2 };
 
-// What a dense MLP computes between its products: silu(gate) · up, or relu(up)² without a gate.
+// What a dense MLP computes between its two matrix products: silu(gate) · up, or relu(up)² without a gate.
 enum class Activation : uint8_t { kSwiGlu, kSquaredRelu };
 
-// What the norm before the rotation of queries and keys covers: each head alone, or all heads of a token.
+// Whether queries and keys are normalised before they are rotated: not at all, each head alone, or all heads
+// of a token together.
 enum class QkNorm : uint8_t { kNone, kHead, kWhole };
 
 // The tokens over which a router's load should be even.
@@ -36,10 +37,10 @@ struct MixtureOfExperts {
   int64_t intermediate_size = 0;      // of each expert
   int64_t decoder_sparse_step = 1;    // layer L, from 0, is sparse if L + 1 is a multiple of this ...
   int64_t first_k_dense_replace = 0;  // ... and L is at least this
-  // The size of a dense MLP beside the experts, which every token visits. It equals Hugging Face's shared
-  // experts laid side by side. 0: there is none.
+  // The intermediate size of a dense MLP beside the experts, which every token visits; 0: there is none.
+  // Hugging Face's shared experts are computed as one such MLP, whose size is the sum of theirs.
   int64_t shared_intermediate_size = 0;
-  // If true, what that MLP makes of a token is multiplied by the sigmoid of a gate.
+  // If true, the output of that MLP is multiplied by the sigmoid of a gate.
   bool shared_gate = false;
   double router_aux_loss_coef = 0;  // coefficient of the balance loss (ops/router_losses.h)
   BalanceScope balance_scope = BalanceScope::kMicrobatch;
@@ -50,26 +51,26 @@ struct MixtureOfExperts {
   // takes part in the choice of experts, but not in their weights. 0: there are no biases. Needs sigmoid
   // scores.
   double router_bias_update_rate = 0;
-  // The number of ranks that share the experts of a layer. Each has experts / ranks of them, in the order of
-  // their numbers. This configuration is that of rank `rank`.
+  // The number of ranks that share the experts of a layer, and this rank's number among them. Rank r has the
+  // experts from r * experts / ranks on, experts / ranks of them.
   int64_t ranks = 1;
   int64_t rank = 0;
   // If true, ranks exchange only the rows that exist, instead of chunks with space for all tokens.
   bool exact_chunks = false;
-  // How many rows a rank can receive, as a multiple of what a balanced router sends it. A pass that would
-  // receive more fails (rows_beyond_room.h). Needs exact chunks. 0: there is room for the most that can
-  // arrive.
+  // How many rows a rank has memory to receive, as a multiple of the number that a balanced router sends it.
+  // A pass that would receive more fails (rows_beyond_room.h). Needs exact chunks. 0: the memory suffices for
+  // any routing.
   double most_rows = 0;
   // How many rows the experts of a rank compute at a time, as a multiple of the expected number.
   double rows_at_a_time = 1.5;
 };
 
-// Multi-head latent attention (latent_attention.cc). If kv_rank is 0, heads have projections of their own.
+// Multi-head latent attention (latent_attention.cc). If kv_rank is 0, attention is not latent.
 struct LatentAttention {
   int64_t query_rank = 0;        // size of the vector that queries are projected from; 0: the hidden state
   int64_t kv_rank = 0;           // size of the vector that keys and values are projected from
   int64_t content_head_dim = 0;  // dims of a query or key that are not rotated
-  int64_t rotary_head_dim = 0;   // dims that are rotated; all heads share those of the key
+  int64_t rotary_head_dim = 0;   // dims that are rotated; all heads share these dims of the key
   int64_t value_head_dim = 0;
 };
 
@@ -77,10 +78,10 @@ struct LatentAttention {
 struct MambaMixer {
   int64_t heads = 0;
   int64_t head_dim = 0;    // channels of x in a head
-  int64_t state = 0;       // numbers of state that a channel has
-  int64_t groups = 0;      // of heads that share B and C; a norm covers the channels of one group
+  int64_t state = 0;       // size of the state of one channel
+  int64_t groups = 0;      // the heads of a group share B and C, and a norm covers the group's channels
   int64_t conv_width = 0;  // in tokens
-  int64_t chunk = 0;       // tokens between two states that are kept
+  int64_t chunk = 0;       // tokens from one state that is kept for the backward to the next
   double least_step = 0;   // shorter time steps are lengthened to this
 };
 
@@ -91,15 +92,15 @@ struct GatedDeltaNet {
   int64_t key_dim = 0;      // size of a query or key in one head
   int64_t value_dim = 0;
   int64_t conv_width = 0;  // in tokens
-  int64_t chunk = 0;       // tokens between two states that are kept
+  int64_t chunk = 0;       // tokens from one state that is kept for the backward to the next
 };
 
-// Layers behind the others that predict further tokens (depths.h). If number is 0, there are none.
+// The layers after the others that predict further tokens (depths.h). If number is 0, there are none.
 struct PredictionDepths {
   int64_t number = 0;
   double loss_weight = 0;  // weight of the mean of their losses in the trained loss
   bool detached = false;   // if true, their losses train only their own parameters
-  // If true, parameter names contain the letter's place in the depth: "layers.0." before the usual name.
+  // If true, parameter names contain the letter's index in the depth: "layers.0." before the usual name.
   bool numbers_letters = false;
 };
 
@@ -121,8 +122,8 @@ struct DecoderConfig {
   bool qkv_bias = false;     // queries, keys and values have a bias
   bool output_bias = false;  // attention's output projection has a bias
   QkNorm qk_norm = QkNorm::kNone;
-  // If true, what attention's output projection reads is multiplied by the sigmoid of gates. The projection
-  // of queries makes them: those of a head lie behind its query.
+  // If true, the input of attention's output projection is multiplied by the sigmoid of gates. The projection
+  // of queries computes them too: the gates of a head follow its query.
   bool attention_gate = false;
   bool norms_add_one = false;  // norms multiply by 1 + weight, except those beside gates
   // If true, dense layers normalise what they add to the hidden state instead of what they read from it.
@@ -133,8 +134,8 @@ struct DecoderConfig {
   std::vector<int64_t> window_layers;
   bool rotates = true;               // queries and keys are rotated by their place in the sequence
   double partial_rotary_factor = 1;  // the share of a head's dims, the first ones, that are rotated
-  // Factors of the embedding's rows, of the products of queries and keys (0: 1 / sqrt(head_dim)), and of what
-  // a node adds to the hidden state; and the divisor of logits.
+  // The factors of the embedding's rows, of the products of queries and keys (0: 1 / sqrt(head_dim)), and of
+  // each sum that is added to the hidden state. logits_scaling divides the logits.
   double embedding_multiplier = 1;
   double attention_multiplier = 0;
   double residual_multiplier = 1;
@@ -146,15 +147,15 @@ struct DecoderConfig {
   // The most bytes of logits in memory at a time (head.cc). Only tests change it.
   int64_t most_logit_bytes = int64_t{1} << 30;
   MixtureOfExperts moe;
-  LatentAttention latent;  // if set, head_dim is that of queries and keys, and every head has its own keys
+  LatentAttention latent;  // if set, head_dim is the size of a query or key, and every head has its own keys
   MambaMixer mamba;
   GatedDeltaNet delta;
   PredictionDepths depths;
   // The letters of each layer in forward order, the depths last; a layer of several letters is a group.
-  // Empty: each layer is an attention, and an MLP or experts.
+  // Empty: each layer is an attention and an MLP, or an attention and experts.
   std::vector<std::vector<LayerSymbol>> pattern;
-  // The kinds of nodes in each layer, in forward order, without those that every depth has. Empty: those that
-  // `pattern` gives.
+  // The kinds of nodes in each layer, in forward order, without the kinds that every depth has. Empty: the
+  // kinds follow from `pattern`.
   std::vector<std::vector<const NodeKind*>> layers;
 
   int64_t num_layers() const { return num_hidden_layers + depths.number; }
@@ -202,8 +203,8 @@ struct Parameter {
   std::string name;  // Hugging Face name
   std::vector<int64_t> shape;
   int part = 0;  // index in UnitParameters::parts
-  // Parameters with the same non-negative block are consecutive, and one GEMM uses them as one matrix (q, k,
-  // v; gate, up).
+  // Parameters with the same block, if it is not -1, are consecutive, and one GEMM uses them as one matrix
+  // (q, k, v; gate, up).
   int block = -1;
   Init init = Init::kNormal;
 };
@@ -235,13 +236,13 @@ double ExpectedFill(const MixtureOfExperts& moe);
 // `multiple` times the rows that a rank expects to receive from ranks with `tokens` tokens each.
 int64_t RowsOfRoom(const MixtureOfExperts& moe, double multiple, int64_t tokens);
 
-// The configuration that one rank alone would have: it has all experts.
+// The same decoder on one rank, which has all experts.
 DecoderConfig WithAllExperts(DecoderConfig config);
 
-// The units are "embedding", "layers.0" (parts "attention" and "mlp"), ..., "head" (the final norm, and
-// lm_head unless tied). A sparse layer has the parts "attention" and "router", and beside it a unit
-// "layers.0.experts" with the experts of config.moe.rank. Depths are "mtp.0", ...; the first then has the
-// final norm in place of the head.
+// The units of a rank: "embedding", "layers.0" (parts "attention" and "mlp"), ..., "head" (the final norm,
+// and lm_head unless tied). The unit of a sparse layer has the parts "attention" and "router"; a second unit,
+// "layers.0.experts", has the experts of config.moe.rank. The units of depths are "mtp.0", ...; if there are
+// depths, the final norm is in "mtp.0" instead of "head".
 std::vector<UnitParameters> DecoderUnits(const DecoderConfig& config);
 
 // Counts the parameters of all ranks together.

@@ -20,17 +20,17 @@ struct RotaryTables {
   ops::Constant sines;
 };
 
-// The arguments that the code of every node of a decoder is made from.
+// The arguments of the functions that make nodes (decoder_nodes.h).
 struct NodeContext {
   const DecoderNode& node;
   const DecoderShapes shapes;  // ShapesOf the node
   const NodeTypes types;
-  const ops::Operations& ops;                        // outlives the nodes
+  const ops::Operations& ops;                        // must outlive the nodes
   const std::shared_ptr<const RotaryTables> tables;  // null if no layer rotates
 };
 
-// A node that gets its operands by the names in its declaration. A kind with a weight half derives from
-// SplitNode, any other from DeclaredNode.
+// A node whose code requests its operands by the names in its declaration. The classes of kinds with a weight
+// half derive from SplitNode, all others from DeclaredNode.
 class DeclaredPasses : public Node {
  public:
   explicit DeclaredPasses(const NodeContext& context);
@@ -39,17 +39,18 @@ class DeclaredPasses : public Node {
                  comm::Communicator* communicator) const final;
 
  protected:
-  // Binds the pass and requests every array that the pass has. A recompute binds the forward, without the
-  // outputs that were kept.
+  // Requests every array of the pass from `in`, and binds operations to them. A recompute binds the
+  // operations of the forward, without the outputs that were kept.
   virtual BoundPass BindPass(Pass pass, BoundArrays& in) const = 0;
 
-  // For attention: [B, S], where the documents of its rows begin. Undefined if documents are not packed.
+  // For attention: [B, S], the first row of each row's document. Undefined if documents are not packed.
   ops::Array DocumentStarts(BoundArrays& in) const;
 
-  // The targets of the batch, [B, S]. A target is predicted from the tokens before it.
+  // The targets of the batch, [B, S]: the next token of each token.
   ops::Array Targets(BoundArrays& in) const;
 
-  // Adds the gradient of a matrix that gave `scale` times its product with `read`, if it is trained.
+  // Adds to `calls` the gradient of a matrix, unless it is frozen. The forward has multiplied `read` by the
+  // matrix and by `scale`; `grad` is the gradient of the result.
   void AddMatrixGradient(const std::string& matrix, const ops::Array& grad, const ops::Array& read,
                          BoundArrays& in, ops::Calls& calls, double scale = 1) const;
 
@@ -80,25 +81,25 @@ class SplitNode : public DeclaredPasses {
   virtual BoundPass BindBackwardInput(BoundArrays& in) const = 0;
   virtual BoundPass BindBackwardWeight(BoundArrays& in) const = 0;
 
-  // Adds the end of an input half: the backward of the norm that the node begins with. It also computes
-  // `normed` again, which the weight half reads, and leaves the gradient of the norm's weight in `grad_norm`
-  // for the weight half.
+  // Adds the last calls of an input half: the backward of the norm that the node begins with. For the weight
+  // half, they also compute `normed` again, and write the gradient of the norm's weight to `grad_norm`.
   void AddNormBackward(const ops::Array& grad_normed, BoundArrays& in, ops::Calls& calls) const;
 
-  // For a node that normalises what it adds to x. Adds the end of its forward: hidden = x + norm(projected).
+  // The next three are for nodes that normalise what they add to x. This one adds the last calls of the
+  // forward: hidden = x + norm(projected).
   void AddNormed(const ops::Array& projected, const ops::Array& x, const ops::Array& norm,
                  const ops::Array& normed, const ops::Array& hidden, ops::Calls& calls) const;
-  // Adds the beginning of that node's input half. Leaves the gradient of the norm's weight in `grad_norm` for
+  // Adds the first calls of the input half, which write the gradient of the norm's weight to `grad_norm` for
   // the weight half.
   void AddNormedBackward(const ops::Array& grad_hidden, const ops::Array& projected,
                          const ops::Array& grad_projected, BoundArrays& in, ops::Calls& calls) const;
-  // Adds the end of that node's input half: the gradient of x is grad_hidden plus the gradient that came
-  // through the node.
+  // Adds the last calls of the input half: the gradient of x is grad_hidden + grad_share, the gradient that
+  // came through the node.
   void AddResidualBackward(const ops::Array& grad_share, const ops::Array& grad_hidden, BoundArrays& in,
                            ops::Calls& calls) const;
 
-  // For the weight half: the gradients of vectors, which the input half has left in intermediates
-  // ("grad_norm" for "norm").
+  // Adds the calls of a weight half that copy the gradients of vectors from the intermediates that the input
+  // half wrote ("grad_norm" for "norm").
   void AddVectorGradients(BoundArrays& in, ops::Calls& calls) const;
 
  private:

@@ -6,8 +6,8 @@
 #include "model/declared_node.h"
 #include "model/node.h"
 
-// Makers of the code of nodes, one for each class of nodes, in the file of its kind. DecoderNodes has the
-// table of kinds.
+// One function for each class of nodes, which makes an object of it. The function is in the file of the class
+// (mlp_node.cc). decoder_nodes.cc has the table that says which kind has which class.
 namespace tandem::model {
 
 std::unique_ptr<Node> MakeEmbeddingNode(const NodeContext& context);

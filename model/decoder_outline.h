@@ -11,8 +11,8 @@
 
 namespace tandem::model {
 
-// Where the parameters of one unit lie in the flat element spaces of its classes (unit_classes.h). The caller
-// fills it from fsdp's layouts, because model/ does not include fsdp/.
+// The ranges of one unit's parameters in the flat element spaces of the unit's classes (unit_classes.h). The
+// caller computes them from fsdp's layouts, because model/ does not include fsdp/.
 struct UnitLayout {
   struct Range {
     int64_t begin = 0;

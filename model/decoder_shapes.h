@@ -24,14 +24,15 @@ struct RouterReport {
   int64_t size() const { return experts + 3; }
 };
 
-// The rows of hidden states that a head predicts from: `runs` runs of `length` rows, `stride` rows apart.
+// The rows of hidden states that a head predicts from: `runs` runs of `length` rows, whose first rows are
+// `stride` rows apart.
 struct PredictedRows {
   int64_t runs = 0;
   int64_t length = 0;
   int64_t stride = 0;
 
   int64_t rows() const { return runs * length; }
-  // The number of chunks if a chunk has at most `most_rows` rows. No chunk has rows of two runs.
+  // The number of chunks if a chunk has at most `most_rows` rows, all of the same run.
   int64_t Chunks(int64_t most_rows) const { return runs * ((length + most_rows - 1) / most_rows); }
 };
 
@@ -60,7 +61,7 @@ struct DecoderShapes {
   int64_t heads = config.num_attention_heads;
   int64_t kv_heads = config.num_key_value_heads;
   int64_t head_dim = config.head_dim;
-  // Dims of a head that are rotated, the first ones.
+  // The number of a head's dims that are rotated; they are the first ones.
   int64_t rotary = static_cast<int64_t>(config.partial_rotary_factor * static_cast<double>(head_dim));
   int64_t vocabulary = config.vocab_size;  // V
   int64_t query = heads * head_dim;
@@ -81,11 +82,12 @@ struct DecoderShapes {
   bool norms_whole = config.qk_norm == QkNorm::kWhole;  // one norm covers the queries, or keys, of all heads
   bool norms_qk = norms_heads || norms_whole;
   bool norms_after = config.norms_after;
-  // The window of the layers that have one. 0: there is none, or it is not shorter than a sequence.
+  // The sliding window of the layers that have one. 0: there is none, or it is not shorter than a sequence.
   int64_t window = config.sliding_window < length ? config.sliding_window : 0;
   double residual_multiplier = config.residual_multiplier;
   double logits_multiplier = 1 / config.logits_scaling;
-  // What experts make is multiplied by probabilities, so that these take the residual multiplier.
+  // The residual multiplier is applied to the router's probabilities, by which the experts' outputs are
+  // multiplied.
   ops::RouterConfig router = Scaled(config.moe.router, config.residual_multiplier);
   ops::RouterLossConfig router_losses{
       .sequence_length = config.moe.balance_scope == BalanceScope::kSequence ? length : tokens,
@@ -97,7 +99,7 @@ struct DecoderShapes {
   int64_t data_ranks = config.moe.data_ranks;  // ranks whose tokens the balance counts
   ops::RouterCapacity capacity = config.moe.capacity;
   RouterReport report{.experts = router.experts};  // of one microbatch
-  // Routers have biases, and count tokens to update them.
+  // Whether routers have biases, which they update by the tokens that they count.
   bool biased = config.moe.router_bias_update_rate > 0;
   int64_t chosen = router.top_k;                           // k: experts that one token chooses
   int64_t expert_inner = config.moe.intermediate_size;     // of each expert
@@ -108,23 +110,24 @@ struct DecoderShapes {
   // expert it chose.
   int64_t seen = MostReceived(config.moe, tokens);
   bool exact_chunks = config.moe.exact_chunks;  // only rows that exist travel
-  // Expected fraction of a travelling chunk that is used.
+  // The expected fraction of an exchanged chunk that holds rows.
   double fill = exact_chunks ? ExpectedFill(config.moe) : 1;
   int64_t slots = std::min(chosen, local_experts);  // the most experts of one rank that a token can choose
   // The most rows of one expert: its capacity for the tokens of each rank, over all ranks.
   int64_t room = expert_ranks * ops::CapacityOf(router, capacity, tokens);
-  // Rows that every expert has whatever it is sent; 0: not padded.
+  // The rows of each expert if the experts' rows are padded to a fixed number; otherwise 0.
   int64_t padded_rows = capacity.pads ? room : 0;
-  // The rows that all experts of a rank have together: if padded always, otherwise if the router is balanced.
+  // The rows of all experts of a rank together. If they are padded, this is their number in every step,
+  // otherwise their number if the router is balanced.
   int64_t expected_rows =
       capacity.pads ? local_experts * room : std::min(local_experts * room, tokens* chosen);
   // The most rows that all experts of a rank can have together.
   int64_t most_rows = capacity.pads ? expected_rows : std::min(local_experts * room, seen* slots);
-  // The rows that are computed at a time. If padded: all.
+  // The rows that are computed at a time; all of them if they are padded.
   int64_t rows = RowsAtATime(config.moe.rows_at_a_time, expected_rows, most_rows);
   int64_t expert_passes =
       rows == 0 ? 0 : (most_rows + rows - 1) / rows;  // passes over the experts if they have `most_rows`
-  // Of the MLP beside the experts; 0: there is none.
+  // The intermediate size of the MLP beside the experts; 0: there is none.
   int64_t shared_inner = config.moe.shared_intermediate_size;
   bool gates_shared = config.moe.shared_gate;
   LatentAttention latent = config.latent;
@@ -150,7 +153,8 @@ struct DecoderShapes {
   bool rotates = config.rotates;
   bool widens = compute == ComputeType::kBf16;  // statistics have a wider type than computation
 
-  // In a layer with a sliding window, rows begin as those of documents of one row would.
+  // In a layer with a sliding window, attention gets the first row that each row sees as the beginning of its
+  // document.
   ops::AttentionShape attention() const {
     return {sequences,
             length,
@@ -175,13 +179,13 @@ struct DecoderShapes {
   int64_t sent_rows() const {
     return config.moe.most_rows > 0 ? tokens * std::min(expert_ranks, chosen) : all_rows();
   }
-  // The expected fraction of memory for `rows` travelling rows that is used.
+  // The expected fraction of memory for `rows` exchanged rows that is used.
   double FillOf(int64_t rows) const {
     return rows == all_rows()
                ? fill
                : std::min(1.0, fill * static_cast<double>(all_rows()) / static_cast<double>(rows));
   }
-  int64_t chunk_rows() const { return exact_chunks ? 0 : tokens; }  // argument of PlanSends
+  int64_t chunk_rows() const { return exact_chunks ? 0 : tokens; }  // the argument of ops' PlanSends
 
   // The elements of T rows.
   double Elements(int64_t columns) const {

@@ -30,7 +30,7 @@ enum class LayerSymbol : char {
   kExperts = 'E',
 };
 
-// What is scheduled, gathered and named as one layer: a single letter or a group.
+// A single letter or a group. It is scheduled, gathered and named as one layer.
 struct LogicalLayer {
   std::vector<LayerSymbol> symbols;
   bool grouped = false;
@@ -58,8 +58,8 @@ struct LayerPattern {
   bool operator==(const LayerPattern&) const = default;
 };
 
-// Parses a pattern. An error states the column (from 1) of the wrong character, and what is allowed there;
-// the caller adds which pattern it was.
+// Parses a pattern. An error states the column (from 1) of the wrong character, and what is allowed there. It
+// does not contain the pattern.
 absl::StatusOr<LayerPattern> ParseLayerPattern(std::string_view text);
 
 // The text that ParseLayerPattern turns into `pattern`.

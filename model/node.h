@@ -22,10 +22,10 @@ namespace tandem::model {
 
 struct NodeContext;
 
-// The trainer gives a node its memory once, when it binds a program. What a declaration lists lies at fixed
-// addresses of the arena. The node binds its operations to these addresses (ops/call.h), and a pass is those
-// calls in order. Everything known at binding is decided then, so that a running pass only launches kernels.
-// What changes from step to step is in the memory that the kernels read.
+// The trainer gives a node its memory once, when it binds a program: the tensors of a declaration have fixed
+// addresses in the arena. The node binds its operations to these addresses (ops/call.h); a pass runs the
+// bound calls in order. Every decision is made at binding, so that a running pass only launches kernels.
+// Kernels read from memory what changes from step to step.
 
 device::ElementKind ElementKindOf(ComputeType type);
 
@@ -52,7 +52,8 @@ class Node {
  public:
   virtual ~Node() = default;
 
-  // Returns one pass on memory at fixed addresses, which is called each time the instruction runs.
+  // Binds one pass to memory at fixed addresses. The returned function is called each time the instruction
+  // runs.
   //
   // `operands` are those of the instruction, in its order (Instruction in schedules/program/program.h). A
   // recompute and a validation get as many operands as a forward in training; `begin` is null for operands
@@ -63,12 +64,12 @@ class Node {
                          comm::Communicator* communicator) const = 0;
 };
 
-// For each kind, the function that makes the code of its nodes.
+// For each kind, the function that makes its nodes.
 using NodeMakers = std::map<const NodeKind*, std::function<std::unique_ptr<Node>(const NodeContext&)>>;
 
 // Makes the nodes of DecoderOutline(config, batch, precision, ...), one for each node of the outline and in
-// the same order, for the kind of device of `ops`, which must outlive them. `more` has makers of kinds that
-// model/ does not know.
+// the same order, for the kind of device of `ops`. `ops` must outlive them. `more` has the makers of kinds
+// that are not in model/.
 std::vector<std::unique_ptr<Node>> DecoderNodes(const DecoderConfig& config, BatchShape batch,
                                                 const Precision& precision, const ops::Operations& ops,
                                                 const NodeMakers& more = {});

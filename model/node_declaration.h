@@ -12,9 +12,10 @@
 
 namespace tandem::model {
 
-// Declares by name what one kind of node touches. Each kind has one declaration (attention.cc, mlp.cc, ...)
-// with three readers: DecoderUnits takes the units' parameters from it, DecoderOutline the outline, and
-// bound_arrays.h the tensors that the node's code gets. Sizes are in elements.
+// A declaration lists, by name, the tensors that a node reads and writes. Each kind of node has a function
+// that makes it (attention.cc, mlp.cc, ...). DecoderUnits takes the units' parameters from it, DecoderOutline
+// the nodes of the outline, and BoundArrays the tensors that the node's code may request. Sizes are in
+// elements.
 
 enum class ElementType : uint8_t {
   kCompute,     // the type that the node computes in
@@ -35,8 +36,8 @@ struct TensorSpec {
 // A value that another node produces.
 struct InputSpec {
   TensorSpec tensor;
-  // The name of an output. It means the latest earlier node that has such an output, or one node that is
-  // named: "embedding.hidden". "tokens" is the batch.
+  // Which output this is: of the latest earlier node that has an output of this name ("hidden"), or of a node
+  // that is named too ("embedding.hidden"). "tokens" is the batch.
   std::string from;
 };
 
@@ -52,7 +53,7 @@ struct OutputSpec {
   std::vector<std::string> computed_from;
   double fill = 1;              // the expected fraction of the tensor that is used
   double flops = 0;             // FLOPs of the forward that a recompute without this output saves
-  bool written_behind = false;  // by the forward of a node behind this one, which has it as an input
+  bool written_behind = false;  // by the forward of a later node, which has it as an input
 };
 
 struct ParameterSpec {
@@ -68,16 +69,15 @@ struct ParameterSpec {
 // Parameters of one part of a unit, in layout order.
 struct PartSpec {
   std::string name;
-  // The unit that the part belongs to; empty: the unit of the node itself, which this declaration adds the
-  // part to.
+  // The unit that the part belongs to. Empty: the node's own unit, which gets the part from this declaration.
   std::string unit;
   std::vector<ParameterSpec> parameters;
   // The part is stored, gathered and reduced in the main type, whatever the node computes in. The code gets
   // the parameters and writes their gradients in that type. A node with parameters in both types declares two
   // parts.
   bool main_type = false;
-  // No pass of the node writes the parameters' gradients. True of units that are not trained (FreezeParts),
-  // and of a node that uses another node's parameters without training them.
+  // If true, no pass of the node writes the parameters' gradients: the unit is not trained (FreezeParts), or
+  // the node uses another node's parameters without training them.
   bool frozen = false;
 };
 
@@ -91,17 +91,17 @@ struct PassSpec {
   std::vector<std::string> state_reads;      // names of states
   // States that it changes in training; a recompute does not change them.
   std::vector<std::string> state_adds;
-  // In training, the states that it continues from what the previous microbatch left. The first microbatch of
-  // a run overwrites them.
+  // States whose values in training continue from one microbatch to the next. The first microbatch of a run
+  // overwrites them.
   std::vector<std::string> state_carries;
   std::vector<TensorSpec> scratch;  // memory that it uses while it runs
-  // How often it passes over its scratch and parameters, if it takes some of its rows at a time. It adds to
-  // the gradients of the parameters as often.
+  // In how many rounds it computes its rows. Each round passes over its scratch and parameters, and adds to
+  // the parameters' gradients.
   int64_t rounds = 1;
   double flops = 0;
   double score_flops = 0;  // the part of `flops` that attention's own kernel does
-  // Elements of the compute type that kernels between the products read and write: norms, rotations, SwiGLU,
-  // permutations. Their time is added to that of the products.
+  // Elements of the compute type that the kernels between the matrix products read and write (norms,
+  // rotations, SwiGLU, permutations). Their estimated time is added to the time of the products.
   double row_elements = 0;
   double link_bytes = 0;  // if the node communicates: bytes of the buffer that its collective moves
 };
@@ -122,38 +122,39 @@ struct NodeDeclaration {
   // starts.
   std::vector<StateUpdate> state_updates;
   std::vector<TensorSpec> states;
-  // The stream of a node that communicates, and the communicator of its passes, which a process group and a
-  // purpose name ("ep", "dispatch"). Nodes that name the same two share the communicator and must share the
-  // stream.
+  // The stream of a node that communicates, and the process group and purpose that identify the communicator
+  // of its passes ("ep", "dispatch"). Nodes with the same group and purpose share the communicator, and must
+  // have the same stream.
   std::string stream = "compute";
   std::string group;
   std::string purpose;
   PassSpec forward;
-  // The part of the backward that the backward of earlier nodes waits for, or all of the backward if there is
-  // no weight half. It writes the intermediates, which only the weight half reads; DeclarationOf adds their
-  // names to `writes` and `reads` of the two.
+  // The input half of the backward, for which the backward of earlier nodes waits; all of the backward if
+  // there is no weight half. It writes the intermediates, which only the weight half reads. DeclarationOf
+  // adds their names to `writes` of the input half and to `reads` of the weight half.
   PassSpec backward_input;
   std::vector<TensorSpec> intermediates;
-  // Writes the gradients of parameters. It preferably reads no parameters, so that the unit can be released
-  // earlier. Unset if all parameters are frozen (FreezeParts).
+  // The weight half of the backward, which writes the gradients of parameters. It should read no parameters,
+  // so that the unit can be released earlier. Unset if there is no such half, or if all parameters are frozen
+  // (FreezeParts).
   std::optional<PassSpec> backward_weight;
   bool recomputes = false;  // whether outputs that were not kept can be recomputed
-  // A suffix of the compute type's name, for products that reach another rate than large ones do. " grouped":
-  // one product for each expert, on its rows.
+  // Which rate of the device holds for its matrix products: a suffix of the compute type's name in the tables
+  // of rates. Empty: the rate of one large product; " grouped": the rate of one product for each expert.
   std::string products;
   double rows = 0;  // rows of each of its products; 0: one for each token
 };
 
-// Marks the parts of the units that the configuration freezes. `unit` is the node's own unit. A kernel that
-// writes the gradient of an input also writes that of a vector such as a norm's weight, so a pass that writes
-// both gets scratch for the latter, which is never read. Gradients of frozen matrices are not computed, and
-// `flops` no longer counts them.
+// Marks the parts of units that the configuration freezes. `unit` is the node's own unit. Gradients of frozen
+// matrices are not computed, and `flops` no longer counts them. Gradients of frozen vectors (norms' weights)
+// are computed if the same kernel computes an input's gradient; they get scratch that is never read.
 void FreezeParts(const std::string& unit, const DecoderShapes& shapes, NodeDeclaration& declaration);
 
 // The type in which the code gets a part's parameters.
 ElementType ParameterType(const PartSpec& part);
 
-// The type in which the code gets the gradient, if its buffer allows it.
+// The type in which the code writes a parameter's gradient. If the gradient is stored in another type, the
+// code writes to scratch, which is then converted.
 ElementType GradientType(const PartSpec& part, const ParameterSpec& parameter);
 
 // The name of the scratch that replaces the gradient of a frozen parameter.
@@ -163,9 +164,9 @@ int64_t NumElements(const std::vector<int64_t>& shape);
 ComputeType TypeOf(ElementType element, const NodeTypes& types);  // `element` is neither kInt64 nor kByte
 int64_t BytesOf(const TensorSpec& spec, const NodeTypes& types);
 
-// The memory that a pass uses while it runs. The scratch that the pass declares comes first. A tensor follows
-// for each operand that the code gets in another type than the stored one: "x", "gradient of x", "gradient of
-// norm". Each piece begins at a multiple of 256 bytes.
+// The memory that a pass uses while it runs: first the scratch that the pass declares, then a tensor for each
+// operand whose type in the code differs from the stored type ("x", "gradient of x", "gradient of norm").
+// Each piece begins at a multiple of 256 bytes.
 struct ScratchLayout {
   std::vector<TensorSpec> pieces;
   std::vector<int64_t> offsets;

@@ -14,9 +14,9 @@ namespace tandem::model {
 // The name of a parameter or state in Hugging Face's safetensors.
 struct ParameterName {
   const char* parameter;  // as its kind declares it; without the number of an expert
-  const char* name;       // behind "model.layers.N." if it is in a layer; * stands for an expert's number
+  const char* name;       // after "model.layers.N." if it is in a layer; * stands for an expert's number
   const char* mixtral = nullptr;  // Mixtral's name if it differs
-  // The name in mamba2 and nemotron_h, behind "backbone.layers.N.". Null: these have no such parameter.
+  // The name in mamba2 and nemotron_h, after "backbone.layers.N.". Null: these have no such parameter.
   const char* mixer = nullptr;
 };
 
@@ -30,11 +30,10 @@ struct NodeKind {
   bool of_model = false;  // the names of its parameters have no layer number, whatever layer it is in
 };
 
-// The kinds of nodes that decoders are made of. Each kind is declared in the file of its name (embedding.cc,
-// ...), and its code is in the file beside it (embedding_node.cc). All nodes that move the rows of experts
-// are in the files of `dispatch`, `balance` is in those of `route`, the three heads in those of `head`, and
-// the other kinds of depths in depths.cc. A new kind needs these two files, its line here, the layers that
-// have it (LayerKinds), and its lines in decoder_nodes.h and .cc.
+// The kinds of nodes that decoders are made of. The declaration of a kind is in the file of its name
+// (embedding.cc), and its code in embedding_node.cc. Some kinds share two files: all that move the rows of
+// experts are in dispatch.cc, `balance` is in route.cc, the three heads are in head.cc, and the other kinds
+// of depths in depths.cc. CONTRIBUTING.md says what a new kind needs.
 extern const NodeKind kEmbedding;
 extern const NodeKind kAttention;
 extern const NodeKind kLatentAttention;
@@ -79,18 +78,19 @@ InputSpec ChosenExperts(const DecoderShapes& shapes);                         //
 // If documents are packed, makes the batch an input that attention's forward and backward read.
 void ReadDocuments(const DecoderShapes& shapes, NodeDeclaration& declaration);
 
-// The scratch of a pass that computes which tokens go to which ranks (ops/sends.h): "place", "sort_work" and,
-// last, "sent_counts".
+// The scratch of a pass that computes which tokens are sent to which ranks (ops/sends.h): "place",
+// "sort_work" and, last, "sent_counts".
 std::vector<TensorSpec> SendsScratch(const DecoderShapes& shapes);
 
-// "counts", [P, P]: the number of rows from each rank to each. They are in the memory of the thread that
-// issues collectives, which for a GPU's stream is the host. ReadCounts makes them an input that forward and
+// "counts", [P, P]: the number of rows that each rank sends to each. They are in the host's memory if the
+// device is a GPU, because the host issues its collectives. ReadCounts makes them an input that forward and
 // backward read.
 TensorSpec ExchangedCounts(const DecoderShapes& shapes);
 void ReadCounts(const DecoderShapes& shapes, NodeDeclaration& declaration);
 
-// "balance_counts", [E]: the tokens of each expert that the balance loss of a microbatch counts if its scope
-// is global. The route node allocates them and reads them in its backward.
+// "balance_counts", [E]: the number of tokens of each expert by which a microbatch's balance loss is computed
+// if its scope is global. The route node has this output; the balance node's forward writes it, and the route
+// node's backward reads it.
 TensorSpec BalanceCounts(const DecoderShapes& shapes);
 
 // Work memory of the backward of a norm over hidden states ("norm_work"), and of matrix products
@@ -98,15 +98,15 @@ TensorSpec BalanceCounts(const DecoderShapes& shapes);
 TensorSpec NormWork(const DecoderShapes& shapes);
 TensorSpec ProductsWork(const DecoderShapes& shapes);
 
-// A vector, whose gradient is a sum over tokens.
+// Declares a vector. Its gradient is a sum over tokens, and so is written as kStatistics.
 ParameterSpec VectorOf(const char* name, int64_t elements, Init init);
 
 // Adds an intermediate "grad_NAME" for each parameter NAME whose gradient is kStatistics, for a kind whose
 // input half computes them all.
 void AddStatisticsGradients(const std::vector<PartSpec>& parts, std::vector<TensorSpec>& intermediates);
 
-// The weight of a norm over `columns` columns. That of a norm beside a gate starts at 1 in every model
-// instead.
+// Declares the weight of a norm over `columns` columns, which starts at 0 in models whose norms multiply by 1
+// + weight, otherwise at 1. (The norms beside gates, which always start at 1, do not use it.)
 ParameterSpec NormOver(const DecoderShapes& shapes, const char* name, int64_t columns);
 
 // One node of a decoder, and the unit that its parameters belong to.
@@ -116,23 +116,24 @@ struct DecoderNode {
   std::string name;   // "layers.3.attention"
   std::string unit;   // "layers.3"
   int64_t depth = 0;  // DecoderShapes::depth
-  int letter = -1;    // its place in the depth if the names of its parameters contain it, else -1
+  int letter = -1;    // its index in the depth if the names of its parameters contain it, else -1
 };
 
-// The dimensions of the node's tensors.
+// Computes the dimensions of the node's tensors.
 DecoderShapes ShapesOf(const DecoderNode& node, const DecoderConfig& config, BatchShape batch,
                        const NodeTypes& types, DeviceKind device);
 
-// What the node's kind declares with ShapesOf it, completed: with its parts named as in the unit, outputs and
-// intermediates among what passes write and read, and frozen parts marked.
+// Makes the declaration of the node's kind for `shapes` (ShapesOf the node), and completes it: parts get the
+// names that they have in the unit, outputs and intermediates are added to the passes that write or read
+// them, and frozen parts are marked.
 NodeDeclaration DeclarationOf(const DecoderNode& node, const DecoderShapes& shapes);
 
 // All nodes of a decoder, in forward order.
 std::vector<DecoderNode> DecoderNodeList(const DecoderConfig& config);
 
-// The name of a parameter of a kind in Hugging Face's files: "model.layers.3.mlp.gate_proj.weight". For
-// experts, `parameter` ends in the number of one: "gate.5". Throws std::logic_error if the kind does not name
-// the parameter.
+// The name in Hugging Face's files of a parameter of a kind: "model.layers.3.mlp.gate_proj.weight". For
+// experts, `parameter` ends in the expert's number: "gate.5". Throws std::logic_error if the kind has no name
+// for the parameter.
 std::string HuggingFaceName(ParameterNames names, const NodeKind& kind, const std::string& parameter,
                             int layer);
 

@@ -7,7 +7,7 @@
 
 namespace tandem::model {
 
-// An element type. A unit's nodes compute in one of these.
+// An element type in which nodes can compute.
 enum class ComputeType : uint8_t { kFp32, kFp64, kBf16 };
 
 int ElementBytes(ComputeType type);
@@ -18,7 +18,7 @@ const char* ToText(ComputeType type);  // "fp32"
 ComputeType MainType(ComputeType compute);
 
 // The element types of a unit's buffers, by role. Parts of a unit may differ (unit_classes.h).
-// schedules::UnitPrecision has the sizes alone.
+// schedules::UnitPrecision has only their sizes.
 struct UnitTypes {
   ComputeType main = ComputeType::kFp32;       // weights, moments, accumulator
   ComputeType compute = ComputeType::kFp32;    // gathered parameters, and what the unit's nodes compute in
@@ -43,7 +43,7 @@ struct Precision {
 
   UnitTypes common;
   std::map<std::string, UnitTypes> units;  // the units that differ from `common`, by name
-  bool repeats = true;                     // excludes kernels whose results are not the same bits each time
+  bool repeats = true;  // whether only kernels run whose results have the same bits each time
 };
 
 // The element types of a node's tensors.

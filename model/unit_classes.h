@@ -8,9 +8,9 @@
 
 namespace tandem::model {
 
-// The parts of a unit that have the same element types form a class (schedules/program/outline.h). Parts in
-// the type that the unit computes in come first, then parts in the main type. If the two types are equal,
-// there is one class.
+// The parts of a unit that have the same element types form a class (schedules/program/outline.h). The class
+// in the type that the unit computes in comes first, then the class in the main type. If the two types are
+// equal, there is one class.
 struct UnitClasses {
   std::vector<UnitTypes> types;  // of each class, in the order of the unit's parts
   std::vector<int> of_part;      // the class of each of UnitParameters::parts
