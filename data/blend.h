@@ -12,14 +12,14 @@ namespace tandem::data {
 // weights from 1e-6 to 1e6.
 std::vector<int64_t> ScaledWeights(const std::vector<double>& weights);
 
-// Does the same with weights that are integers already. Requires 1 to 1000 numbers from 1 to 2^50.
+// Does the same for weights that are integers. Requires 1 to 1000 numbers from 1 to 2^50.
 std::vector<int64_t> ScaledCounts(const std::vector<int64_t>& counts);
 
-// Chooses the source of each sample in a row of samples from several sources, by the quota rule of Balinski
-// and Young. The weights are w_i with sum W, and c_i samples have come from source i so far. Sample t = 1, 2,
-// ... comes from the source with the smallest (c_i + 1) / w_i among those with c_i W < w_i t; at a tie, from
-// the first of these. Then |c_i - t w_i / W| < 1 holds at every t, in integers alone. The choices repeat
-// after W samples. Not thread-safe.
+// Chooses the source of each sample of a sequence that mixes several sources, by the quota rule of Balinski
+// and Young. The weights are w_i with sum W, and c_i is the number of samples that source i has given so far.
+// Sample t = 1, 2, ... comes from the source with the smallest (c_i + 1) / w_i among the sources with c_i W <
+// w_i t; at a tie, from the first of them. Then |c_i - t w_i / W| < 1 holds at every t. The computation needs
+// only integers. The choices repeat after W samples. Not thread-safe.
 class Blend {
  public:
   // Requires weights >= 1 whose sum is at most 2^31.
@@ -28,7 +28,7 @@ class Blend {
   // Chooses the source of the next sample.
   size_t Next();
 
-  // Continues as if `samples` samples had been chosen. Takes at most W steps.
+  // Continues as if `samples` samples had been chosen. Computes at most W choices.
   void Seek(int64_t samples);
 
   int64_t samples() const { return samples_; }                    // how many were chosen so far
@@ -40,8 +40,8 @@ class Blend {
   int64_t samples_ = 0;
   std::vector<int64_t> counts_;
 
-  // Restarts the counts that cover the time since the choices last repeated: samples, samples of each source,
-  // and the earliest next sample of each source. The product of two of these fits 64 bits.
+  // The choices are computed from counts that restart every W samples, so that a product of two of them fits
+  // 64 bits: samples, samples of each source, and the earliest t at which each source may be chosen next.
   void Restart();
   int64_t recent_ = 0;
   std::vector<int64_t> recent_counts_;

@@ -12,13 +12,13 @@
 
 namespace tandem::data {
 
-// One text of a corpus, with bytes as tokens.
+// One text of a corpus as a source; each byte is a token.
 class ByteSource : public TokenSource {
  public:
   ByteSource(std::shared_ptr<const Corpus> corpus, CorpusPart part, Documents documents = {});
 
-  // Throws DataError if training text is one file and end_of_document is unset, or if end_of_document does
-  // not occur in the text. Held-out text may be a single document.
+  // Throws DataError if the text is for training and has no documents: it is one file and end_of_document is
+  // unset, or end_of_document does not occur in it. Held-out text may be a single document.
   void CheckDocuments() const;
 
   int64_t num_tokens() const override { return corpus_->num_tokens(part_); }

@@ -9,11 +9,10 @@
 
 namespace tandem::data {
 
-// The part of a file's content that a digest covers: all of a small file, and a few blocks of a larger one,
-// so that a job with terabytes of text starts as fast as one with little. Together with the size, which a
-// digest covers too, the sample distinguishes a file from an earlier version, unless both have the same size
-// and differ only between two blocks. Times of modification are not covered, because copies of a file differ
-// in them.
+// Digests of files cover their size and a sample of their content: all of a small file, and a few blocks of a
+// larger one, so that a job with terabytes of text starts as fast as one with little. Such a digest changes
+// with every change of the file, unless the size stays and only bytes between two blocks change. Times of
+// modification are not covered, because copies of a file differ in them.
 //
 // Checkpoints contain such digests. If the blocks or the hash ever change, the digest must get another name
 // there.

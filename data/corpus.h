@@ -12,15 +12,17 @@
 
 namespace tandem::data {
 
-// One text of a split. Texts have the order of TextOptions; each training text has one held-out end.
+// One text of a split. Texts have the order of TextOptions; text i of the validation split may be the
+// held-out part of training text i.
 struct CorpusPart {
-  CorpusPart(Split split, size_t text = 0) : split(split), text(text) {}  // NOLINT: a split is its first text
+  CorpusPart(Split split, size_t text = 0) : split(split), text(text) {}  // NOLINT: converts a split
   Split split;
   size_t text;
 };
 
-// The mapped files of a job as sequences of tokens, one for each text. A token is a byte. The files of a text
-// follow each other without anything between them, sorted by path. Empty files are left out.
+// The texts of a job as sequences of tokens, one for each text. A token is a byte. The files are mapped into
+// memory. The files of a text follow each other without anything between them, sorted by path. Empty files
+// are left out.
 //
 // A file that a text contains under several names (links) counts once, under the first, so that nothing is
 // both trained on and held out. A file that is both a training and a validation file is an error.
@@ -31,17 +33,17 @@ struct CorpusPart {
 // choice, and so does a copy in another place. If a text is a single file, its end is held out.
 //
 // The constructor opens every file and reads its sample (content_sample.h), kMostConcurrentFiles at a time.
-// That is at most four reads for each file. On a network file system a read may take 5 ms, and 10,000 files
-// 25 s.
+// That is at most four reads for each file: if a read takes 5 ms, as on a network file system, 10,000 files
+// take 25 s.
 //
 // Hidden files are skipped (platform/file_list.h). A training file with the same bytes as a held-out file is
 // left out, so that a copy does not bring held-out text into the training text; copies within one split stay.
 //
-// Immutable, thread-safe. The files must stay as they are while the corpus lives. A file may be replaced by a
-// rename; the corpus continues to read the old content.
+// Immutable, thread-safe. No file may be written to while the corpus lives. Another file may replace it by a
+// rename; the corpus continues to read the old one.
 class Corpus {
  public:
-  // Uses only which texts there are, and what is held out. Throws DataError.
+  // Ignores options.documents and options.sequence_length. Throws DataError.
   explicit Corpus(const TextOptions& options);
   ~Corpus();
   Corpus(const Corpus&) = delete;
@@ -59,19 +61,20 @@ class Corpus {
   // gets SIGBUS.
   void Read(CorpusPart of, int64_t begin, int64_t count, int64_t* tokens) const;
 
-  // Asks the disk for the bytes that Read of these tokens will need, and does not wait.
+  // Starts reading from the disk what Read of these tokens will need, and does not wait.
   void WillRead(CorpusPart of, int64_t begin, int64_t count) const;
 
-  // Whether the token occurs. Reads the text up to the first occurrence, or all of it. Throws as Read does.
+  // Whether the token occurs in the text. Reads up to its first occurrence. Throws as Read does.
   bool Has(CorpusPart of, int64_t token) const;
 
-  // The positions in [begin, begin + count), ascending, at which a file, or the held-out end of one, begins.
+  // The positions in [begin, begin + count), ascending, at which a file, or the held-out end of a file,
+  // begins.
   std::vector<int64_t> FileStarts(CorpusPart of, int64_t begin, int64_t count) const;
 
-  // One line for the user that says what is trained on, what is held out and what was left out.
+  // One line for the user: what is trained on, what is held out and what was left out.
   std::string Summary() const;
 
-  // The byte of a file that is the token at `position`, which must exist.
+  // The file and the byte in it of the token at `position`, which must exist.
   Place Where(CorpusPart of, int64_t position) const;
 
   // A digest of the names, sizes and split of all texts' files; hexadecimal.
@@ -112,7 +115,8 @@ class Corpus {
   static void CheckShared(const std::vector<Files>& train);
   void HoldOut(const Files& files, double fraction);
   void LeaveOutCopies();
-  // `names_validation`: one validation text is held out for all training texts. Otherwise each has its own.
+  // `names_validation`: the job names validation texts. Otherwise each training text has a held-out part of
+  // its own.
   void ComputeDigests(bool names_validation);
 
   // The file that contains the token, which must exist.

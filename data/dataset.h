@@ -26,8 +26,8 @@ namespace tandem::data {
 //    "inputs": [{"path", "bytes", "xxh3", "documents", "left_out": {kind: number}}],
 //    "options": {...}, "made_by": "tandem 0.1.0"}
 //
-// Where some tokens do not count as targets, each shard has NAME.mask beside it: one bit a token, the least
-// significant of a byte first, 1 where the token counts.
+// If some tokens do not count as targets, each shard also has a file NAME.mask: one bit for each token, the
+// least significant of a byte first, 1 if the token counts.
 //
 // Shards follow each other in their order in the list. Sizes are in bytes, numbers are integers, xxh3 are 32
 // hexadecimal digits of XXH3-128.
@@ -42,7 +42,7 @@ struct Dataset {
   };
 
   std::string tokenizer_digest;  // SHA-256 of its tokenizer.json; "bytes" if a token is a byte
-  std::string tokenizer_path;    // where it was; for messages and for exports of the model
+  std::string tokenizer_path;    // when the text was prepared; for messages and for exports of the model
   int64_t vocabulary = 0;
   std::optional<int64_t> bos;
   std::optional<int64_t> eos;

@@ -34,23 +34,24 @@ class Permutation {
 // Mixes both keys to a well-distributed number: the finaliser of SplitMix64, twice.
 uint64_t MixKeys(uint64_t a, uint64_t b);
 
-// The window of a source that one sample is.
+// One sample: a window of a source.
 struct Draw {
   size_t source = 0;
   int64_t window = 0;
   bool operator==(const Draw&) const = default;
 };
 
-// Says which window of which source each sample of training text is. Samples are counted from 0; `first`
-// windows of each source were taken before sample 0. Window k of a source, from 0, is in epoch k / windows.
-// An epoch has each window once, in an order of its own. A sample depends on the seed, the sources' names,
-// windows and weights, and on `first`, but not on the number of ranks.
+// Determines which window of which source each sample of training text is. Samples are numbered from 0;
+// `first` windows of each source were taken before sample 0. The k-th window that is taken from a source,
+// from 0, is in epoch k / windows. An epoch has each window once, and each epoch has another order. A sample
+// depends on the seed, the sources' names, windows and weights, and on `first`, but not on the number of
+// ranks.
 //
-// Thread-safe. Requests are cheap in ascending order, even if the latest ones are repeated.
+// Thread-safe. Requests are cheap if they ascend, even if each of the two latest requests is repeated.
 class Draws {
  public:
   struct Source {
-    std::string name;     // key of the order of its windows; if empty, the seed alone determines it
+    std::string name;     // with the seed, it determines the order of the windows; may be empty
     int64_t windows = 0;  // >= 1
     int64_t weight = 1;   // >= 1, as Blend takes them
   };

@@ -18,11 +18,11 @@ struct Beginning {
 // platform::FileError.
 absl::StatusOr<Beginning> ReadBeginning(const std::string& path, int64_t most);
 
-// Names the kind of a file whose bytes are not text to train on ("a gzip file", "an index of tokens (.idx)",
-// ...) by its name and, if it is known, its beginning (16 bytes are enough). Empty if it may be text.
+// Recognises files whose bytes are not text to train on, by their name and first bytes (16 are enough; may be
+// empty). Returns the kind, such as "a gzip file", or an empty string if the file may be text.
 std::string KindOfNoText(std::string_view name, std::string_view beginning);
 
-// Advice to the user about such a file.
+// Advice to the user about such files.
 inline constexpr char kPrepareIt[] =
     "its bytes are not the text: make tokens of it with tandem data prepare and train on the folder that "
     "this makes, or name only the files that are text with a glob";

@@ -16,8 +16,9 @@
 
 namespace tandem::data {
 
-// Reads parts of any number of files by pread(2) with a bounded number of open descriptors; the least
-// recently used is closed first. A file that shrinks is therefore an error and not a SIGBUS.
+// Reads parts of any number of files with a bounded number of open descriptors; the least recently used is
+// closed first. It uses pread(2) instead of mmap(2), so that a file that shrinks is an error and not a
+// SIGBUS.
 //
 // A file must not change after it was added. Its size and time of modification are compared when it is opened
 // again, and at most once in kCheckEvery while it is open. Thread-safe.
@@ -40,11 +41,12 @@ class FileReader {
   // The file's content sample (content_sample.h). Throws DataError.
   std::string ContentSample(int file) const ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Reads bytes [begin, begin + count), which must lie within the size. Throws DataError if they cannot be
+  // Reads bytes [begin, begin + count), which must be within the size. Throws DataError if they cannot be
   // read.
   void Read(int file, int64_t begin, int64_t count, char* bytes) const ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Asks the disk for bytes that Read will want, and does not wait for them. Errors are left to Read.
+  // Starts reading from the disk what Read will need, and does not wait. Ignores errors; Read will throw
+  // them.
   void WillRead(int file, int64_t begin, int64_t count) const ABSL_LOCKS_EXCLUDED(mu_);
 
  private:

@@ -9,8 +9,8 @@
 
 namespace tandem::data {
 
-// Decides which text of a job is held out, from names and sizes alone. The check of a job's spec uses it
-// before any text is read, and the trainer uses it to read.
+// Decides which text of a job is held out, from names and sizes alone. So the check of a job's spec can use
+// it before any text is read, and the trainer decides the same.
 
 // The prefix, with its slash, that names are relative to: the folder, or the path up to the last slash before
 // a wildcard.
@@ -24,17 +24,17 @@ struct NamedSize {
   int64_t size = 0;  // bytes, more than 0
 };
 
-// How many bytes at the end of each file are held out. A single file loses `fraction` of its bytes. Of
-// several files each is held out as a whole or not at all: about `fraction` of the sum, and at least one file
-// if the fraction is not 0. Requires at least one file.
+// How many bytes at the end of each file are held out. Of a single file, these are `fraction` of its bytes.
+// Of several files, each is held out as a whole or not at all: about `fraction` of the sum, and at least one
+// file if the fraction is not 0. Requires at least one file.
 std::vector<int64_t> HeldOutBytes(const std::vector<NamedSize>& files, double fraction);
 
-// How many of a text's tokens are held out before this is moved to the end of a document: about `fraction`,
-// and at most kMostHeldOutWindows windows.
+// The most tokens at the end of a text of tokens that are held out: `fraction` of them, and at most
+// kMostHeldOutWindows windows. The held-out end begins at the first document that begins within them.
 inline constexpr int64_t kMostHeldOutWindows = int64_t{1} << 20;
 int64_t HeldOutTokens(int64_t tokens, double fraction, int64_t sequence_length);
 
-// Advice for a job whose text says which tokens count as targets, but whose rows do not.
+// Advice for a job whose text has masks of the targets that count, if its rows have no place for them.
 inline constexpr char kSayTargets[] =
     "set training: {validate_every_steps: more than 0} beside text that is held out, or data: "
     "{count_first_token: false}";
@@ -52,11 +52,12 @@ struct SharedFile {
   size_t file = 0;  // index of the file in the second text
 };
 
-// Finds a file that two texts share though they do not have the same files. What is held out from one of them
-// might then be trained on through the other.
+// Finds a file that two texts share although the texts are not equal. What is held out from one of them might
+// then be trained on through the other. Texts with exactly the same files may share them.
 std::optional<SharedFile> FindSharedFile(const std::vector<std::vector<FileOfText>>& texts);
 
-// The error about a file of the text that `field` names, and that of `first`.
+// The error about a shared file: `path` in the text of the field `field`, which is also in the text of the
+// field `first`.
 std::string SharedFileText(const std::string& field, const std::string& path, const std::string& first);
 
 }  // namespace tandem::data

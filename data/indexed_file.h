@@ -18,9 +18,9 @@ namespace tandem::data {
 //   18      u64      S, the number of sequences
 //   26      u64      D, the length of the document index
 //   34      i32[S]   tokens of each sequence
-//   34+4S   i64[S]   where each begins in the file of tokens, in bytes
+//   34+4S   i64[S]   offset of each sequence in the file of tokens, in bytes
 //   34+12S  i64[D]   document index: the first sequence of each of D - 1 documents, and S at the end
-//   ...     i8[S]    modes; only of multimodal data, which has them
+//   ...     i8[S]    modes; only in files of multimodal data
 //
 // For Tandem each sequence is a document, as for Megatron's GPT data; the document index is not used.
 
@@ -45,13 +45,13 @@ inline constexpr int kI32Code = 4;
 // contradicts its header.
 absl::StatusOr<IndexHeader> ParseIndexHeader(std::string_view beginning, int64_t file_bytes);
 
-// Estimates which sequence, from 0 to `sequences`, contains token `position` of `tokens`, as if all were
-// equally long.
+// Estimates which of `sequences` sequences contains token `position` of `tokens`, as if all were equally
+// long.
 int64_t SequenceNear(int64_t sequences, int64_t position, int64_t tokens);
 
 // The first of `sequences` sequences that begins at or after token `position` of `tokens`; `sequences` if
 // there is none. start_of(i) returns the token at which sequence i begins. The search starts at SequenceNear
-// and widens from there, so that it mostly reads places close together, which a disk reads as one.
+// and widens from there, so that most of its reads are close together, and the disk is read once.
 int64_t SequenceFrom(int64_t sequences, int64_t position, int64_t tokens,
                      const std::function<int64_t(int64_t)>& start_of);
 

@@ -11,9 +11,9 @@
 
 namespace tandem::data {
 
-inline constexpr int64_t kNotCounted = -1;  // replaces a target that does not count
+inline constexpr int64_t kNotCounted = -1;  // in place of a target that does not count
 
-// What a row has behind its tokens, and the order of rows.
+// What a row has after its tokens, and the order of rows.
 struct RowOptions {
   bool packs_documents = false;  // rows say where documents begin
   bool has_targets = false;      // rows say which targets count
@@ -27,22 +27,22 @@ struct RowOptions {
 // One text of a split.
 struct LoaderText {
   std::shared_ptr<const TokenSource> source;
-  // The job's field that names it, for messages; empty for a held-out end of training text.
+  // The job's field that has its path, for messages; empty for a held-out part of training text.
   std::string field;
   std::string name;  // its name if the job names several texts, else empty
-  // Its share of the samples relative to the other texts; if all are 0, each has its number of windows as
-  // weight.
+  // Its share of the samples relative to the other texts. If all weights are 0, the share of a text is its
+  // share of all windows.
   double weight = 0;
 };
 
-// Says which tokens a microbatch has. The data of global microbatch g of step s depend only on the seed, the
-// texts, s and g, and on the arguments of GoOn. They do not depend on how many ranks share the work.
+// Gives the tokens of each microbatch. The data of global microbatch g of step s depend only on the seed, the
+// texts, s, g and the arguments of GoOn, and not on how many ranks share the work.
 //
 // A text is cut into windows of sequence_length + 1 tokens (inputs and targets) that do not overlap. A window
-// may span files, but not texts; the remainder at the end is not used. In training, draws.h says which window
-// of which text a sample is. Validation takes the windows of its one text in order, each once, and the same
-// in every step; targets of the rows after the last window do not count. Documents do not change the content
-// of a window. A document that is cut continues in another window as a document that begins there.
+// may span files, but not texts; the remainder at the end is not used. In training, draws.h determines which
+// window of which text a sample is. Validation takes the windows of its one text in order, each once, and the
+// same in every step; targets of the rows after the last window do not count. Windows do not depend on
+// documents. If a window's end cuts a document, its rest counts as a document that begins in the next window.
 //
 // Thread-safe.
 class Loader {
@@ -52,8 +52,8 @@ class Loader {
   Loader(std::vector<LoaderText> texts, Split split, uint64_t seed, int64_t sequence_length,
          RowOptions options = {});
 
-  // Continues training after step `step`, by the end of which `taken` windows of each text were taken. If it
-  // is not called, training starts at step 1, with no window taken. No other thread may read meanwhile.
+  // Continues training after step `step`, at whose end `taken` windows of each text had been taken. Without
+  // this call, training starts at step 1, with no window taken. No other thread may read meanwhile.
   void GoOn(int64_t step, std::vector<int64_t> taken);
 
   // Whether some token of a text does not count as a target.
@@ -68,18 +68,18 @@ class Loader {
   // digest() of each training text alone; hexadecimal.
   std::vector<std::string> digests() const;
 
-  // Writes the rows of a microbatch, [sequences, row_elements()], row-major. A row has the sequence_length +
-  // 1 tokens of a sequence. If rows have targets, its tokens without the first follow, with kNotCounted in
-  // place of those that do not count. If documents are packed, the place in the window, from 0 to
-  // sequence_length - 1, of the first token of the document follows for each token except the last.
+  // Writes the rows of a microbatch, [sequences, row_elements()], row-major. A row has the S + 1 tokens of a
+  // window, where S is sequence_length. If rows have targets, S numbers follow: the tokens from the second
+  // on, with kNotCounted in place of targets that do not count. If documents are packed, S numbers follow:
+  // for each token but the last, the index in the window of the first token of its document.
   //
   // `step` counts from 1; validation ignores it. `microbatch` is the global number, below num_microbatches.
   // Every call of a step must pass the same num_microbatches and sequences.
   void Fill(int64_t step, int64_t microbatch, int64_t num_microbatches, int64_t sequences,
             int64_t* rows) const;
 
-  // Asks the disk for what Fill with the same arguments will read, and does not wait, so that the disk reads
-  // while another microbatch is filled. Cheap if it is the next microbatch.
+  // Starts reading from the disk what Fill with the same arguments will read, and does not wait. Cheap if it
+  // is the next microbatch.
   void WillFill(int64_t step, int64_t microbatch, int64_t num_microbatches, int64_t sequences) const;
 
   int64_t row_elements() const {
@@ -93,16 +93,17 @@ class Loader {
   // How many targets of the first `windows` windows in order, at most num_windows(), do not count.
   int64_t NumUncounted(int64_t windows) const;
 
-  // The place in a file of token `token` of sequence `sequence` in what Fill writes for the same arguments.
+  // The file, and the byte in it, of a token that Fill writes for the same arguments: token `token` of row
+  // `sequence`.
   Place Where(int64_t step, int64_t microbatch, int64_t num_microbatches, int64_t sequences, int64_t sequence,
               int64_t token) const;
 
-  // Identifies the text by its files' names and sizes, and by what its documents are; hexadecimal. A job that
-  // resumes from a checkpoint compares it with the digest in there.
+  // Covers the names and sizes of the texts' files and, if documents are packed, how documents are found;
+  // hexadecimal. A job that resumes compares it with the digest in the checkpoint.
   std::string digest() const;
 
-  // Covers the same and the files' contents as far as content_sample.h reads them. Ranks compare it before
-  // they start, and a job that resumes compares it with the digest in the checkpoint.
+  // Covers what digest() covers, and samples of the files' contents (content_sample.h). Ranks compare it
+  // before they start, and a job that resumes compares it with the digest in the checkpoint.
   std::string content_digest() const;
 
  private:

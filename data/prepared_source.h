@@ -16,19 +16,19 @@
 
 namespace tandem::data {
 
-// A text of files of tokens (token_files.h). Mostly it is a folder that `tandem data prepare` made: shards of
-// tokens, some with indices, which are read when they are needed and not kept in memory. The constructor
-// reads the headers of all files and compares their sizes with dataset.json. Thread-safe.
+// A text that is stored as files of tokens (token_files.h), mostly a folder that `tandem data prepare` made.
+// The constructor reads the headers of all files and compares their sizes with dataset.json. Tokens and
+// indices are read when they are needed, and not kept in memory. Thread-safe.
 class PreparedFolder {
  public:
-  // Identifies a file of tokens without its name.
+  // Identifies a file of tokens whatever its name is.
   struct FileIdentity {
     uint64_t device = 0;
     uint64_t inode = 0;
     std::string content;  // number and type of its tokens, and a sample of its bytes (content_sample.h)
   };
 
-  // `clock` outlives the folder. `end_of_document` is the last token of each document in files without an
+  // `clock` must outlive the folder. `end_of_document` is the last token of each document in files without an
   // index; if it is unset, each such file is a document. Throws DataError.
   PreparedFolder(const TextPath& text, const platform::Clock& clock,
                  std::optional<int64_t> end_of_document = std::nullopt);
@@ -36,7 +36,7 @@ class PreparedFolder {
   const TokenText& text() const { return text_; }
   const std::string& folder() const { return folder_; }
 
-  // The job's field that names the text.
+  // The job's field that has the path of the text.
   const std::string& field() const { return field_; }
 
   // In the order of text().files.
@@ -50,16 +50,15 @@ class PreparedFolder {
   bool has_masks() const;
   std::vector<bool> Counted(int64_t begin, int64_t count) const;
 
-  // Reads the indices of files that tandem data prepare did not make, once. Throws DataError if a sequence
-  // does not begin where the previous one ends.
+  // Checks the indices that `tandem data prepare` did not make, by reading all of them. Throws DataError if a
+  // sequence does not begin at the end of the previous one.
   void CheckIndices() const;
 
-  // Does the same for a held-out end alone: throws DataError if a sequence from `position` on begins before
-  // the previous one.
+  // A cheaper check, for the held-out end that begins at `position`. Throws DataError if a sequence in it
+  // begins before the previous one.
   void CheckStartsFrom(int64_t position) const;
 
-  // The first position from `position` on at which a document begins; the number of all tokens if there is
-  // none.
+  // The first position >= `position` at which a document begins; the number of all tokens if there is none.
   int64_t DocumentFrom(int64_t position) const;
 
   // Digests of dataset.json's names, sizes and tokenizer, and of the files' contents (content_sample.h);
@@ -149,8 +148,8 @@ class PreparedSource : public TokenSource {
   const int64_t end_;
 };
 
-// Where the folder's held-out end begins: at the first document that starts when HeldOutTokens (held_out.h)
-// or fewer are left. If nothing is held out, the number of its tokens.
+// The position at which the folder's held-out end begins: that of the first document within its last
+// HeldOutTokens (held_out.h). If nothing is held out, the number of all tokens.
 int64_t HeldOutFrom(const PreparedFolder& folder, double fraction, int64_t sequence_length);
 
 }  // namespace tandem::data

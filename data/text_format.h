@@ -5,10 +5,10 @@
 
 namespace tandem::data {
 
-// How the files of a text hold its tokens (token_files.h). kBytes: each byte is a token.
+// The format of the files of a text (token_files.h). kBytes: each byte is a token.
 enum class TextFormat : uint8_t { kAuto, kPrepared, kMegatron, kNpy, kLlmc, kBytes, kFlat };
 
-// Whether texts of that format have an index of documents, so that data.end_of_document does not apply.
+// Whether texts of this format have an index of documents, so that data.end_of_document does not apply.
 constexpr bool HasIndex(TextFormat format) {
   return format == TextFormat::kPrepared || format == TextFormat::kMegatron;
 }

@@ -13,16 +13,17 @@
 
 namespace tandem::data {
 
-// Files of tokens, and what each says of itself. What is read of them here is a few bytes at their beginning.
+// Describes texts that are stored as files of tokens, by the first bytes of these files. The formats:
 //
 // * prepared: a folder with dataset.json (dataset.h).
-// * megatron: PATH.bin and PATH.idx (indexed_file.h), named by either or PATH; a sequence is a document.
-// * npy: whole numbers in numpy's format.
+// * megatron: PATH.bin and PATH.idx (indexed_file.h); the text's path is one of these, or PATH. A sequence is
+//   a document.
+// * npy: integers in numpy's format.
 // * llmc: a header of 256 i32 of llm.c, and tokens: u16 (magic 20240520, version 1) or u32 (20240801, 7).
-// * flat: numbers without a header, of a type that the job says.
+// * flat: integers without a header, whose type the job states.
 //
-// Of all but the first a text may be a folder or a glob of such files: one after the other, in the order of
-// their paths. Little-endian throughout.
+// In all formats but the first, a text may be a folder or a glob of such files, which are read in the order
+// of their paths. All numbers are little-endian.
 
 struct TokenFile {
   std::string path;
@@ -36,33 +37,33 @@ struct TokenFile {
 
 struct TokenText {
   TextFormat format = TextFormat::kPrepared;
-  std::optional<Dataset> dataset;  // only of kPrepared; the other formats do not name their tokenizer
+  std::optional<Dataset> dataset;  // only of kPrepared; the other formats do not state their tokenizer
   std::vector<TokenFile> files;
   int64_t tokens = 0;
 };
 
-// The format of the text at `path` if the job says `format`: that format, or for kAuto the one that the files
-// show, and kBytes if they show none.
+// The format of the text at `path`: `format`, or, if the job leaves it at kAuto, the format that is
+// recognised in the files. It is kBytes if none is.
 TextFormat FormatOf(const std::string& path, TextFormat format);
 
-// Reads the headers of a text's files. Errors are one line that names the file. Requires a format of tokens;
-// `type` is the type of kFlat.
+// Reads the headers of a text's files. Errors are one line, which contains the file's path. Requires a format
+// of tokens; `type` is used for kFlat.
 absl::StatusOr<TokenText> ReadTokenText(const std::string& path, TextFormat format,
                                         std::optional<TokenType> type);
 
-// Whether one tokenizer made both, as far as they name it.
+// Whether both were made by the same tokenizer. True also if one does not state its tokenizer.
 bool HaveSameTokenizer(const TokenText& a, const TokenText& b);
 
-// All files that a job which names `path` may read, whatever format it says: those that the path lists, and
-// those that belong to pairs and to dataset.json. Empty if nothing is there.
+// All files that a job with a text at `path` may read, whatever its format: the files that the path lists,
+// the other files of pairs, and the files of dataset.json. Empty if nothing is at the path.
 std::vector<std::string> PathsReadFor(const std::string& path);
 
-// Says at which token the held-out end of a text begins, from its indices and without reading a token: at the
-// first document that begins once HeldOutTokens are left. If no index says documents, or it cannot be read,
-// it is that position, and the end begins there or later.
+// A lower bound of the token at which the held-out end of a text begins, without reading a token. If the
+// index can be read, it is that token: the first at which a document begins within the last HeldOutTokens.
+// Otherwise it is the first of these last tokens.
 int64_t EarliestHeldOut(const TokenText& text, double fraction, int64_t sequence_length);
 
-// Parses the beginning of a file of `bytes` bytes. Errors are worded to follow the file's name.
+// Parse the first bytes of a file of `bytes` bytes. Errors are worded to follow the file's name.
 absl::StatusOr<TokenFile> ParseNumpyHeader(std::string_view beginning, int64_t bytes);
 absl::StatusOr<TokenFile> ParseLlmcHeader(std::string_view beginning, int64_t bytes);
 
