@@ -12,8 +12,8 @@
 
 namespace tandem::jobspec {
 
-// Everything that is wrong with the files of the job's texts, as far as names, sizes, headers, indices and
-// (for tokens that may be copies) samples show. The trainer refuses the same when it starts.
+// Everything that is wrong with the files of the job's texts. Reads names, sizes, headers, indices and, to
+// find copies of files of tokens, samples. The trainer refuses the same when it starts.
 std::vector<v1::Violation> CheckTextFiles(const v1::JobSpec& resolved, const BeforePath& before);
 
 // CheckTextFiles for a job whose texts are files of tokens. `train` must not be empty.
@@ -23,8 +23,8 @@ std::vector<v1::Violation> CheckTokenFiles(const v1::JobSpec& resolved, const st
 // Whether the end of each training text is held out and used for validation.
 bool ValidatesOnEnds(const v1::JobSpec& resolved);
 
-// The length of the shortest text that a job can read, sequence_length + 1, and the words of a violation
-// about it. `unit` is "bytes" or "tokens".
+// The length of the shortest text that a job can read, sequence_length + 1, and that length as a violation
+// states it. `unit` is "bytes" or "tokens".
 int64_t WindowOf(const v1::JobSpec& resolved);
 std::string WindowText(const v1::JobSpec& resolved, const char* unit);
 
@@ -37,17 +37,17 @@ struct FoundFile {
 };
 
 struct FilesOfText {
-  std::string field;  // the field that names the text
-  std::string path;   // as the field has it
+  std::string field;  // the field that has the text's path
+  std::string path;   // the value of that field
   std::vector<FoundFile> files;
 };
 
-// Adds at most one violation, for a validation file that is also trained on.
+// Adds at most one violation, for a validation file that is also a training file.
 void CheckApart(const std::vector<FilesOfText>& trained, const FilesOfText& validation,
                 std::vector<v1::Violation>& violations);
 
-// For jobs that hold out the ends of all texts: adds at most one violation, for a file that two different
-// texts share.
+// For jobs that hold out the end of each text: adds at most one violation, for a file that two texts share
+// although they do not have the same files.
 void CheckShared(const std::vector<FilesOfText>& trained, std::vector<v1::Violation>& violations);
 
 }  // namespace tandem::jobspec

@@ -11,8 +11,8 @@
 
 namespace tandem::jobspec {
 
-// Checks that involve several fields, one function for each subject. Each refuses through `check`, after its
-// CheckFields, and treats refused fields as unknown. Validate calls all of them.
+// Checks that involve several fields, one function for each subject. They add violations to `check`, whose
+// CheckFields has run, and ignore fields that already have one. Validate calls all of them.
 
 void CheckModel(FieldChecker& check);
 void CheckData(FieldChecker& check);
@@ -23,59 +23,61 @@ void CheckPaths(FieldChecker& check);
 void CheckTraining(FieldChecker& check);
 void CheckBatch(FieldChecker& check);
 
-// Checks fields that list names of units, parameters or kinds of nodes: every name must exist.
+// Checks that every name exists in the fields that list units, parameters or kinds of nodes.
 void CheckNames(FieldChecker& check);
 
 // Checks that there is an outer axis of ranks if and only if the strategy places something on it.
 void CheckReplicas(FieldChecker& check);
 
-// Checks that a distance which is left to be chosen when the job is submitted can be chosen.
+// Checks that the controller can choose the prefetch distance if the job leaves the choice to it.
 void CheckPrefetch(FieldChecker& check);
 
-// Checks that fields about the overlap are set only with overlap, that fields about the exchange between
-// experts are set only if ranks share experts, and that only one of the two moves weight gradients.
+// Checks that fields about overlap are set only with overlap, that fields about the exchange of experts' rows
+// are set only if ranks share experts, and that only one of overlap and schedule delays weight gradients.
 void CheckSchedule(FieldChecker& check);
 
-// Checks the rank grid as parallel/ does. If a size has been refused already, only the names in the order are
-// checked.
+// Checks the rank grid by the rules of parallel/. If a size is already refused, checks only the names in the
+// order.
 void CheckGrid(FieldChecker& check);
 
-// Checks NCCL's options: each group must be one that the job communicates in on GPUs.
+// Checks that NCCL's options are only for groups in which the job communicates on GPUs.
 void CheckNccl(FieldChecker& check);
 
 void CheckPrecision(FieldChecker& check);
 void CheckCheckpoint(FieldChecker& check);
 
-// Checks sparse layers, if the model type has them, and how ranks share their experts. CheckModel calls this
-// function and those below.
+// CheckModel calls this function and the functions below. Checks sparse layers, if the model type has them,
+// and how ranks share their experts.
 void CheckExperts(FieldChecker& check, const v1::Model& model, const ModelType& type);
 
 // Checks that tokens are dealt evenly to experts only in jobs that measure speed.
 void CheckBalancedRouting(FieldChecker& check);
 
-// Checks the layers of a model type that has a pattern, and the fields that only these layers have. For any
+// For a model type with a pattern, checks its layers, and the fields that only these layers use. For any
 // other type, checks that there is no pattern.
 void CheckPattern(FieldChecker& check, const v1::Model& model, const ModelType& type);
 
-// Checks what layers that predict further tokens require of the job, after its pattern.
+// Checks the other fields that a pattern with depths of multi-token prediction requires.
 void CheckDepths(FieldChecker& check, const v1::Model& model);
 
 // Checks fields that follow from the model type, and the sliding window, which only some types may have.
 void CheckModelType(FieldChecker& check, const v1::Model& model, const ModelType& type);
 
-// Checks the scaling of the rotary embedding: its type, and the fields that this type has.
+// Checks that the scaling of the rotary embedding has a type, and only fields of this type.
 void CheckRopeScaling(FieldChecker& check, const v1::Model& model);
 
-// Checks the heads of models with latent attention, which other models do not have.
+// Checks the sizes of the heads of a model with latent attention.
 void CheckLatentAttention(FieldChecker& check, const v1::Model& model);
 
-// Checks what only the sparse layers of these models have; the rest is as for other models.
+// Checks the fields that only sparse layers of models with latent attention have; CheckExperts checks the
+// other fields of sparse layers.
 void CheckDeepseekExperts(FieldChecker& check, const v1::Model& model);
 
-// Checks, for any other model, that no field is set which only these models have.
+// Checks, for any other model, that none of these fields is set.
 void RefuseDeepseekFields(FieldChecker& check, const v1::Model& model);
 
-// Runs Check, without violations for fields at or below the `unusable` paths, or for what follows from them.
+// Runs Check, without violations for fields at or below the `unusable` paths, and without violations that
+// follow from these fields.
 Checked CheckExcept(const v1::JobSpec& spec, const std::vector<std::string>& unusable);
 
 }  // namespace tandem::jobspec

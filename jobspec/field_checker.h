@@ -13,12 +13,12 @@
 
 namespace tandem::jobspec {
 
-// A spec under validation: the submitted and the resolved spec, the violations so far, and checks of single
-// fields that do not depend on other fields. Validate's checks between fields use it.
+// A spec under validation: the submitted and the resolved spec, the violations so far, and the checks of
+// single fields. The checks of checks.h, which involve several fields, use it.
 class FieldChecker {
  public:
-  // Requires that no list in `submitted` has more than kMostListEntries. `submitted` and `unusable` outlive
-  // this object. There are no violations for fields at or below an unusable path.
+  // Requires that no list in `submitted` has more than kMostListEntries. `submitted` and `unusable` must
+  // outlive this object. Fields at or below an unusable path get no violations.
   FieldChecker(const v1::JobSpec& submitted, const std::vector<std::string>& unusable);
 
   // Refuses unknown fields, unknown enum numbers, strange characters in text, and values that are not built,
@@ -29,7 +29,8 @@ class FieldChecker {
   void Refuse(std::string_view path, std::string_view value, std::string_view allowed,
               std::string_view remedy);
 
-  // Refuses the value at `path`. Without `allowed`, the violation has AllowedText, which holds for every job.
+  // Refuses the value at `path`. If `allowed` is not given, it is AllowedText (field_rules.h), which is the
+  // same for every job.
   void Refuse(std::string_view path, std::string_view allowed, std::string_view remedy);
   void Refuse(std::string_view path, std::string_view remedy);
 
@@ -47,12 +48,12 @@ class FieldChecker {
   // Whether the fields are present and have no violation.
   bool Usable(std::initializer_list<std::string_view> paths) const;
 
-  // Whether the user wrote the field. A violation should not be about a value from a preset or a default, but
-  // about the fields that made it wrong.
+  // Whether the user wrote the field. If a value from a preset or a default is wrong, the violation should be
+  // about the written field that makes it wrong.
   bool IsWritten(std::string_view path) const;
 
-  // Where the value at `path` comes from, to be appended to it: "" if the user wrote it, otherwise " (of
-  // preset llama-tiny)" or " (the default)".
+  // The origin of the value at `path`, to be appended to it in a message: "" if the user wrote it, otherwise
+  // " (of preset llama-tiny)" or " (the default)".
   std::string Origin(std::string_view path) const;
 
   // The key, its value, and its Origin: "num_experts 8 (the default)".
@@ -61,8 +62,8 @@ class FieldChecker {
   const v1::JobSpec& submitted() const { return submitted_; }
   const v1::JobSpec& spec() const { return spec_; }  // the resolved spec
 
-  // The resolved spec and the violations in the order of the proto: the first kMaxViolations and, if there
-  // are more, one that says so. Must be called last.
+  // Returns the resolved spec and the violations, in the order of the proto. If there are more than
+  // kMaxViolations, one more violation replaces the rest. Must be called last.
   Checked Take();
 
  private:

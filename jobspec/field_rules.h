@@ -10,8 +10,8 @@
 
 namespace tandem::jobspec {
 
-// What one field may hold, independent of other fields. The rules are tables, so that the reader and Validate
-// agree.
+// The values that a field may have, whatever the other fields are. The rules are tables that the reader and
+// Validate share.
 
 // The range of a number. No limit of an integer has more than 53 bits, so that a double holds it.
 struct RangeRule {
@@ -20,7 +20,7 @@ struct RangeRule {
   double max;
   bool above_min = false;      // if true, min itself is not allowed
   bool below_max = false;      // if true, max itself is not allowed
-  const char* word = nullptr;  // a word that may replace the number; kWord stands for it in the message
+  const char* word = nullptr;  // a word that may replace the number; a JobSpec then has kWord
 };
 
 // The value of a field whose RangeRule::word was given.
@@ -37,20 +37,20 @@ struct RequiredRule {
   const char* remedy;
 };
 
-// A field that only a later version will implement. Any value is refused.
+// A field that is not implemented yet. Any value is refused.
 struct AbsentRule {
   const char* path;
   const char* remedy;
 };
 
-// A field of which only some values are implemented. Of other enums every value is.
+// A field of which only some values are implemented.
 struct BuiltRule {
   const char* path;
   std::vector<std::string> built;  // as ValueText writes them
   const char* remedy;
 };
 
-// The fields that name a file or a folder. checkpoint.resume may be a word instead (resume.h).
+// The fields that hold the path of a file or a folder. checkpoint.resume may be a word instead (resume.h).
 struct PathRule {
   const char* path;
   bool is_pattern = false;  // whether it may be a glob
@@ -65,8 +65,8 @@ const std::vector<RequiredRule>& RequiredRules();
 const std::vector<AbsentRule>& AbsentRules();
 const std::vector<BuiltRule>& BuiltRules();
 
-// What may stand at the path, in words: "1 to 1000000000". If there is no rule, the name of the type. Empty
-// if no value is allowed.
+// The allowed values of the field, for messages: "1 to 1000000000". If there is no rule, the name of its
+// type. Empty if no value is allowed.
 std::string AllowedText(std::string_view path);
 
 // The rule of a field that no job may have yet; null if there is none.
@@ -75,8 +75,8 @@ const AbsentRule* FindAbsentRule(std::string_view path);
 // The rule of an integer that a word may replace; null if there is none.
 const RangeRule* FindWordRule(std::string_view path);
 
-// Whether a strategy has an outer axis of `parallelism.replicas` ranks. (The table of placements has the same
-// fact, but this folder cannot include it; tests/plan compares the two.)
+// Whether a strategy has an outer axis of `parallelism.replicas` ranks. (The table of placements in
+// schedules/ says the same, but jobspec/ cannot include it; tests/plan compares the two.)
 bool HasReplicas(v1::Strategy strategy);
 
 }  // namespace tandem::jobspec

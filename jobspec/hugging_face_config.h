@@ -7,9 +7,9 @@
 
 namespace tandem::jobspec {
 
-// Reads model.hugging_face, a config.json or its folder: fills the fields that the job leaves out, and clears
-// the path. Returns violations, and keeps the path, if the file cannot be read, or is of a model that Tandem
-// would compute differently.
+// Reads the config.json at the path model.hugging_face (the file or its folder), sets the fields of `model`
+// that the job leaves out, and clears the path. If the file cannot be read, or Tandem would compute its model
+// differently, returns violations and keeps the path.
 std::vector<v1::Violation> ReadHuggingFace(v1::Model& model);
 
 }  // namespace tandem::jobspec

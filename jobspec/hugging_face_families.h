@@ -7,7 +7,7 @@
 
 namespace tandem::jobspec {
 
-// The keys that say which layers have a sliding window.
+// Which keys of a family's config.json determine the layers with a sliding window.
 enum class WindowKeys : uint8_t {
   kNone,
   kAlways,  // all layers, if sliding_window is not null
@@ -15,27 +15,29 @@ enum class WindowKeys : uint8_t {
   kLayers,  // if use_sliding_window is true: those in layer_types, or those from max_window_layers on
 };
 
-// A family of Hugging Face's models that has the same layers as ours, under other names.
+// A family of Hugging Face's models that Tandem can compute.
 struct HuggingFaceFamily {
   const char* architecture;  // its entry in `architectures`
   const char* model_type;
-  // The values that transformers 5.23 uses for keys missing in config.json (null in the file is something
-  // else): JSON, in the spelling of published files. A key that is in neither is null.
+  // The values that transformers 5.23 uses for keys that are missing in config.json, as a JSON object with
+  // the keys of transformers 4. A missing key without a default is null. A key that is null in the file keeps
+  // that value.
   const char* defaults;
-  // The key that has the number of experts, and another name for it; null if there are none.
+  // The key of the number of experts, and another key that files may have instead; null if there are no
+  // experts.
   const char* experts = nullptr;
   const char* experts_too = nullptr;
   bool has_latent_attention = false;
   WindowKeys window = WindowKeys::kNone;
-  // Keys that only this family has, or for which it allows values that other families may not have: JSON.
+  // Keys of this family that other families do not have, or for which it allows other values: a JSON list.
   const char* own_keys = "[]";
-  // Keys that must have these values in this family: JSON.
+  // Keys that must have these values in this family: a JSON object.
   const char* must_be = "{}";
 };
 
 std::span<const HuggingFaceFamily> HuggingFaceFamilies();
 
-// The family of `config`, an object; null if it is none of these.
+// The family of `config`, which must be an object; null if Tandem does not know it.
 const HuggingFaceFamily* FamilyOf(const nlohmann::json& config);
 
 // Adds the default values of keys that `config` does not have.

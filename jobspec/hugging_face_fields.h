@@ -10,13 +10,13 @@
 
 namespace tandem::jobspec {
 
-// Which fields of a job's model a config.json has under which keys. Jobs are read from such a file, and
-// exports written, by the same tables.
+// Maps the fields of a job's model to the keys of a config.json. Both the reader and the writer of such files
+// use these tables.
 
 struct FieldKey {
   const char* field;
   const char* key = field;
-  bool may_be_null = false;  // in a file, for the default of the field
+  bool may_be_null = false;  // if the key is null, the field keeps its default
 };
 using FieldKeys = std::span<const FieldKey>;
 
@@ -50,13 +50,13 @@ inline constexpr FieldKey kDeltaNetKeys[] = {{"num_key_heads", "linear_num_key_h
                                              {"key_head_dim", "linear_key_head_dim"},
                                              {"value_head_dim", "linear_value_head_dim"},
                                              {"conv_kernel", "linear_conv_kernel_dim"}};
-// Only Tandem's own files have it: it changes roundings.
+// Only files that Tandem wrote have it, because it changes how results are rounded.
 inline constexpr FieldKey kDeltaNetChunkKey = {"chunk_size", "linear_chunk_size", true};
 
-// The sizes of Mamba-2 mixers in a file of a model type.
+// The keys of the sizes of Mamba-2 mixers in a file of a model type.
 FieldKeys MixerKeysOf(std::string_view model_type);
 
-// Granite's factors. Only a model that attends has the last.
+// Granite's factors. The last is used only in models with attention layers.
 inline constexpr FieldKey kMultiplierKeys[] = {
     {"embedding_multiplier"}, {"residual_multiplier"}, {"logits_scaling"}, {"attention_multiplier"}};
 
@@ -67,7 +67,7 @@ inline constexpr FieldKey kScalingKeys[] = {{"factor"},          {"original_max_
                                             {"truncate"},        {"mscale"},
                                             {"mscale_all_dim"},  {"attention_factor"}};
 
-// Experts. Their number has the key that the family says (hugging_face_families.h).
+// Experts, except their number, whose key depends on the family (hugging_face_families.h).
 inline constexpr FieldKey kExpertKeys[] = {{"moe_intermediate_size"}, {"norm_topk_prob"}};
 inline constexpr FieldKey kSparseLayerKeys[] = {{"decoder_sparse_step"}};
 inline constexpr FieldKey kDeepseekExpertKeys[] = {
@@ -85,14 +85,14 @@ inline constexpr FieldKey kPatternedExpertKeys[] = {
     {"norm_topk_prob"},
     {.field = "shared_expert_intermediate_size", .may_be_null = true}};
 
-// Whether `key` is that of a field in every family that has it.
+// Whether `key` belongs to a field, and to the same one in all families that have it.
 bool IsFieldKey(std::string_view key);
 
-// Sets a flag, an integer or a number of `message`. Returns what the value should have been; empty if it
-// fits.
+// Sets a field that is a bool, an integer or a double. If the value does not fit, returns what would ("an
+// integer"), otherwise an empty string.
 std::string SetField(google::protobuf::Message& message, std::string_view field, const nlohmann::json& value);
 
-// Writes the fields that `message` has.
+// Writes those of `fields` that `message` has.
 void WriteFields(FieldKeys fields, const google::protobuf::Message& message, nlohmann::ordered_json& config);
 
 }  // namespace tandem::jobspec

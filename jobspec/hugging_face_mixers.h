@@ -17,8 +17,8 @@ namespace tandem::jobspec {
 KeyProblem ReadMixerPattern(const nlohmann::json& config, v1::Model& model);
 
 // Does the same for granitemoehybrid and bamba, in which every layer is a mixer or an attention, followed by
-// an MLP or experts. If `by_places`, attn_layer_indices lists the attention layers, and layer_types must
-// agree if it is there; otherwise layer_types says which they are.
+// an MLP or experts. layer_types lists the kinds of layers. If `by_places`, attn_layer_indices lists the
+// attention layers instead, and layer_types must agree with it if it is there.
 KeyProblem ReadPairs(const nlohmann::json& config, bool by_places, v1::Model& model);
 
 // Does the same for qwen3_next. layer_types says which are attention layers; without it, every
@@ -26,11 +26,11 @@ KeyProblem ReadPairs(const nlohmann::json& config, bool by_places, v1::Model& mo
 // from 1, is a multiple of decoder_sparse_step and mlp_only_layers does not list it.
 KeyProblem ReadIntervals(const nlohmann::json& config, v1::Model& model);
 
-// Replaces mamba_d_head "auto", if it is there, by the number that follows from other keys. Returns the first
-// of these keys that is missing or from which no number follows, if there is one.
+// If mamba_d_head is "auto", replaces it by the number that follows from other keys. If one of these keys is
+// missing or invalid, returns the first such key.
 KeyProblem ReplaceAutoHeadDim(nlohmann::json& config);
 
-// Lists the keys whose values contradict each other or what Tandem computes.
+// Lists keys of heads and widths whose values contradict each other.
 std::vector<std::string> MixerProblems(const nlohmann::json& config);
 
 // Adds the keys of a model whose layers follow a pattern, under the names of its model type.

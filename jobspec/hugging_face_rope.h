@@ -8,13 +8,13 @@
 
 namespace tandem::jobspec {
 
-// Reads rope_scaling of a config.json (`config` is the whole file), or rope_parameters as transformers 5
-// writes it, of type linear, llama3 or yarn, into `scaling`. Leaves it empty if the type is default. Returns
-// what is wrong, such as "factor is missing"; empty: nothing.
+// Reads `rope`, the value of rope_scaling or of transformers 5's rope_parameters in the file `config`, into
+// `scaling`. Its type is linear, llama3, yarn, or default, which leaves `scaling` empty. Returns what is
+// wrong, such as "factor is missing"; an empty string if nothing is.
 std::string ReadRopeScaling(const nlohmann::json& config, const nlohmann::json& rope,
                             v1::RopeScaling& scaling);
 
-// The value of rope_scaling in a config.json, with the names of published files.
+// The value of rope_scaling in a config.json, with the keys of transformers 4.
 nlohmann::ordered_json RopeScalingJson(const v1::RopeScaling& scaling);
 
 }  // namespace tandem::jobspec

@@ -10,12 +10,12 @@
 
 namespace tandem::jobspec {
 
-// Called with a value, its key, what is allowed, and what to do.
+// Called for a refused value. `value` is the key and its value ("sliding_window 0").
 using RefuseKey =
     std::function<void(const std::string& value, const std::string& allowed, const std::string& remedy)>;
 
-// Sets model.sliding_window, and window_layers if not all layers have a window, from the keys of the file's
-// family. Fields that the job sets stay. If the file has layer_types, it must agree with the other keys.
+// Sets model.sliding_window, and window_layers if not all layers have a window. `keys` says which keys of the
+// file count. Fields that the job sets stay. If the file has layer_types, it must agree with the other keys.
 void ReadSlidingWindow(const nlohmann::json& config, WindowKeys keys, v1::Model& model,
                        const RefuseKey& refuse);
 

@@ -29,48 +29,49 @@ ReadResult ReadText(std::string_view text, const std::string& file);
 ReadResult ReadFile(const std::string& path);
 
 // For the CLI only: replaces model.hugging_face by the fields of that config.json, and makes data and
-// checkpoint paths absolute, relative to the working directory. Returns violations for what fails.
+// checkpoint paths absolute, relative to the working directory. Returns a violation for each of these that
+// fails.
 std::vector<v1::Violation> Localize(v1::JobSpec& spec);
 
-// Fills in every default and preset. Pure, and defined for every spec: a field that Validate refuses stays as
-// it is.
+// Fills in the preset and all defaults. Pure. Also takes specs that Validate refuses: wrong fields stay as
+// they are.
 v1::JobSpec Resolve(const v1::JobSpec& spec);
 
 // The result of checking a spec as submitted.
 struct Checked {
-  v1::JobSpec resolved;  // result of Resolve, also if something is wrong; empty if a list is too long
+  v1::JobSpec resolved;  // the result of Resolve, even if there are violations; empty if a list is too long
   std::vector<v1::Violation> violations;  // everything that is wrong
 };
 
-// Resolves and checks a spec. Violations are in the order of the proto. Pure, and the same in CLI and
-// controller. Also refuses unknown binary fields, and relative paths, which mean nothing on another machine
-// (Localize makes them absolute).
+// Resolves and checks a spec. Violations are in the order of the proto. Pure; CLI and controller get the same
+// result. Also refuses unknown fields of the protobuf, and relative paths, which have no meaning on another
+// machine (Localize makes them absolute).
 Checked Check(const v1::JobSpec& spec);
 
 // Returns only the violations of Check.
 std::vector<v1::Violation> Validate(const v1::JobSpec& spec);
 
-// Refuses what this build does not know in a spec that another build has resolved, and which it would
-// otherwise silently ignore.
+// Refuses the fields that this build does not know in a spec that another build has resolved. Otherwise it
+// would ignore them silently.
 std::vector<v1::Violation> CheckKnown(const v1::JobSpec& resolved);
 
-// Checks data and checkpoint directory, which is possible only on a machine that has the files. `resolved` is
-// a resolved spec. The CLI calls it if the path exists locally, the worker always.
+// Checks the files and folders of a resolved spec, on a machine that has them. The CLI calls it if the data's
+// path exists locally, the worker always.
 std::vector<v1::Violation> CheckFiles(const v1::JobSpec& resolved);
 
-// All violations that this machine can find in a file, at once, in file order and with positions: those of
-// the reader, Localize, Check and, if `files` returns true for the resolved spec, CheckFiles. Leaves
-// read.spec localized.
+// Returns all violations that this machine can find in a spec that was read: those of the reader, Localize,
+// Check and, if `files` returns true for the resolved spec, CheckFiles. They are in the order of the file,
+// with positions. Localizes read.spec.
 Checked CheckAll(ReadResult& read, const std::function<bool(const v1::JobSpec& resolved)>& files);
 
-// Adds file, line and column to violations: those of the path's key, or of the innermost enclosing block that
-// the file has.
+// Adds file, line and column to violations: the position of the field's key or, if the file does not have it,
+// of the innermost block around it that the file has.
 void Locate(const ReadResult& read, std::vector<v1::Violation>& violations);
 
 // The violation as one line without a newline: "job.yaml:7:3: training.steps: 0 is not allowed; allowed: 1 to
 // 1000000000; ...". Control characters in the value are escaped, and long values cut. A violation without a
-// value concerns something that is missing. One without a path concerns the whole text, and its value is the
-// sentence.
+// value says that the field is missing. The value of a violation without a path is a sentence about the whole
+// text.
 std::string ToText(const v1::Violation& violation);
 
 // All violations, one line each.

@@ -9,22 +9,22 @@
 
 namespace tandem::jobspec {
 
-// The function that a model's weights belong to: the fields of the block `model` that decide what it
-// computes. Fields that only make or train the weights (initial weights, routers' losses, experts' capacity,
-// how biases move) do not count, nor does where the fields came from. Any field belongs to the function
-// unless model_function.cc excludes it.
+// The function that a model computes with given weights: all fields of the block `model` except those that
+// model_function.cc excludes. These are fields that only initialise or train the weights (initial weights,
+// routers' losses, experts' capacity, how biases move), and fields that say where the others came from.
 
-// These fields, and those that a config.json of the weights needs besides (max_position_embeddings,
-// initializer_range), as a JSON object with the names of job files.
+// Writes these fields, and the others that a config.json of the weights needs (max_position_embeddings,
+// initializer_range), as a JSON object whose keys are those of a job file.
 std::string ModelFunctionText(const v1::Model& resolved);
 
-// The inverse: the resolved model of such a text. Returns InvalidArgument as ModelDifferences does.
+// Reads what ModelFunctionText wrote, as a resolved model. Returns InvalidArgument if `there` is something
+// else, or has a field that this build does not know.
 absl::StatusOr<v1::Model> ReadModelFunction(const std::string& there);
 
-// The differences between the function in a checkpoint (`there`) and that of this job, each as
-// "model.rope_theta is 500000, and 10000 there". A field that the text does not have counts as its default,
-// because the build that wrote it did not know the field. Returns InvalidArgument if it is not such a text,
-// or has a field that this build does not know.
+// Lists the differences between the function in a checkpoint (`there`, which ModelFunctionText wrote) and the
+// function of this job, each as "model.rope_theta is 500000, and 10000 there". A field that `there` does not
+// have counts as its default, because the build that wrote it did not know the field. Returns InvalidArgument
+// as ReadModelFunction does.
 absl::StatusOr<std::vector<std::string>> ModelDifferences(const std::string& there,
                                                           const v1::Model& resolved);
 

@@ -13,8 +13,8 @@
 
 namespace tandem::jobspec {
 
-// What follows from model.model_type. A job that writes one of these fields must write this value, because no
-// model of the type has another; biases are optional if may_have_bias.
+// What is fixed by model.model_type. If a job writes a field that is fixed, it must write the same value.
+// Whether there are biases is not fixed if may_have_bias.
 struct ModelType {
   const char* name;
   v1::AttentionBias attention_bias = v1::ATTENTION_BIAS_NONE;
@@ -30,12 +30,12 @@ struct ModelType {
   bool may_group = false;       // whether its pattern may have groups
   bool has_depths = false;      // whether its pattern may have depths of multi-token prediction
   bool pairs = false;           // whether its layers are groups of M or *, and then - or E, the same in all
-  bool rotates = true;          // whether queries and keys are rotated
+  bool rotates = true;          // whether queries and keys are rotated, unless the job says otherwise
   bool may_not_rotate = false;  // whether a job may say that they are not (model.rotary_embedding)
-  bool may_rotate_partly = false;    // whether a job may say which share of a head is rotated
-  double partial_rotary_factor = 1;  // that share, if a job may not say it
+  bool may_rotate_partly = false;    // whether a job may set the rotated share of a head
+  double partial_rotary_factor = 1;  // the rotated share of a head, unless the job sets it
   bool has_multipliers = false;      // whether it has Granite's factors
-  bool may_share_expert = false;     // whether an MLP of its own width may stand beside the experts
+  bool may_share_expert = false;     // whether there may be an MLP of another width beside the experts
   double least_step = 0;             // the shortest time step of a mixer
   bool mixed_pairs = false;          // whether each layer of its pattern is a group of G or *, and - or E
   bool attention_gate = false;       // whether a gate multiplies the output of attention
@@ -46,14 +46,14 @@ struct ModelType {
 // Returns null for an unknown name.
 const ModelType* FindModelType(std::string_view name);
 
-// Lists the types for which `is` is true: "mixtral, qwen3_moe, deepseek_v2 or deepseek_v3".
+// Lists the types for which `is` is true, with `last` between the last two: "mixtral, qwen3_moe or
+// deepseek_v3".
 std::string ModelTypesThat(bool ModelType::*is, const std::string& last = ", ");
 
-// The pattern of a resolved model; unset if it has none, or a wrong one.
+// The pattern of a resolved model; unset if it has none, or an invalid one.
 std::optional<model::LayerPattern> PatternOf(const v1::Model& resolved);
 
-// The number of layers of a resolved model, including those that predict further tokens; 0 if no field says
-// it.
+// The number of layers of a resolved model, depths of multi-token prediction included; 0 if it is not given.
 int64_t NumLayersOf(const v1::Model& resolved);
 
 inline constexpr int64_t kMostModelLayers = 1024;
@@ -62,7 +62,7 @@ inline constexpr int64_t kMostModelLayers = 1024;
 // commas, such as "0-3,8". The error says what is wrong.
 absl::StatusOr<std::vector<int64_t>> WindowLayersIn(const std::string& list, int64_t layers);
 
-// The inverse: the text for layers in ascending order.
+// Writes layers, in ascending order, as WindowLayersIn reads them.
 std::string WindowLayersText(const std::vector<int64_t>& window_layers, int64_t layers);
 
 }  // namespace tandem::jobspec

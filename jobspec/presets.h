@@ -8,13 +8,13 @@
 
 namespace tandem::jobspec {
 
-// Models with names. Fields of the spec override those of a preset.
+// Models that a job can choose by name. Fields of the spec override fields of the preset.
 
 // All names, sorted.
 std::vector<std::string> PresetNames();
 
-// The fields that the preset sets; null for an unknown name. The others are derived from these (Resolve), so
-// that a model with an overridden field is consistent.
+// The fields that the preset sets; null for an unknown name. Resolve derives all other fields from these and
+// from the job's own, so that they fit each other.
 const v1::Model* FindPreset(const std::string& name);
 
 }  // namespace tandem::jobspec

@@ -9,9 +9,9 @@
 
 namespace tandem::jobspec {
 
-// Sets the field of `message`, which stands at `path`, to a scalar. Numbers and truth values are read as
-// YAML 1.2 and JSON write them, without the guesses of YAML 1.1. Returns InvalidArgument if the scalar is not
-// a value of the field's type; its message says what to do instead.
+// Sets `field` of `message`, whose path in the spec is `path`, to a scalar. Numbers and booleans must be
+// written as in YAML 1.2 or JSON; YAML 1.1's other forms are errors. If the scalar is not a value of the
+// field's type, returns InvalidArgument, whose message says what to do.
 absl::Status SetScalar(const YamlNode& value, const std::string& path,
                        const google::protobuf::FieldDescriptor& field, google::protobuf::Message& message);
 

@@ -29,7 +29,7 @@ absl::StatusOr<v1::JobSpec> ReadTrainingFunction(const std::string& text);
 // on it. If the decays are of two kinds, the keys that only one kind has are skipped.
 std::vector<FieldDifference> TrainingDifferences(const v1::JobSpec& there, const v1::JobSpec& here);
 
-// Whether the learning rate reaches its minimum in the last step, and so depends on the number of steps.
+// Whether the learning rate falls until the last step, and so depends on the number of steps.
 bool FallsUntilTheLastStep(v1::Decay decay);
 
 }  // namespace tandem::jobspec

@@ -9,7 +9,7 @@ namespace tandem::jobspec {
 
 struct YamlEntry;
 
-// One node of a YAML document, without interpretation. Lines and columns count from 1.
+// One node of a YAML document. Scalars are kept as text. Lines and columns count from 1.
 struct YamlNode {
   enum class Kind { kNull, kScalar, kSequence, kMap, kAlias };
 
@@ -36,9 +36,9 @@ struct YamlProblem {
   int column = 0;
 };
 
-// Parses one document, which messages call by the name `what`: "job spec". Refuses (returns false and fills
-// `problem`) text that is not YAML, more than 1 MiB, more than 32 levels, invalid UTF-8, control characters,
-// an empty text, and a second document.
+// Parses one document, which messages call `what` ("job spec"). Returns false and sets `problem` if the text
+// is not YAML, empty or longer than 1 MiB, or has more than 32 levels, invalid UTF-8, control characters or a
+// second document.
 bool ParseYaml(std::string_view text, const std::string& what, YamlNode& root, YamlProblem& problem);
 
 }  // namespace tandem::jobspec
