@@ -20,6 +20,7 @@
 #include "jobspec/resume.h"
 #include "jobspec/start_weights.h"
 #include "jobspec/text.h"
+#include "model/parameter_and_flop_counts.h"
 #include "platform/files.h"
 #include "platform/shown_text.h"
 

@@ -10,6 +10,7 @@
 #include "jobspec/field_rules.h"
 #include "jobspec/name_list.h"
 #include "jobspec/schema.h"
+#include "model/unit_parameters.h"
 #include "platform/shown_text.h"
 
 namespace tandem::jobspec {

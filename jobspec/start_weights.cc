@@ -15,6 +15,7 @@
 #include "jobspec/model_function.h"
 #include "jobspec/text.h"
 #include "model/node_kinds.h"
+#include "model/unit_parameters.h"
 
 namespace tandem::jobspec {
 namespace {

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "model/node_kinds.h"
+#include "model/parameter_and_flop_counts.h"
 #include "ops/attention_work.h"
 #include "ops/row_work.h"
 

@@ -58,7 +58,7 @@ struct MixtureOfExperts {
   // If true, ranks exchange only the rows that exist, instead of chunks with space for all tokens.
   bool exact_chunks = false;
   // How many rows a rank has memory to receive, as a multiple of the number that a balanced router sends it.
-  // A pass that would receive more fails (rows_beyond_room.h). Needs exact chunks. 0: the memory suffices for
+  // A pass that would receive more fails (received_rows.h). Needs exact chunks. 0: the memory suffices for
   // any routing.
   double most_rows = 0;
   // How many rows the experts of a rank compute at a time, as a multiple of the expected number.
@@ -189,76 +189,7 @@ struct BatchShape {
   int64_t Uncounted(const int64_t* batch) const;
 };
 
-enum class Init : uint8_t {
-  kNormal,  // normal with mean 0 and deviation initializer_range
-  kOnes,
-  kZeros,
-  kUniform,     // uniform in ±1 / sqrt(conv_width) of a mixer
-  kTimeSteps,   // softplus of the value is log-uniform in [0.001, 0.1]
-  kDecayRates,  // exp of the value is uniform in [1, 16]
-};
-
-// One named tensor of a unit.
-struct Parameter {
-  std::string name;  // Hugging Face name
-  std::vector<int64_t> shape;
-  int part = 0;  // index in UnitParameters::parts
-  // Parameters with the same block, if it is not -1, are consecutive, and one GEMM uses them as one matrix
-  // (q, k, v; gate, up).
-  int block = -1;
-  Init init = Init::kNormal;
-};
-
-// The parameters that are gathered together, in layout order: part by part, and parts in the main type last.
-struct UnitParameters {
-  // Parameters whose gradients are written by one node.
-  struct Part {
-    std::string name;
-    bool main_type = false;  // stays in the main type, whatever the unit computes in
-  };
-
-  std::string name;
-  int layer = -1;  // the same for all units of a layer; embedding and head have numbers after the layers'
-  bool experts = false;  // sharded over the expert data parallel group
-  std::vector<Part> parts;
-  std::vector<Parameter> parameters;
-  bool frozen = false;  // not trained
-};
-
-// Twice the mean number of tokens that a token of a sequence sees, if it sees at most `window` tokens: S if
-// the window is not shorter than the sequence, W (2 - W / S) otherwise.
-double AttendedLength(int64_t sequence_length, int64_t window);
-
-// The expected fraction of a rank's tokens that choose at least one expert of a given rank, if the router is
-// balanced.
-double ExpectedFill(const MixtureOfExperts& moe);
-
-// `multiple` times the rows that a rank expects to receive from ranks with `tokens` tokens each.
-int64_t RowsOfRoom(const MixtureOfExperts& moe, double multiple, int64_t tokens);
-
 // The same decoder on one rank, which has all experts.
 DecoderConfig WithAllExperts(DecoderConfig config);
-
-// The units of a rank: "embedding", "layers.0" (parts "attention" and "mlp"), ..., "head" (the final norm,
-// and lm_head unless tied). The unit of a sparse layer has the parts "attention" and "router"; a second unit,
-// "layers.0.experts", has the experts of config.moe.rank. The units of depths are "mtp.0", ...; if there are
-// depths, the final norm is in "mtp.0" instead of "head".
-std::vector<UnitParameters> DecoderUnits(const DecoderConfig& config);
-
-// Counts the parameters of all ranks together.
-int64_t NumParameters(const DecoderConfig& config);
-
-// Counts the parameters that one token uses: all except the experts that it did not choose.
-int64_t NumActiveParameters(const DecoderConfig& config);
-
-// Model FLOPs of one token, forward and backward. The sum has
-// * 6 for each active parameter except the input embedding's, or 4 if its unit is frozen and has no
-//   gradients;
-// * 6·L·H·S for causal attention, with L the layers that attend and H = heads · head_dim (PaLM,
-//   arXiv:2204.02311, appendix B, has 12·L·H·S; causality halves it). If values and keys differ in size, H is
-//   heads times their mean. In a layer with a sliding window, AttendedLength replaces S;
-// * 18 for each number of a Mamba-2 mixer's state, and 24 for each of a gated delta net's.
-// The head counts once more for each depth, for the tokens that the depth predicts from.
-double FlopsPerToken(const DecoderConfig& config, int64_t sequence_length);
 
 }  // namespace tandem::model

@@ -8,7 +8,7 @@
 
 #include "model/decoder_shapes.h"
 #include "model/node_kinds.h"
-#include "model/unit_classes.h"
+#include "model/unit_parameters.h"
 
 namespace tandem::model {
 namespace {

@@ -7,12 +7,13 @@
 
 #include "model/config.h"
 #include "model/node_declaration.h"
+#include "model/unit_parameters.h"
 #include "schedules/program/outline.h"
 
 namespace tandem::model {
 
-// The ranges of one unit's parameters in the flat element spaces of the unit's classes (unit_classes.h). The
-// caller computes them from fsdp's layouts, because model/ does not include fsdp/.
+// The ranges of one unit's parameters in the flat element spaces of the unit's classes (unit_parameters.h).
+// The caller computes them from fsdp's layouts, because model/ does not include fsdp/.
 struct UnitLayout {
   struct Range {
     int64_t begin = 0;

@@ -6,7 +6,7 @@
 #include "model/bound_arrays.h"
 #include "model/decoder_nodes.h"
 #include "model/node_kinds.h"
-#include "model/rows_beyond_room.h"
+#include "model/received_rows.h"
 #include "ops/operations.h"
 
 namespace tandem::model {

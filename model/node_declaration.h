@@ -8,6 +8,7 @@
 
 #include "model/config.h"
 #include "model/decoder_shapes.h"
+#include "model/unit_parameters.h"
 #include "schedules/program/outline.h"
 
 namespace tandem::model {

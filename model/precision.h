@@ -17,7 +17,7 @@ const char* ToText(ComputeType type);  // "fp32"
 // fp32.
 ComputeType MainType(ComputeType compute);
 
-// The element types of a unit's buffers, by role. Parts of a unit may differ (unit_classes.h).
+// The element types of a unit's buffers, by role. Parts of a unit may differ (unit_parameters.h).
 // schedules::UnitPrecision has only their sizes.
 struct UnitTypes {
   ComputeType main = ComputeType::kFp32;       // weights, moments, accumulator

@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "fsdp/buffer_bytes.h"
+#include "model/unit_parameters.h"
 #include "parallel/data_parallel_mesh.h"
 #include "parallel/job_groups.h"
 #include "plan/graph_segments.h"

@@ -8,7 +8,7 @@
 #include "absl/strings/str_join.h"
 #include "jobspec/decoder_config.h"
 #include "jobspec/name_list.h"
-#include "model/unit_classes.h"
+#include "model/received_rows.h"
 #include "parallel/from_spec.h"
 #include "plan/build_stage.h"
 #include "plan/recomputation.h"

@@ -13,6 +13,7 @@
 #include "fsdp/unit_mesh.h"
 #include "jobspec/data_texts.h"
 #include "model/config.h"
+#include "model/unit_parameters.h"
 #include "parallel/group_options.h"
 #include "parallel/job_groups.h"
 #include "parallel/topology.h"
@@ -100,7 +101,7 @@ struct JobPlan {
   model::DeviceKind device = model::DeviceKind::kCpu;
   int ranks_per_worker = 0;  // the limit in the field `resources`; 0: no limit
   std::vector<model::UnitParameters> units;
-  std::vector<fsdp::ClassLayouts> layouts;  // by unit and class (model/unit_classes.h)
+  std::vector<fsdp::ClassLayouts> layouts;  // by unit and class (model/unit_parameters.h)
   schedules::Outline outline;
   std::vector<parallel::Group> groups;  // every process group, in the order of creation
   std::map<std::string, parallel::GroupOptions> group_options;  // by the name of groups that have options

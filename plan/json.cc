@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/strings/str_split.h"
+#include "model/parameter_and_flop_counts.h"
 #include "plan/memory_plan.h"
 #include "plan/recomputation.h"
 #include "plan/text.h"

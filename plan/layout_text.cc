@@ -9,7 +9,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "fsdp/unit_mesh.h"
-#include "model/unit_classes.h"
+#include "model/unit_parameters.h"
 #include "plan/quantity_text.h"
 #include "platform/counted_text.h"
 

@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "fsdp/layout.h"
-#include "model/unit_classes.h"
+#include "model/unit_parameters.h"
 #include "platform/files.h"
 #include "schedules/passes/live_locals.h"
 #include "schedules/passes/passes.h"

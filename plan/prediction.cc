@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "model/parameter_and_flop_counts.h"
 #include "platform/status_macros.h"
 #include "schedules/simulate/cost.h"
 #include "schedules/simulate/device_profile.h"

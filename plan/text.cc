@@ -13,6 +13,7 @@
 #include "absl/strings/str_join.h"
 #include "jobspec/model_types.h"
 #include "model/decoder_shapes.h"
+#include "model/parameter_and_flop_counts.h"
 #include "plan/memory_plan.h"
 #include "plan/quantity_text.h"
 #include "plan/recomputation.h"

@@ -11,7 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "device/device.h"
 #include "model/node.h"
-#include "model/unit_classes.h"
+#include "model/unit_parameters.h"
 #include "ops/operations.h"
 #include "plan/job_plan.h"
 #include "plan/stages.h"

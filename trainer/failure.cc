@@ -18,7 +18,7 @@
 #include "data/token_source.h"
 #include "device/device.h"
 #include "link/exit_code.h"
-#include "model/rows_beyond_room.h"
+#include "model/received_rows.h"
 #include "platform/regular_file.h"
 #include "proto/reasons.h"
 

@@ -13,7 +13,7 @@
 #include "device/device.h"
 #include "model/node.h"
 #include "model/node_kinds.h"
-#include "model/unit_classes.h"
+#include "model/unit_parameters.h"
 #include "plan/job_plan.h"
 #include "plan/memory_plan.h"
 #include "platform/control_groups.h"

@@ -18,6 +18,7 @@
 #include "jobspec/start_weights.h"
 #include "jobspec/training_function.h"
 #include "model/node.h"
+#include "model/unit_parameters.h"
 #include "plan/memory_plan.h"
 #include "platform/host.h"
 #include "platform/log.h"

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "jobspec/decoder_config.h"
 #include "jobspec/jobspec.h"
+#include "model/parameter_and_flop_counts.h"
 #include "tests/data/prepared_folder.h"
 #include "tests/jobspec/bad_spec.h"
 #include "tests/platform/temporary_folder.h"

@@ -8,6 +8,7 @@
 #include "jobspec/decoder_config.h"
 #include "jobspec/jobspec.h"
 #include "model/config.h"
+#include "model/parameter_and_flop_counts.h"
 #include "tests/jobspec/bad_spec.h"
 #include "tests/platform/temporary_folder.h"
 

@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "model/unit_classes.h"
+#include "model/unit_parameters.h"
 #include "tests/model/autograd_decoder.h"
 #include "tests/model/bound_decoder.h"
 #include "tests/model/shapes.h"

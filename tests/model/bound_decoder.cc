@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "absl/strings/match.h"
+#include "model/unit_parameters.h"
 #include "ops/operations.h"
 #include "tests/device/tensors.h"
 #include "tests/model/unit_layouts.h"

@@ -9,7 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "tests/model/small_decoder.h"
+#include "model/parameter_and_flop_counts.h"
+#include "model/unit_parameters.h"
+#include "tests/model/test_decoders.h"
 #include "tests/model/unit_layouts.h"
 
 namespace tandem::model {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "model/layer_pattern.h"
+#include "model/unit_parameters.h"
 #include "tests/model/autograd_decoder.h"
 #include "tests/model/shapes.h"
 

@@ -8,7 +8,7 @@
 #include "model/config.h"
 #include "model/decoder_outline.h"
 #include "model/node_declaration.h"
-#include "model/unit_classes.h"
+#include "model/unit_parameters.h"
 
 namespace tandem::model::test {
 

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "model/received_rows.h"
 #include "tests/parity/expect_close.h"
 #include "tests/parity/expect_same.h"
 #include "tests/parity/job.h"

@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "jobspec/jobspec.h"
+#include "model/unit_parameters.h"
 #include "plan/build_stage.h"
 #include "tandem/v1/job.pb.h"
 

@@ -12,6 +12,7 @@
 #include "model/bound_arrays.h"
 #include "model/declared_node.h"
 #include "model/node_kinds.h"
+#include "model/unit_parameters.h"
 #include "ops/tensors.h"
 #include "plan/build_stage.h"
 #include "plan/layout_text.h"

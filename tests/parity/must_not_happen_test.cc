@@ -4,6 +4,7 @@
 #include <set>
 #include <string>
 
+#include "model/parameter_and_flop_counts.h"
 #include "tests/parity/expect_close.h"
 #include "tests/parity/job.h"
 #include "tests/parity/run.h"

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "model/parameter_and_flop_counts.h"
 #include "plan/prediction_text.h"
 #include "plan/quantity_text.h"
 #include "plan/text.h"

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "model/unit_parameters.h"
 #include "parallel/group_options.h"
 #include "tests/plan/test_job.h"
 

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "fsdp/unit_mesh.h"
+#include "model/parameter_and_flop_counts.h"
 #include "plan/json.h"
 #include "plan/layout_text.h"
 #include "plan/memory_plan.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "model/rows_beyond_room.h"
+#include "model/received_rows.h"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "model/decoder_shapes.h"
-#include "tests/model/small_decoder.h"
+#include "tests/model/test_decoders.h"
 
 namespace tandem::model {
 namespace {

@@ -1,11 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "model/rows_beyond_room.h"
+#include "model/received_rows.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
 
 namespace tandem::model {
+
+double ExpectedFill(const MixtureOfExperts& moe) {
+  if (moe.router.deals) {  // to experts that lie apart
+    return std::min(1.0, static_cast<double>(moe.router.top_k) / static_cast<double>(moe.ranks));
+  }
+  // That none of the k different experts of a token is among the E / P of the rank.
+  double none = 1;
+  const auto experts = static_cast<double>(moe.router.experts);
+  const double elsewhere = experts - experts / static_cast<double>(moe.ranks);
+  for (int64_t j = 0; j < moe.router.top_k; ++j) {
+    const auto drawn = static_cast<double>(j);
+    none *= std::max(0.0, elsewhere - drawn) / (experts - drawn);
+  }
+  return 1 - none;
+}
+
+int64_t RowsOfRoom(const MixtureOfExperts& moe, double multiple, int64_t tokens) {
+  const double expected = ExpectedFill(moe) * static_cast<double>(moe.ranks * tokens);
+  // A product that is a whole number but for its rounding is that number.
+  return static_cast<int64_t>(std::ceil(multiple * expected * (1 - 1e-12)));
+}
 
 void CheckRoom(const MixtureOfExperts& moe, int64_t tokens, int64_t room, absl::Span<const int64_t> counts) {
   int64_t fullest = 0;

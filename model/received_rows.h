@@ -9,6 +9,13 @@
 
 namespace tandem::model {
 
+// The expected fraction of a rank's tokens that choose at least one expert of a given rank, if the router is
+// balanced.
+double ExpectedFill(const MixtureOfExperts& moe);
+
+// `multiple` times the rows that a rank expects to receive from ranks with `tokens` tokens each.
+int64_t RowsOfRoom(const MixtureOfExperts& moe, double multiple, int64_t tokens);
+
 // Thrown if a router sends a rank more rows than parallelism.dispatch.most_rows allows. what() states the
 // rank, the number of rows, and the smallest multiple that would be enough. All ranks that share the experts
 // throw the same error.
