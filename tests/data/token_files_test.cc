@@ -257,7 +257,7 @@ TEST_F(TokenFilesTest, WhatLooksLikeNoTokensIsText) {
                        0, std::nullopt));
 }
 
-TEST_F(TokenFilesTest, AFileOrCopyOnBothSidesIsRefused) {
+TEST_F(TokenFilesTest, FilesOrCopiesInBothSplitsAreRefused) {
   const std::string shape = absl::StrCat("(", kTokens.size(), ",)");
   const std::string a = folder_.Write("d/a.npy", Npy("<u2", shape, Numbers<uint16_t>(kTokens)));
   folder_.Write("d/b.npy", Npy("<u2", "(4,)", Numbers<uint16_t>({4, 3, 2, 1})));

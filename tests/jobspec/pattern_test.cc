@@ -283,7 +283,7 @@ TEST(PatternTest, Qwen3NextsLayersFollowFromIntervalsAndLists) {
   EXPECT_EQ(pattern(R"(, "num_experts": 0)"), "[G-][G-][G-][*-]");
 }
 
-TEST(PatternTest, Qwen3NextHasGatesAndNormsThatAddOne) {
+TEST(PatternTest, Qwen3NextHasGatesAndShiftedNorms) {
   const model::DecoderConfig config = ModelConfigOf(Resolve(SpecWith(kQwen3Next)).model());
   EXPECT_TRUE(config.attention_gate && config.norms_add_one && config.moe.shared_gate);
   EXPECT_EQ(config.moe.shared_intermediate_size, 48);

@@ -19,7 +19,7 @@ using test::BoundDecoder;
 using test::Config;
 using test::kSeed;
 
-TEST(BindPrecisionTest, AMatrixOfAnotherTypeThanItsNodeComputesInIsRefused) {
+TEST(BindPrecisionTest, AMatrixOfAnotherTypeIsRefused) {
   const DecoderConfig config = Config(8, 12, 1, 1, 1, 8, 5, /*tied=*/true);
   Precision precision(ComputeType::kBf16);
   precision.units["head"] = Precision(ComputeType::kFp32).common;  // and not the embedding's
@@ -62,7 +62,7 @@ TEST_F(BindRefusalTest, PassesThatANodeDoesNotHave) {
   EXPECT_EQ(Refusal(kHead, Pass::kRecompute), "head recompute: these nodes have no such pass");
 }
 
-TEST_F(BindRefusalTest, ARecomputeWithoutWhatItsOutputsAreComputedFrom) {
+TEST_F(BindRefusalTest, ARecomputeWithoutSourcesOfItsOutputs) {
   EXPECT_EQ(Refusal(kMlp, Pass::kRecompute, {"layers.0.mlp.hidden"}),
             "mlp recompute: hidden is computed from gate_up, which must be recomputed with it");
   EXPECT_THAT(Refusal(kAttention, Pass::kRecompute, {"layers.0.attention.context", "layers.0.attention.lse"}),

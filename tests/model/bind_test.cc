@@ -99,7 +99,7 @@ double Bf16ToleranceOf(const std::string& name, const std::map<std::string, at::
   return kBf16Tolerance * std::max(1.0, norm_of(projection->second) / norm_of(parameters.at(name)));
 }
 
-TEST_P(BindTest, LossAndEveryGradientInReducedPrecisionAreNearAutograds) {
+TEST_P(BindTest, ReducedPrecisionIsNearAutograds) {
   const Shape& shape = GetParam();
   const at::Tensor tokens = RandomTokens(shape, kSeed);
   int number = 0;
@@ -185,7 +185,7 @@ TEST_P(BindTest, GradientsAreAddedWhereOperandsSay) {
 }
 
 // A forward that writes gradients gets none in a validation.
-TEST(HeadInChunksTest, AValidationHasTheLossOfTheForwardAndWritesNoGradient) {
+TEST(HeadInChunksTest, AValidationHasTheForwardsLossWithoutGradients) {
   for (const Shape& shape : Shapes()) {
     for (const Precision& precision : ReducedPrecisions()) {
       BoundDecoder run(shape.config, shape.batch, precision, kSeed);
@@ -221,7 +221,7 @@ TEST(HeadInChunksTest, AValidationHasTheLossOfTheForwardAndWritesNoGradient) {
 
 // Rotation by the position in the sequence and not in the document changes nothing, since scores depend on
 // the distance; and every target counts, also the one behind a document's end.
-TEST(PackedDocumentsTest, ADocumentIsComputedAsInASequenceOfItsOwn) {
+TEST(PackedDocumentsTest, ADocumentIsComputedAsIfAlone) {
   const std::vector<int64_t> lengths = {1, 5, 33, 1, 1, 20, 9};
   const int64_t all = std::accumulate(lengths.begin(), lengths.end(), int64_t{0});
   for (Shape packed : Shapes()) {

@@ -36,7 +36,7 @@ class BoundPassTest : public testing::TestWithParam<Shape> {
 INSTANTIATE_TEST_SUITE_P(Shapes, BoundPassTest, testing::ValuesIn(Shapes()),
                          [](const auto& info) { return std::string(info.param.name); });
 
-TEST_P(BoundPassTest, ABoundPassRepeatsBitForBitWhateverRanBefore) {
+TEST_P(BoundPassTest, RepeatsBitForBitWhateverRanBefore) {
   const Shape& shape = GetParam();
   const at::Tensor tokens = RandomTokens(shape, kSeed);
   BoundDecoder run(shape.config, shape.batch, ComputeType::kFp32, kSeed);
@@ -147,7 +147,7 @@ TEST_P(BoundPassTest, RecomputeGivesTheBitsOfTheForward) {
 }
 
 // Whatever lies between them.
-TEST_P(BoundPassTest, WeightHalvesMayComeLaterAndInAnyOrder) {
+TEST_P(BoundPassTest, WeightHalvesMayFollowInAnyOrder) {
   const Shape& shape = GetParam();
   const at::Tensor tokens = RandomTokens(shape, kSeed);
   for (const Precision& precision :

@@ -106,7 +106,7 @@ TEST(DecoderOutlineTest, NamesNodesUnitsAndValues) {
 }
 
 // One value, so that it is loaded, kept and given up with the tokens.
-TEST(DecoderOutlineTest, PackedDocumentsComeWithTheBatchAndOnlyAttentionReadsThem) {
+TEST(DecoderOutlineTest, OnlyAttentionReadsPackedDocuments) {
   const BatchShape batch{.sequences = 2, .sequence_length = 4, .packs_documents = true};
   const schedules::Outline packed = OutlineOf(SmallDecoder(false), batch);
   EXPECT_EQ(packed.values[packed.batch].bytes.bound, 2 * (5 + 4) * 8);
@@ -130,7 +130,7 @@ TEST(DecoderOutlineTest, PackedDocumentsComeWithTheBatchAndOnlyAttentionReadsThe
   }
 }
 
-TEST(DecoderOutlineTest, UnitsHaveTheirLayersAndTheRangesOfTheirParts) {
+TEST(DecoderOutlineTest, UnitsHaveTheirLayersAndPartsRanges) {
   const schedules::Outline outline = OutlineOf(SmallDecoder(false), {.sequences = 1, .sequence_length = 4});
   ASSERT_EQ(outline.units.size(), 4u);
   std::set<int> layers;
@@ -156,7 +156,7 @@ TEST(DecoderOutlineTest, UnitsHaveTheirLayersAndTheRangesOfTheirParts) {
   EXPECT_EQ(outline.nodes[3].forward.parameters[0], (schedules::UnitPart{.unit = 2, .part = 0}));
 }
 
-TEST(DecoderOutlineTest, ATiedHeadReadsTheEmbeddingAndWritesItsGradient) {
+TEST(DecoderOutlineTest, ATiedHeadReadsAndTrainsTheEmbedding) {
   const schedules::Outline outline = OutlineOf(SmallDecoder(true), {.sequences = 1, .sequence_length = 4});
   const schedules::UnitPart head{.unit = 3, .part = 0};
   const schedules::UnitPart embedding{.unit = 0, .part = 0};
@@ -168,7 +168,7 @@ TEST(DecoderOutlineTest, ATiedHeadReadsTheEmbeddingAndWritesItsGradient) {
 }
 
 // Heads are behind all layers, and read hidden states by the nodes that make them (model/depths.h).
-TEST(DecoderOutlineTest, DepthsReadTheEmbeddingsRowsAndShareTheHead) {
+TEST(DecoderOutlineTest, DepthsReadEmbeddedRowsAndShareTheHead) {
   DecoderConfig config = SmallDecoder(false);
   config.depths.number = 2;
   const schedules::Outline outline = OutlineOf(config, {.sequences = 1, .sequence_length = 4});
@@ -196,7 +196,7 @@ TEST(DecoderOutlineTest, DepthsReadTheEmbeddingsRowsAndShareTheHead) {
   EXPECT_EQ(outline.units[4].layer, 3);
 }
 
-TEST(DecoderOutlineTest, ADetachedDepthWritesNoGradientOfTheModel) {
+TEST(DecoderOutlineTest, ADetachedDepthWritesNoModelGradient) {
   DecoderConfig config = SmallDecoder(true);
   config.depths = {.number = 1, .detached = true};
   const schedules::Outline outline = OutlineOf(config, {.sequences = 1, .sequence_length = 4});
@@ -206,7 +206,7 @@ TEST(DecoderOutlineTest, ADetachedDepthWritesNoGradientOfTheModel) {
 }
 
 // Its logits, of 17 words in fp32, take more than is allowed at once.
-TEST(DecoderOutlineTest, AHeadInChunksWritesItsGradientsInItsForwardAndKeepsNothing) {
+TEST(DecoderOutlineTest, AHeadInChunksWritesGradientsInForward) {
   DecoderConfig config = SmallDecoder(true);
   const BatchShape batch{.sequences = 2, .sequence_length = 8};
   const schedules::Outline whole = OutlineOf(config, batch);
@@ -233,7 +233,7 @@ TEST(DecoderOutlineTest, AHeadInChunksWritesItsGradientsInItsForwardAndKeepsNoth
   EXPECT_EQ(bytes(ComputeType::kBf16), bytes(ComputeType::kFp32)) << "the sums of chunks are of fp32";
 }
 
-TEST(DecoderShapesTest, LogitsBeyondTheLimitComeInAboutEqualChunksOfWholeGroupsOfRows) {
+TEST(DecoderShapesTest, LogitsBeyondTheLimitComeInEqualChunks) {
   DecoderConfig llama = SmallDecoder(false);
   llama.vocab_size = 128'256;
   const auto rows = [&](int64_t tokens, ComputeType type) {
@@ -281,7 +281,7 @@ TEST(DecoderOutlineTest, AFrozenLayerHasNoWeightHalf) {
   }
 }
 
-TEST(DecoderOutlineTest, ASparseLayerIsFourNodesAndItsExpertsAnExpertUnit) {
+TEST(DecoderOutlineTest, SparseLayersAreFourNodesWithExpertUnits) {
   const schedules::Outline outline = OutlineOf(SparseDecoder(), {.sequences = 1, .sequence_length = 4});
   const std::vector<std::string> names = NodesOf(outline);
   EXPECT_THAT(
@@ -296,7 +296,7 @@ TEST(DecoderOutlineTest, ASparseLayerIsFourNodesAndItsExpertsAnExpertUnit) {
   EXPECT_EQ(experts.classes[0].elements, 8 * 3 * 5 * 24);
 }
 
-TEST(DecoderOutlineTest, FlopsOfAllNodesAreThoseOfTheModelPlusTheRecomputedScores) {
+TEST(DecoderOutlineTest, NodesFlopsAreTheModelsPlusRecomputedScores) {
   DecoderConfig frozen = SparseDecoder();
   frozen.frozen_units = {"embedding", "layers.1.experts"};
   DecoderConfig in_chunks = SmallDecoder(true);
@@ -338,7 +338,7 @@ TEST(DecoderOutlineTest, FlopsOfAllNodesAreThoseOfTheModelPlusTheRecomputedScore
   }
 }
 
-TEST(DecoderOutlineTest, FlopsOfATokenCountWhatACapacityLeavesAndNoPadding) {
+TEST(DecoderOutlineTest, TokenFlopsCountNoDropsAndNoPadding) {
   const auto flops = [](double factor, bool pads) {
     DecoderConfig config = SparseDecoder();
     config.moe.capacity = {.factor = factor, .pads = pads};
@@ -357,7 +357,7 @@ TEST(DecoderOutlineTest, FlopsOfATokenCountWhatACapacityLeavesAndNoPadding) {
   EXPECT_EQ(flops(1.5, true), flops(0, false)) << "more than there are";
 }
 
-TEST(DecoderOutlineTest, Fp64ValuesAreTwiceAsLargeButTokensAndLossAreNot) {
+TEST(DecoderOutlineTest, Fp64DoublesValuesButNotTokensAndLoss) {
   const BatchShape batch{.sequences = 2, .sequence_length = 8};
   const schedules::Outline single = OutlineOf(SmallDecoder(false), batch);
   const schedules::Outline twice = OutlineOf(SmallDecoder(false), batch, ComputeType::kFp64);
@@ -373,7 +373,7 @@ TEST(DecoderOutlineTest, Fp64ValuesAreTwiceAsLargeButTokensAndLossAreNot) {
   EXPECT_EQ(twice.units[0].classes[0].precision.transport, 8);
 }
 
-TEST(DecoderOutlineTest, UnitsAndValuesHaveTheSizesOfTheirTypes) {
+TEST(DecoderOutlineTest, UnitsAndValuesHaveTheirTypesSizes) {
   const BatchShape batch{.sequences = 2, .sequence_length = 8};
   const DecoderConfig config = SmallDecoder(false);
   Precision precision(ComputeType::kBf16, ComputeType::kFp32);

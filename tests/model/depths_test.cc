@@ -94,7 +94,7 @@ TEST_P(DepthsTest, LossesAndEveryGradientMatchAutograd) {
   }
 }
 
-TEST_P(DepthsTest, WithFrozenUnitsTheGradientsOfOthersMatchAutograd) {
+TEST_P(DepthsTest, WithFrozenUnitsOtherGradientsMatchAutograd) {
   const Shape& shape = GetParam();
   for (const char* unit : {"embedding", "mtp.0", "head"}) {
     SCOPED_TRACE(unit);
@@ -104,7 +104,7 @@ TEST_P(DepthsTest, WithFrozenUnitsTheGradientsOfOthersMatchAutograd) {
   }
 }
 
-TEST_P(DepthsTest, LossesAndEveryGradientInReducedPrecisionAreNearAutograds) {
+TEST_P(DepthsTest, ReducedPrecisionIsNearAutograds) {
   const Shape& shape = GetParam();
   for (const Precision& precision : ReducedPrecisions()) {
     ExpectLikeAutograd(shape.config, shape, precision, 1.0 / 32);

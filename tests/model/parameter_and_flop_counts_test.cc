@@ -38,7 +38,7 @@ TEST(NumParametersTest, CountsLlama3) {
   EXPECT_EQ(NumParameters(tied), 8'030'261'248 - int64_t{128256} * 4096);
 }
 
-TEST(FlopsPerTokenTest, LeavesOutTheInputEmbeddingAndAddsCausalAttention) {
+TEST(FlopsPerTokenTest, OmitsTheInputEmbeddingAndAddsCausalAttention) {
   const double without_embedding = 8'030'261'248.0 - 128256.0 * 4096;
   EXPECT_DOUBLE_EQ(FlopsPerToken(Llama3_8B(), 8192), 6 * without_embedding + 6.0 * 32 * 4096 * 8192);
   // Tied: the one matrix multiplies in the head.

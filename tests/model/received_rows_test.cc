@@ -30,7 +30,7 @@ std::string ErrorOf(int64_t room, const std::vector<int64_t>& counts) {
   }
 }
 
-TEST(RowsBeyondRoomTest, TheFullestRankIsNamedWithTheMultipleThatWouldDo) {
+TEST(RowsBeyondRoomTest, TheFullestRankIsReportedWithSufficientRoom) {
   const std::vector<int64_t> counts = {28, 0, 10, 20,  //
                                        28, 0, 10, 20,  //
                                        28, 5, 10, 20,  //
@@ -44,7 +44,7 @@ TEST(RowsBeyondRoomTest, TheFullestRankIsNamedWithTheMultipleThatWouldDo) {
   EXPECT_EQ(RowsOfRoom(FourRanks(0), 2.16, 28), 113) << "which would do";
 }
 
-TEST(RowsBeyondRoomTest, BuffersHaveRoomForWhatMaySendAndForAMultipleOfWhatIsExpected) {
+TEST(RowsBeyondRoomTest, BuffersHaveRoomForMultiplesOfExpectedRows) {
   DecoderConfig config = test::SmallDecoder(/*tied=*/false);
   const auto shapes = [&](double most_rows) {
     config.moe = FourRanks(most_rows);

@@ -82,7 +82,7 @@ DecoderConfig TinySparse(ParameterNames names) {
   return config;
 }
 
-TEST(DecoderUnitsTest, ExpertsAreAUnitOfTheirOwnUnderMixtralsNames) {
+TEST(DecoderUnitsTest, ExpertsAreTheirOwnUnitUnderMixtralsNames) {
   const std::vector<UnitParameters> units = DecoderUnits(TinySparse(ParameterNames::kMixtral));
   std::vector<std::string> names;
   for (const UnitParameters& unit : units) {
@@ -106,7 +106,7 @@ TEST(DecoderUnitsTest, ExpertsAreAUnitOfTheirOwnUnderMixtralsNames) {
                                               experts + "1.w2.weight [24, 5] part 0 block 1 normal"));
 }
 
-TEST(DecoderUnitsTest, Qwen3MoeNormsHeadsAndHasItsOwnNames) {
+TEST(DecoderUnitsTest, Qwen3MoeNormsHeadsAndHasOwnNames) {
   DecoderConfig config = TinySparse(ParameterNames::kUsual);
   config.qk_norm = QkNorm::kHead;
   const std::vector<UnitParameters> units = DecoderUnits(config);
@@ -122,7 +122,7 @@ TEST(DecoderUnitsTest, Qwen3MoeNormsHeadsAndHasItsOwnNames) {
                              layer + "mlp.experts.1.down_proj.weight [24, 5] part 0 block 1 normal"}));
 }
 
-TEST(DecoderUnitsTest, BiasesOfQueriesKeysAndValuesBeginAsZeros) {
+TEST(DecoderUnitsTest, QueryKeyAndValueBiasesBeginAsZeros) {
   DecoderConfig config = SmallDecoder(false);
   config.qkv_bias = true;
   const std::string attention = "model.layers.0.self_attn.";
@@ -174,7 +174,7 @@ TEST(DecoderUnitsTest, DeepseekV3HasHuggingFacesNamesAndShapes) {
   EXPECT_EQ(units[5].parameters[0].name, layer + "mlp.experts.0.gate_proj.weight");
 }
 
-TEST(PatternTest, ALayerIsOneUnitWhateverIsInIt) {
+TEST(PatternTest, ALayerOfAnyLettersIsOneUnit) {
   const std::vector<UnitParameters> units = DecoderUnits(SmallHybrid(ParameterNames::kUsual));
   ASSERT_EQ(units.size(), 4u);
   const auto named = [](const char* name) { return testing::Field(&UnitParameters::Part::name, name); };
@@ -232,7 +232,7 @@ TEST(PatternTest, GraniteAndBambaHaveTheirOwnNames) {
                    "model.layers.1.feed_forward.down_proj.weight", "model.final_layernorm.weight"}));
 }
 
-TEST(PatternTest, ADepthIsOneUnitWithNormsAndAProjectionOfItsOwn) {
+TEST(PatternTest, ADepthIsOneUnitWithOwnNorms) {
   DecoderConfig config = SmallHybrid(ParameterNames::kUsual);
   config.pattern.push_back({LayerSymbol::kMlp, LayerSymbol::kMlp});
   config.depths = {.number = 1, .numbers_letters = true};

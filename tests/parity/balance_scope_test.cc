@@ -28,7 +28,7 @@ JobOptions Scoped(const std::string& scope) {
 }
 
 // overlap_matrix_test.cc has every schedule.
-TEST(GlobalBalanceTest, EveryOrderThatTheProgramAllowsGivesTheSameBits) {
+TEST(GlobalBalanceTest, AllowedOrdersGiveTheSameBits) {
   for (const auto& [ranks, expert_parallel, chunks] :
        {std::tuple(1, 1, ""), std::tuple(2, 2, "exact"), std::tuple(4, 2, "fixed")}) {
     SCOPED_TRACE(testing::Message() << ranks << " ranks, " << expert_parallel << " share experts");
@@ -84,7 +84,7 @@ TEST(GlobalBalanceTest, IsTheSameHoweverRanksShareARound) {
 }
 
 // What the other scopes cannot promise; or the test above would show nothing.
-TEST(GlobalBalanceTest, AMicrobatchesBalanceDependsOnHowRanksShareARound) {
+TEST(GlobalBalanceTest, BalanceDependsOnHowRanksShareARound) {
   const JobOptions options = Scoped("microbatch");
   const Tolerance distance =
       DistanceBetween(PlanOfRound(options), RunOfRound(options, 1, 1), RunOfRound(options, 2, 1));
@@ -101,7 +101,7 @@ TEST(GlobalBalanceTest, OfOneMicrobatchIsItsBalance) {
 }
 
 // Each step starts over, whatever the former one and a validation between them have left.
-TEST(GlobalBalanceTest, AResumedJobGoesOnWithTheSameBits) {
+TEST(GlobalBalanceTest, AResumedJobHasTheSameBits) {
   JobOptions options = Scoped("global");
   options.ranks = 2;
   options.microbatches_per_rank = 2;

@@ -82,7 +82,7 @@ TEST_F(BlendTest, AResumeGoesOnWhereEachTextWas) {
   ExpectSameBitsAfter(4, options, {options});
 }
 
-TEST_F(BlendTest, OtherWeightsBeginASegmentThatTheCheckpointHas) {
+TEST_F(BlendTest, OtherWeightsBeginASegmentInTheCheckpoint) {
   const TemporaryFolder folder;
   JobOptions options = OnRanks(2, folder.path());
   options.decays = false;

@@ -170,16 +170,14 @@ TEST(BrokenGraphsTest, CountersThatAWarmUpIncrementsAreCaught) {
   ExpectCaught(Fault::kWorkRunsAtCapture, options);
 }
 
-TEST(BrokenGraphsTest, BuffersThatAGraphHasNotWrittenAreCaught) {
-  ExpectCaught(Fault::kFirstLaunchIsLost, Dense());
-}
+TEST(BrokenGraphsTest, BuffersThatAGraphMissesAreCaught) { ExpectCaught(Fault::kFirstLaunchIsLost, Dense()); }
 
 TEST(BrokenGraphsTest, WeightsOfAnotherAddressAreCaught) {
   ExpectCaught(Fault::kGraphOfAnotherSegment, Dense());
 }
 
 // Where documents start in the batch.
-TEST(BrokenGraphsTest, WhatAGraphHasFromItsCaptureInsteadOfFromMemoryIsCaught) {
+TEST(BrokenGraphsTest, ValuesFixedAtCaptureAreCaught) {
   JobOptions options = Dense();
   options.end_of_document = ' ';
   ExpectCaught(Fault::kFirstCopiesStay, options);

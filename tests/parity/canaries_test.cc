@@ -62,7 +62,7 @@ JobOptions Tiny(const std::string& strategy) {
           .validation_batches = 4};
 }
 
-TEST(CanariesTest, NothingWritesToPaddingAndTheyChangeNoNumber) {
+TEST(CanariesTest, PaddingIsUntouchedAndCanariesChangeNoNumber) {
   for (const char* strategy : {"replicate", "zero1", "zero2", "zero3", "hsdp", "hfsdp"}) {
     for (const char* precision : {"compute: COMPUTE_TYPE_FP32 transport: COMPUTE_TYPE_FP32",
                                   "compute: COMPUTE_TYPE_BF16 transport: COMPUTE_TYPE_BF16"}) {
@@ -94,7 +94,7 @@ std::string ErrorWith(const Mischief& mischief) {
   return "went on";
 }
 
-TEST(CanariesTest, AWriteToTheGapBehindAParameterIsFoundWithItsName) {
+TEST(CanariesTest, AWriteBehindAParameterReportsItsName) {
   const std::string error =
       ErrorWith([](const fsdp::ShardGeometry& geometry, const fsdp::OptimizerArrays& arrays) {
         for (size_t i = 0; i + 1 < geometry.pieces.size(); ++i) {
@@ -109,7 +109,7 @@ TEST(CanariesTest, AWriteToTheGapBehindAParameterIsFoundWithItsName) {
       << error;
 }
 
-TEST(CanariesTest, AWriteBehindTheEndOfABufferIsFoundWithItsName) {
+TEST(CanariesTest, AWriteBehindABufferReportsItsName) {
   const std::string error =
       ErrorWith([](const fsdp::ShardGeometry& geometry, const fsdp::OptimizerArrays& arrays) {
         arrays.update_norms[geometry.num_parameters] = {};

@@ -21,7 +21,7 @@ namespace {
 // Bytes. Of 32 tokens, chunks have 11 in bf16 (the last 10), 5 in fp32 (the last 2) and 2 in fp64.
 constexpr int64_t kFewLogits = 5700;
 
-TEST(ChunkedHeadTest, LogitsInChunksTrainAsThoseThatAreWhole) {
+TEST(ChunkedHeadTest, LogitsInChunksTrainAsWholeLogits) {
   for (const bool tied : {false, true}) {
     for (const char* frozen : {"none", "head", "embedding", "embedding,layers.0,layers.1"}) {
       for (const bool fp64 : {false, true}) {
@@ -44,7 +44,7 @@ TEST(ChunkedHeadTest, LogitsInChunksTrainAsThoseThatAreWhole) {
 }
 
 // As near to the job in fp32 as with all logits at once: sums over chunks are rounded once.
-TEST(ChunkedHeadTest, InReducedPrecisionLogitsInChunksAreAsExactAsThoseThatAreWhole) {
+TEST(ChunkedHeadTest, InReducedPrecisionChunksAreAsExact) {
   for (const bool tied : {false, true}) {
     JobOptions options{.ranks = 2, .microbatches_per_rank = 2, .steps = 8, .tied = tied};
     const JobRun exact = RunJob(MakeJob(options));
@@ -91,7 +91,7 @@ TEST(ChunkedHeadTest, SchedulesAndRecomputedLayersGiveTheSameBits) {
   }
 }
 
-TEST(ChunkedHeadTest, NothingOfTheHeadIsAsLargeAsTheLogits) {
+TEST(ChunkedHeadTest, NoHeadBufferHasTheLogitsSize) {
   JobOptions options;
   const int64_t logits = options.micro_batch_size * options.sequence_length * 256 * 4;
   const auto largest = [&] {

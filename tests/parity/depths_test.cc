@@ -29,7 +29,7 @@ TEST(DepthsTest, RanksAndAccumulationDoNotChangeTheBits) {
   }
 }
 
-TEST(DepthsTest, EveryStrategyHasTheBitsOfItsSequentialSchedule) {
+TEST(DepthsTest, EveryStrategyHasTheSequentialSchedulesBits) {
   for (const char* strategy : {"replicate", "zero1", "hsdp", "hfsdp"}) {
     SCOPED_TRACE(strategy);
     JobOptions options = Predicting("M*/*-/*-");
@@ -43,7 +43,7 @@ TEST(DepthsTest, EveryStrategyHasTheBitsOfItsSequentialSchedule) {
 }
 
 // So loss and validation are of the next token alone, whatever the depths make.
-TEST(DepthsTest, DetachedDepthsChangeNoBitOfTheModelBeforeThem) {
+TEST(DepthsTest, DetachedDepthsChangeNoBitOfTheModel) {
   JobOptions options = Predicting("M*-");
   options.clip = 0;
   options.microbatches_per_rank = 2;
@@ -77,7 +77,7 @@ TEST(DepthsTest, RecomputationAndGraphsChangeNoBit) {
 }
 
 // A router in a depth is a sparse layer like the others: its own row, and one more in the mean.
-TEST(DepthsTest, RoutersOfDepthsAreReportedAsLayersBehindTheOthers) {
+TEST(DepthsTest, RoutersOfDepthsAreReportedAsLastLayers) {
   const JobRun run = RunJob(MakeJob(Predicting("[*E]M/*E/*E")));
   const v1::StepReport& step = run.steps.back();
   ASSERT_EQ(step.norms().experts_size(), 3);
@@ -91,7 +91,7 @@ TEST(DepthsTest, RoutersOfDepthsAreReportedAsLayersBehindTheOthers) {
   EXPECT_NEAR(step.scalars().at("moe_balance_loss"), balance, 1e-12);
 }
 
-TEST(DepthsTest, AJobGoesOnWithTheSameBitsOnOtherRanks) {
+TEST(DepthsTest, AJobResumesBitwiseOnOtherRanks) {
   JobOptions options = Predicting("M*/M-/M-");
   options.steps = 5;
   options.ranks = 2;

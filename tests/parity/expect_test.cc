@@ -27,7 +27,7 @@ JobRun Validated(double before, double after) {
   return run;
 }
 
-TEST(FirstDifferenceTest, IsInAnyValidationLossAlsoWhereOneRunHasNone) {
+TEST(FirstDifferenceTest, IsInAnyValidationLossEvenIfMissing) {
   const JobRun run = Validated(4, 2.5);
   EXPECT_EQ(FirstDifference(run, run), "");
   EXPECT_EQ(FirstDifference(run, Validated(4.5, 2.5)), "step 0: validation loss 4 and 4.5");
@@ -42,7 +42,7 @@ TEST(FirstDifferenceTest, IsInAnyValidationLossAlsoWhereOneRunHasNone) {
   EXPECT_EQ(FirstDifference(without, run), "step 0: only the second run has it");
 }
 
-TEST(ExpectCloseTest, ComparesEveryValidationLossAlsoWhereOneRunHasNone) {
+TEST(ExpectCloseTest, ComparesEveryValidationLossEvenIfMissing) {
   const plan::JobPlan plan{};
   const JobRun run = Validated(4, 2.5);
   ExpectClose(plan, run, run, kFp32);
@@ -57,7 +57,7 @@ TEST(ExpectCloseTest, ComparesEveryValidationLossAlsoWhereOneRunHasNone) {
   EXPECT_NONFATAL_FAILURE(ExpectClose(plan, without, run, kFp32), "only one run has a step 0");
 }
 
-TEST(ExpectCloseTest, SeesANumberThatIsNotFiniteInOneRunAlone) {
+TEST(ExpectCloseTest, SeesANonfiniteNumberInOneRun) {
   const plan::JobPlan plan{};
   const JobRun run = Validated(4, 2.5);
   for (const double bad :
@@ -71,7 +71,7 @@ TEST(ExpectCloseTest, SeesANumberThatIsNotFiniteInOneRunAlone) {
   }
 }
 
-TEST(ExpectCloseTest, SeesOtherCountsOfTokensAndOfNonfiniteElements) {
+TEST(ExpectCloseTest, SeesOtherCountsOfTokensAndNonfiniteElements) {
   const plan::JobPlan plan{};
   const JobRun run = Validated(4, 2.5);
   JobRun other = run;

@@ -71,7 +71,7 @@ TEST(ExpertBiasTest, BiasesOfFrozenLayersStayAsTheyAre) {
   EXPECT_EQ(BiasesOf(RunJob(MakeJob(options)), "layers.2"), std::vector<float>(8));
 }
 
-TEST(ExpertBiasTest, EveryScheduleAndEveryOrderThatItAllowsGivesTheSameBits) {
+TEST(ExpertBiasTest, SchedulesAndAllowedOrdersGiveTheSameBits) {
   JobOptions options = Biased(2);
   options.ranks = 2;
   options.microbatches_per_rank = 2;
@@ -82,7 +82,7 @@ TEST(ExpertBiasTest, EveryScheduleAndEveryOrderThatItAllowsGivesTheSameBits) {
 }
 
 // In fp64, where the choices of both are the same. The tokens of a rank are counted where they are routed.
-TEST(ExpertBiasTest, RanksThatShareTheExpertsHaveTheBiasesOfRanksWithAll) {
+TEST(ExpertBiasTest, ExpertParallelismChangesNoBias) {
   JobOptions options = Biased(4);
   options.fp64 = true;
   options.ranks = 2;
@@ -100,7 +100,7 @@ TEST(ExpertBiasTest, RanksThatShareTheExpertsHaveTheBiasesOfRanksWithAll) {
   }
 }
 
-TEST(ExpertBiasTest, AResumedJobGoesOnWithTheSameBitsOnAnotherNumberOfRanks) {
+TEST(ExpertBiasTest, AJobResumesBitwiseOnOtherRanks) {
   JobOptions options = Biased(6);
   options.ranks = 2;
   options.microbatches_per_rank = 2;
@@ -116,7 +116,7 @@ std::string ErrorOf(const JobOptions& options) {
   return "";
 }
 
-TEST(ExpertBiasTest, ACheckpointWithoutBiasesIsRefusedAndSoIsOneWithThemByAJobWithout) {
+TEST(ExpertBiasTest, JobAndCheckpointMustAgreeOnBiases) {
   const TemporaryFolder folder;
   for (const double saved : {0.0, kRate}) {
     JobOptions options = Biased(1);

@@ -41,12 +41,12 @@ JobOptions OnFourRanks() {
           .num_experts = 4};
 }
 
-TEST(ExpertParallelJobTest, Fp32HasTheNumbersOfRanksWithEveryExpert) {
+TEST(ExpertParallelJobTest, Fp32HasTheNumbersWithoutExpertParallelism) {
   ExpectNumbersOfRanksWithEveryExpert(OnFourRanks());
 }
 
 // Whatever the chunks, what is computed is the same.
-TEST(ExpertParallelJobTest, WhereTargetsDoNotCountTheNumbersAreThoseOfRanksWithEveryExpert) {
+TEST(ExpertParallelJobTest, UncountedTargetsKeepNumbersWithoutExpertParallelism) {
   JobOptions options = OnFourRanks();
   options.count_first_token = false;
   options.end_of_document = ' ';
@@ -55,7 +55,7 @@ TEST(ExpertParallelJobTest, WhereTargetsDoNotCountTheNumbersAreThoseOfRanksWithE
   ExpectNumbersOfRanksWithEveryExpert(options);
 }
 
-TEST(ExpertParallelJobTest, ExactChunksHaveTheBitsOfFixedOnesAndOnlyTheRowsThereAre) {
+TEST(ExpertParallelJobTest, ExactChunksKeepBitsAndSendExistingRows) {
   JobOptions options = OnFourRanks();
   options.chunks = "fixed";
   const JobRun fixed = RunJob(MakeJob(options));
@@ -74,7 +74,7 @@ TEST(ExpertParallelJobTest, ExactChunksHaveTheBitsOfFixedOnesAndOnlyTheRowsThere
   EXPECT_EQ(rows(exact, "AllToAll"), 0);
 }
 
-TEST(ExpertParallelJobTest, RoomThatSufficesChangesNoBitAndTakesLessMemory) {
+TEST(ExpertParallelJobTest, SufficientRoomChangesNoBitAndSavesMemory) {
   JobOptions options = OnFourRanks();
   options.expert_parallel = 4;
   options.num_experts = 16;
@@ -99,7 +99,7 @@ TEST(ExpertParallelJobTest, RoomThatSufficesChangesNoBitAndTakesLessMemory) {
 }
 
 // On a GPU the thread that issues the exchanges must know their sizes, and of those alone.
-TEST(ExpertParallelJobTest, TheHostOfAGpuReadsHowManyRowsTravelBeforeItSendsThem) {
+TEST(ExpertParallelJobTest, AGpusHostReadsCountsBeforeItSends) {
   JobOptions options = OnFourRanks();
   options.on_gpus = true;
   options.overlap = true;
@@ -136,7 +136,7 @@ TEST(ExpertParallelJobTest, TheHostOfAGpuReadsHowManyRowsTravelBeforeItSendsThem
 }
 
 // A balanced router of few experts reaches most ranks with most tokens, one of many does not.
-TEST(ExpertParallelJobTest, ChunksAreExactWhereMostOfThemWouldStayEmpty) {
+TEST(ExpertParallelJobTest, ChunksAreExactIfMostWouldStayEmpty) {
   JobOptions options = OnFourRanks();
   options.expert_parallel = 4;
   EXPECT_FALSE(MakeJob(options).model.moe.exact_chunks == MakeJob(OnFourRanks()).model.moe.exact_chunks);
@@ -171,7 +171,7 @@ TEST(ExpertParallelJobTest, ATokenTravelsOncePerRank) {
 }
 
 // On communicators of their own: nothing of an expert goes over a dense group, and nothing else over theirs.
-TEST(ExpertParallelJobTest, ExpertsAreGatheredAndReducedOverTheirOwnGroups) {
+TEST(ExpertParallelJobTest, ExpertsAreGatheredAndReducedInTheirGroups) {
   for (const char* strategy : {"replicate", "zero1", "zero2", "zero3", "hsdp", "hfsdp"}) {
     SCOPED_TRACE(strategy);
     JobOptions options = OnFourRanks();
@@ -205,7 +205,7 @@ TEST(ExpertParallelJobTest, ExpertsAreGatheredAndReducedOverTheirOwnGroups) {
 }
 
 // Layer 0 of microbatch 1 forward over layer 1 of microbatch 0 backward, as an executor issued it.
-TEST(ExpertParallelJobTest, ALayerPairIsIssuedInTheOrderOfTheTable) {
+TEST(ExpertParallelJobTest, ALayerPairIsIssuedInTabulatedOrder) {
   JobOptions options = OnFourRanks();
   options.ranks = 2;
   options.steps = 5;
@@ -278,7 +278,7 @@ class SkewTest : public testing::Test {
   const TemporaryFolder folder_;
 };
 
-TEST_F(SkewTest, HasTheNumbersOfRanksWithEveryExpertAndTheSameBitsInEverySchedule) {
+TEST_F(SkewTest, KeepsNumbersAndEverySchedulesBits) {
   for (const auto& [expert_parallel, experts] : std::vector<std::pair<int, int>>{{2, 4}, {4, 4}, {4, 16}}) {
     SCOPED_TRACE(testing::Message() << expert_parallel << " ranks share " << experts << " experts");
     JobOptions options = Options(expert_parallel, experts);
@@ -292,7 +292,7 @@ TEST_F(SkewTest, HasTheNumbersOfRanksWithEveryExpertAndTheSameBitsInEverySchedul
   }
 }
 
-TEST_F(SkewTest, NineTenthsOfTheTokensGoToOneExpertAtFirstTheJobGoesOnAndReportsItsFurtherPasses) {
+TEST_F(SkewTest, AnOverloadedExpertReportsItsFurtherPasses) {
   for (const char* chunks : {"fixed", "exact"}) {
     SCOPED_TRACE(chunks);
     JobOptions options = Options(/*expert_parallel=*/2, /*experts=*/4);
@@ -318,7 +318,7 @@ TEST_F(SkewTest, NineTenthsOfTheTokensGoToOneExpertAtFirstTheJobGoesOnAndReports
 }
 
 // Every token is the same: two of four ranks are sent all 16 tokens of each rank, twice what is expected.
-TEST_F(SkewTest, AStepThatSendsARankMoreRowsThanItHasRoomForEndsTheJobByName) {
+TEST_F(SkewTest, TooManyReceivedRowsEndTheJob) {
   JobOptions options = Options(/*expert_parallel=*/4, /*experts=*/4);
   options.text = folder_.path() + "/one";
   options.most_rows = 1.5;
@@ -350,7 +350,7 @@ TEST_F(SkewTest, AStepThatSendsARankMoreRowsThanItHasRoomForEndsTheJobByName) {
 }
 
 // Every token is the same: two of four ranks have its experts, and the others' compute nothing.
-TEST_F(SkewTest, RanksWithoutATokenTakePartInEverySchedule) {
+TEST_F(SkewTest, RanksWithoutTokensTakePartInEverySchedule) {
   JobOptions options = Options(/*expert_parallel=*/4, /*experts=*/4);
   options.text = folder_.path() + "/one";
   for (const char* chunks : {"fixed", "exact"}) {
@@ -365,7 +365,7 @@ TEST_F(SkewTest, RanksWithoutATokenTakePartInEverySchedule) {
 }
 
 // A checkpoint does not say how many ranks shared the experts.
-TEST(ExpertParallelJobTest, ACheckpointGoesOnWithAnotherExpertParallelSize) {
+TEST(ExpertParallelJobTest, ACheckpointResumesWithAnotherExpertParallelSize) {
   for (const int resumed_with : {1, 2, 4}) {
     SCOPED_TRACE(resumed_with);
     const TemporaryFolder folder;

@@ -19,7 +19,7 @@ namespace {
 JobOptions Mixtral(int64_t steps) { return {.steps = steps, .model_type = "mixtral", .num_experts = 4}; }
 
 // What a microbatch's tokens are dealt depends on nothing else.
-TEST(ExpertsTest, DealtTokensAreSpreadEvenlyAndAlikeOnAnyRanks) {
+TEST(ExpertsTest, DealtTokensSpreadEvenlyOnAnyRanks) {
   JobOptions options = Mixtral(4);
   options.balanced_routing = true;
   const JobRun one = ExpectSameBitsOnRanks(options, {2, 4});
@@ -44,7 +44,7 @@ TEST(ExpertsTest, DealtTokensAreSpreadEvenlyAndAlikeOnAnyRanks) {
 }
 
 // Rooms are for the tokens of a microbatch: which ranks share the microbatches does not matter.
-TEST(ExpertsTest, DroppedTokensAreTheSameOnAnyRanksAndReported) {
+TEST(ExpertsTest, DroppedTokensAreReportedAlikeOnAnyRanks) {
   JobOptions options = Mixtral(6);
   options.capacity_factor = 0.75;
   const JobRun one = ExpectSameBitsOnRanks(options, {2, 4});

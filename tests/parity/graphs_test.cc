@@ -109,7 +109,7 @@ TEST(GraphsTest, DenseLayersHaveTheBitsOfEagerOnes) {
   }
 }
 
-TEST(GraphsTest, LayersOfSharedExpertsHaveTheBitsOfEagerOnes) {
+TEST(GraphsTest, ExpertParallelLayersReplayTheEagerBits) {
   JobOptions options = Small(SparseJob());
   options.expert_inner = 8;
   options.ranks = 2;
@@ -121,7 +121,7 @@ TEST(GraphsTest, LayersOfSharedExpertsHaveTheBitsOfEagerOnes) {
 }
 
 // Layers of mixers and of delta nets, alone and before attention and experts that two ranks share.
-TEST(GraphsTest, LayersByAPatternHaveTheBitsOfEagerOnes) {
+TEST(GraphsTest, PatternedLayersHaveTheBitsOfEagerRuns) {
   JobOptions options = Small(SparseJob());
   options.model_type = "hybrid";
   options.pattern = "[M*E]MG[G-]";
@@ -165,7 +165,7 @@ TEST(GraphsTest, FrozenAndRecomputedLayersAreReplayed) {
 }
 
 // Documents start elsewhere in each batch, and a padded step has targets that do not count.
-TEST(GraphsTest, WhatChangesFromStepToStepIsReadFromMemory) {
+TEST(GraphsTest, ChangingValuesAreReadFromMemory) {
   JobOptions options{.ranks = 2, .microbatches_per_rank = 2, .steps = 6};
   options.end_of_document = ' ';
   const JobRun eager = RunJob(MakeJob(options));
@@ -173,7 +173,7 @@ TEST(GraphsTest, WhatChangesFromStepToStepIsReadFromMemory) {
 }
 
 // A permutation without its router, capacities without padding, and canaries between the replays.
-TEST(GraphsTest, WhatOthersRefuseBesideGraphsHasTheBitsOfEagerRuns) {
+TEST(GraphsTest, OptionsThatOthersRefuseKeepEagerBits) {
   JobOptions options = Small(SparseJob());
   options.ranks = 2;
   options.expert_parallel = 2;
@@ -193,7 +193,7 @@ TEST(GraphsTest, WhatOthersRefuseBesideGraphsHasTheBitsOfEagerRuns) {
   }
 }
 
-TEST(GraphsTest, BiasesAreReplayedBesideDelayedWeightGradientsAndRecomputation) {
+TEST(GraphsTest, BiasesReplayBesideDelayedWeightGradientsAndRecomputation) {
   JobOptions options = Small({.layers = 3});
   options.has_biases = true;
   options.ranks = 2;
@@ -206,7 +206,7 @@ TEST(GraphsTest, BiasesAreReplayedBesideDelayedWeightGradientsAndRecomputation) 
   ExpectReplays(eager, options, "attention,mlp");
 }
 
-TEST(GraphsTest, AnyOrderThatAProgramOfSegmentsAllowsHasTheSameBits) {
+TEST(GraphsTest, AllowedOrdersOfSegmentsHaveTheSameBits) {
   JobOptions options = Small(SparseJob());
   options.ranks = 2;
   options.expert_parallel = 2;

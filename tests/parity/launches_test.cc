@@ -99,7 +99,7 @@ JobRun RunCounted(const JobOptions& options, Launches& launches) {
                 }});
 }
 
-TEST(LaunchesTest, AMicrobatchRunsEachKernelOfALayerOnce) {
+TEST(LaunchesTest, EachKernelOfALayerRunsOnce) {
   for (const bool recomputed : {false, true}) {
     SCOPED_TRACE(recomputed ? "layers recomputed" : "everything kept");
     const JobOptions options{

@@ -391,7 +391,7 @@ void ExpectAll(const std::vector<Choice>& choices) {
   }
 }
 
-TEST(ParityMatrixTest, ASampleThatCoversAllPairsHasTheNumbersOfOneRank) {
+TEST(ParityMatrixTest, SampledPairsHaveTheNumbersOfOneRank) {
   const std::vector<Choice> choices = ChoicesThatCoverAllPairs(Sizes(), kSeed);
   std::printf("seed %d, %zu cases\n", static_cast<int>(kSeed), choices.size());
   ExpectAll(choices);

@@ -125,7 +125,7 @@ JobOptions On(const std::string& strategy, int ranks, int microbatches, const st
           .precision = precision};
 }
 
-TEST(MixedTypesTest, AUnitHasAClassForEachOfItsTypes) {
+TEST(MixedTypesTest, AUnitHasAClassForEachType) {
   const plan::JobPlan plan = JobOf(kOdd, On("zero3", 2, 2, kBf16));
   const schedules::Unit& unit = plan.outline.units.at(1);
   ASSERT_EQ(unit.name, "layers.0");
@@ -159,7 +159,7 @@ TEST(MixedTypesTest, AnyNumberOfRanksGivesTheSameBits) {
 }
 
 // These add up a rank's microbatches before they are exchanged.
-TEST(MixedTypesTest, StrategiesThatReduceOnceAStepGiveTheBitsOfOneMicrobatchARank) {
+TEST(MixedTypesTest, ReducingOnceGivesTheBitsOfOneMicrobatch) {
   for (const int ranks : {2, 3}) {
     const JobRun one = RunMixed(JobOf(kOdd, On("zero3", 1, ranks, kBf16)));
     for (const char* strategy : {"replicate", "zero1"}) {
@@ -195,7 +195,7 @@ TEST(MixedTypesTest, NothingWritesToTheGapsOfEitherClass) {
 }
 
 // A checkpoint says nothing of classes: its arrays are the parameters.
-TEST(MixedTypesTest, ACheckpointGoesOnOnOtherRanksWithTheSameBits) {
+TEST(MixedTypesTest, ACheckpointResumesBitwiseOnOtherRanks) {
   const TemporaryFolder folder;
   JobOptions options = On("zero3", 3, 12, kBf16);
   options.steps = 4;
@@ -215,7 +215,7 @@ TEST(MixedTypesTest, ACheckpointGoesOnOnOtherRanksWithTheSameBits) {
   }
 }
 
-TEST(MixedTypesTest, AFrozenUnitKeepsEachClassInTheTypeItComputesIn) {
+TEST(MixedTypesTest, AFrozenUnitKeepsItsClassesComputeTypes) {
   JobOptions options = On("zero3", 2, 2, kBf16);
   options.frozen = "layers.0";
   const JobRun run = RunMixed(JobOf(kOdd, options));

@@ -63,7 +63,7 @@ TEST(MustNotHappenTest, ATokenCountsMoreInASmallerMicrobatch) {
   }
 }
 
-TEST(MustNotHappenTest, AParameterBelongsToTwoUnitsOrToNone) {
+TEST(MustNotHappenTest, AParameterBelongsToTwoUnitsOrNone) {
   for (const bool tied : {false, true}) {
     JobOptions options = Tiny("zero3", 1, 1);
     options.tied = tied;

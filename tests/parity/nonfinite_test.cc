@@ -79,7 +79,7 @@ std::unique_ptr<trainer::Backend> InfiniteLossGradient(int rounds, bool has_it, 
 }
 
 // In a job whose ranks hold the same gradient, or sum it over two axes, each element counts once.
-TEST(NonfiniteGradientTest, OfOneMicrobatchIsCountedAndSkippedAsOnOneRankUnderEveryStrategy) {
+TEST(NonfiniteGradientTest, EveryStrategySkipsItAsOneRank) {
   constexpr int kRanks = 4;
   constexpr int kMicrobatches = 8;
   const auto job = [](const std::string& strategy, int ranks) {
@@ -122,7 +122,7 @@ JobRun RunOn(int ranks, int64_t steps, bool stop = false) {
                 }});
 }
 
-TEST(NonfiniteGradientTest, OfOneRankIsSkippedByAllAndChangesNothingButTheCount) {
+TEST(NonfiniteGradientTest, OfOneRankIsSkippedByAllRanks) {
   for (const int ranks : {1, 3}) {
     SCOPED_TRACE(ranks);
     const JobRun before = RunOn(ranks, kBadStep - 1);
@@ -140,7 +140,7 @@ TEST(NonfiniteGradientTest, OfOneRankIsSkippedByAllAndChangesNothingButTheCount)
 // kBadElement is in the second parameter of the layer, and with three ranks in the first one's shard.
 constexpr char kPlace[] = "model.layers.0.self_attn.q_proj.weight";
 
-TEST(NonfiniteGradientTest, TheFirstStepIsReportedOnceWithParameterAndRank) {
+TEST(NonfiniteGradientTest, TheFirstIsReportedWithParameterAndRank) {
   EXPECT_TRUE(RunOn(3, kBadStep - 1).nonfinite.empty());
   const JobRun run = RunOn(3, 6);
   ASSERT_EQ(run.nonfinite.size(), 1u);
@@ -160,7 +160,7 @@ TEST(NonfiniteGradientTest, TheFirstStepIsReportedOnceWithParameterAndRank) {
 }
 
 // Of ranks that share experts only one has it, and nobody else a parameter of its name.
-TEST(NonfiniteGradientTest, OfAnExpertTheRankThatHasItIsNamedAndNothingChanges) {
+TEST(NonfiniteGradientTest, OfAnExpertIsReportedWithItsRank) {
   const auto run = [](int64_t steps) {
     plan::JobPlan plan = MakeJob({.ranks = 4,
                                   .expert_parallel = 2,
@@ -188,7 +188,7 @@ TEST(NonfiniteGradientTest, OfAnExpertTheRankThatHasItIsNamedAndNothingChanges) 
             "model.layers.0.block_sparse_moe.experts.3.w3.weight (held by rank 3); the step was not applied");
 }
 
-TEST(NonfiniteGradientTest, WhereTheJobIsToStopItFailsInThatStepOnEveryRankAndSaysWhere) {
+TEST(NonfiniteGradientTest, CanEndTheJobOnEveryRank) {
   for (const int ranks : {1, 3}) {
     for (const int64_t steps : {kBadStep, int64_t{6}}) {  // the last step, and one with more to come
       SCOPED_TRACE(testing::Message() << ranks << " ranks, " << steps << " steps");
@@ -206,7 +206,7 @@ TEST(NonfiniteGradientTest, WhereTheJobIsToStopItFailsInThatStepOnEveryRankAndSa
 }
 
 // The run that would save the bad step is in flight when that is known.
-TEST(NonfiniteGradientTest, AStopSavesNoStepThatIsNotApplied) {
+TEST(NonfiniteGradientTest, AStopSavesNoSkippedStep) {
   const TemporaryFolder folder;
   const int rounds = kMicrobatchesOfAStep / 2;
   const plan::JobPlan plan = MakeJob({.ranks = 2,
@@ -224,7 +224,7 @@ TEST(NonfiniteGradientTest, AStopSavesNoStepThatIsNotApplied) {
 }
 
 // Adam's first update moves an element by the learning rate, in whichever step it is applied.
-TEST(NonfiniteGradientTest, StepsThatAreSkippedAreNoUpdatesOfAdam) {
+TEST(NonfiniteGradientTest, SkippedStepsAreNoUpdatesOfAdam) {
   const TemporaryFolder folder;
   for (const int ranks : {1, 2}) {
     SCOPED_TRACE(ranks);
@@ -259,7 +259,7 @@ TEST(NonfiniteGradientTest, StepsThatAreSkippedAreNoUpdatesOfAdam) {
 
 // The manifest of a step that is written beside training is that of the same step, written while a job of so
 // many steps stands still.
-TEST(NonfiniteGradientTest, ASkippedStepIsInTheManifestThatIsWrittenBesideTraining) {
+TEST(NonfiniteGradientTest, AnAsynchronousManifestHasTheSkippedStep) {
   checkpoint::Info infos[2];
   std::string contents[2];
   for (const bool beside : {false, true}) {
@@ -306,7 +306,7 @@ TEST(NonfiniteGradientTest, AJobThatChangedNoWeightFails) {
   }
 }
 
-TEST(NonfiniteGradientTest, TrainingGoesOnWithTheBitsOfOneRank) {
+TEST(NonfiniteGradientTest, TrainingContinuesWithTheBitsOfOneRank) {
   const JobRun one = RunOn(1, 6);
   ASSERT_EQ(one.steps.size(), 6u);
   EXPECT_EQ(one.steps[kBadStep].nonfinite(), 0);

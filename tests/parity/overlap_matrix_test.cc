@@ -200,7 +200,7 @@ void ExpectAll(const std::vector<Choice>& choices) {
   }
 }
 
-TEST(OverlapMatrixTest, ASampleThatCoversAllPairsHasTheBitsOfTheSequentialSchedule) {
+TEST(OverlapMatrixTest, SampledPairsHaveTheSequentialSchedulesBits) {
   const std::vector<Choice> choices = ChoicesThatCoverAllPairs(Sizes(), kSeed);
   std::printf("seed %d, %zu cases\n", static_cast<int>(kSeed), choices.size());
   ExpectAll(choices);
@@ -212,7 +212,7 @@ constexpr int kParts = 128;
 constexpr size_t kWholeLanes = 8;
 class OverlapMatrixPartTest : public testing::TestWithParam<int> {};
 
-TEST_P(OverlapMatrixPartTest, DISABLED_EveryCaseHasTheBitsOfTheSequentialSchedule) {
+TEST_P(OverlapMatrixPartTest, DISABLED_EveryCaseHasTheSequentialSchedulesBits) {
   const std::vector<int> sizes = Sizes();
   std::vector<Choice> choices = AllChoices({sizes.begin(), sizes.begin() + kWholeLanes});
   std::mt19937_64 random(kSeed);

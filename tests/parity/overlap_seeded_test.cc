@@ -47,7 +47,7 @@ void ExpectSameBitsInAnyOrder(const JobRun& expected, const JobOptions& options)
   EXPECT_GE(orders.size(), kSeeds * 9 / 10) << "the seeds hardly change anything";
 }
 
-TEST(ExpertParallelSeededTest, AnyOrderGivesTheBitsOfTheSequentialSchedule) {
+TEST(ExpertParallelSeededTest, AnyOrderGivesTheSequentialSchedulesBits) {
   std::cout << "seeds from " << kFirstSeed << "\n";
   for (const int layers : {2, 3}) {
     JobOptions options = OfLayers(layers);
@@ -62,7 +62,7 @@ TEST(ExpertParallelSeededTest, AnyOrderGivesTheBitsOfTheSequentialSchedule) {
 }
 
 // Exact chunks, whose sizes are exchanged first, and layers that the backward computes again.
-TEST(ExpertParallelSeededTest, AnyOrderOfExactChunksAndRecomputedLayersGivesTheSameBits) {
+TEST(ExpertParallelSeededTest, ExactChunksAndRecomputationHaveTheSameBits) {
   JobOptions options = OfLayers(2);
   options.chunks = "exact";
   const JobRun sequential = RunJob(MakeJob(options));
@@ -73,7 +73,7 @@ TEST(ExpertParallelSeededTest, AnyOrderOfExactChunksAndRecomputedLayersGivesTheS
 }
 
 // The sequential schedule with experts' weight gradients on a stream of their own.
-TEST(ExpertParallelSeededTest, AnyOrderWithSeparateWeightGradientsGivesTheSameBits) {
+TEST(ExpertParallelSeededTest, SeparateWeightGradientsHaveTheSameBits) {
   JobOptions options = OfLayers(2);
   const JobRun sequential = RunJob(MakeJob(options));
   options.separate_weight_gradients = true;

@@ -62,7 +62,7 @@ class PaddedCapacityTest : public testing::TestWithParam<CapacityCase> {
   }
 };
 
-TEST_P(PaddedCapacityTest, HasTheNumbersOfTheSameJobWithoutPadding) {
+TEST_P(PaddedCapacityTest, HasTheNumbersOfAnUnpaddedJob) {
   JobOptions options = Options();
   options.fp64 = true;
   const JobRun padded = RunJob(MakeJob(options), {.fill_with_nan = true});
@@ -78,9 +78,7 @@ TEST_P(PaddedCapacityTest, HasTheNumbersOfTheSameJobWithoutPadding) {
   }
 }
 
-TEST_P(PaddedCapacityTest, EveryOrderThatTheProgramAllowsGivesTheSameBits) {
-  ExpectSameBitsInOrdersOfTheOverlap(Options());
-}
+TEST_P(PaddedCapacityTest, AllowedOrdersGiveTheSameBits) { ExpectSameBitsInOrdersOfTheOverlap(Options()); }
 
 INSTANTIATE_TEST_SUITE_P(Cases, PaddedCapacityTest,
                          testing::Values(CapacityCase{"zero3", 2, 2, "fixed", 1.25, false},

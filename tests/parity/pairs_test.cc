@@ -8,7 +8,7 @@
 namespace tandem::parity {
 namespace {
 
-TEST(PairsTest, EveryPairOfValuesIsChosenAndFarFewerThanAll) {
+TEST(PairsTest, EveryPairIsChosenInFarFewerCases) {
   const std::vector<int> sizes = {18, 2, 2, 2, 3};
   for (const uint64_t seed : {1, 2, 3}) {
     const std::vector<Choice> chosen = ChoicesThatCoverAllPairs(sizes, seed);
@@ -26,7 +26,7 @@ TEST(PairsTest, EveryPairOfValuesIsChosenAndFarFewerThanAll) {
   }
 }
 
-TEST(PairsTest, AllChoicesAreAsManyAsTheProductAndDistinct) {
+TEST(PairsTest, AllChoicesAreTheWholeProduct) {
   const std::vector<Choice> all = AllChoices({2, 3, 4});
   EXPECT_EQ(all.size(), 24u);
   EXPECT_EQ(std::set<Choice>(all.begin(), all.end()).size(), 24u);

@@ -59,7 +59,7 @@ void ExpectPromises(const Choice& choice) {
   }
 }
 
-TEST(PatternTest, ASampleThatCoversAllPairsHasTheBitsOfTheSequentialSchedule) {
+TEST(PatternTest, SampledPairsHaveTheSequentialSchedulesBits) {
   const std::vector<Choice> choices = ChoicesThatCoverAllPairs(PatternSizes(), kPatternSeed);
   std::printf("seed %d, %zu cases\n", static_cast<int>(kPatternSeed), choices.size());
   for (const Choice& choice : choices) {
@@ -70,7 +70,7 @@ TEST(PatternTest, ASampleThatCoversAllPairsHasTheBitsOfTheSequentialSchedule) {
 // scripts/test.sh --full: every case of a pattern.
 class PatternMatrixTest : public testing::TestWithParam<int> {};
 
-TEST_P(PatternMatrixTest, DISABLED_EveryCaseHasTheBitsOfTheSequentialSchedule) {
+TEST_P(PatternMatrixTest, DISABLED_EveryCaseHasTheSequentialSchedulesBits) {
   const std::vector<int> sizes = PatternSizes();
   for (const Choice& choice : AllChoices({sizes.begin() + 1, sizes.end()})) {
     Choice whole = {GetParam()};
@@ -82,7 +82,7 @@ TEST_P(PatternMatrixTest, DISABLED_EveryCaseHasTheBitsOfTheSequentialSchedule) {
 INSTANTIATE_TEST_SUITE_P(Patterns, PatternMatrixTest, testing::Range(0, static_cast<int>(Patterns().size())));
 
 // Granite's.
-TEST(PatternTest, MultipliersKeepBitsOfSchedulesAndNumbersOfRanks) {
+TEST(PatternTest, MultipliersKeepSchedulesBitsAndRanksNumbers) {
   for (const int sharing : {1, 2}) {
     JobOptions options = Patterned("[ME][*E][ME]");
     options.model_type = "granitemoehybrid";
@@ -117,7 +117,7 @@ TEST(PatternTest, AModelOfMixersAloneTrains) {
 constexpr char kBf16[] = "compute: COMPUTE_TYPE_BF16";
 
 // What decides how fast a mixer's states decay stays in fp32, in a class of its own.
-TEST(PatternTest, InBf16RanksAndStrategiesDoNotChangeTheBits) {
+TEST(PatternTest, InBf16RanksAndStrategiesKeepTheBits) {
   for (const char* pattern : {"M*M-", "[M*-]M", "G[*G-]"}) {
     JobOptions options = Patterned(pattern);
     options.precision = kBf16;
@@ -130,7 +130,7 @@ TEST(PatternTest, InBf16RanksAndStrategiesDoNotChangeTheBits) {
   }
 }
 
-TEST(PatternTest, InBf16EveryScheduleOfRanksThatShareExpertsHasTheSameBits) {
+TEST(PatternTest, InBf16ExpertParallelSchedulesKeepTheBits) {
   JobOptions options = Patterned("[M*E]MG");
   options.precision = kBf16;
   options.ranks = 4;
@@ -141,7 +141,7 @@ TEST(PatternTest, InBf16EveryScheduleOfRanksThatShareExpertsHasTheSameBits) {
   EXPECT_LT(run.steps.back().loss(), run.steps.front().loss());
 }
 
-TEST(PatternTest, InBf16ACheckpointOfThreeRanksGoesOnOnOneWithTheSameBits) {
+TEST(PatternTest, InBf16ThreeRanksResumeOnOneBitwise) {
   JobOptions options = Patterned("[M*-]G");
   options.precision = kBf16;
   options.ranks = 3;
@@ -150,7 +150,7 @@ TEST(PatternTest, InBf16ACheckpointOfThreeRanksGoesOnOnOneWithTheSameBits) {
   ExpectSameBitsAfter(2, options, {SharedAmong(1, options)});
 }
 
-TEST(PatternTest, InBf16LossesAreCloseToThoseInFp32) {
+TEST(PatternTest, InBf16LossesAreCloseToFp32s) {
   JobOptions options = Patterned("[M-][*-]G");
   options.precision = kBf16;
   ExpectLossesNearFp32(options);

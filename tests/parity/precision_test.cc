@@ -39,7 +39,7 @@ class PrecisionTest : public testing::TestWithParam<Policy> {
   }
 };
 
-TEST_P(PrecisionTest, PrefetchAndStreamsOfOtherOrdersChangeNoBit) {
+TEST_P(PrecisionTest, PrefetchAndStreamOrdersChangeNoBit) {
   JobOptions options = Options(2);
   options.ranks = 2;
   options.microbatches_per_rank = 2;
@@ -89,7 +89,7 @@ TEST(PrecisionBytesTest, GathersAndReductionsMoveWhatTheTypesTake) {
   EXPECT_EQ(bytes(kFp32Head, BufferKind::kGathered, "layers.0"), weights);
 }
 
-TEST(PrecisionResumeTest, GoesOnInAnotherPrecisionOfTheSameMainType) {
+TEST(PrecisionResumeTest, ResumesInAnotherPrecisionOfThatMainType) {
   const TemporaryFolder folder;
   JobOptions options{.ranks = 2,
                      .steps = 3,

@@ -16,7 +16,7 @@ namespace tandem::parity {
 namespace {
 
 // While a rank reads a microbatch, the disk reads its next one: of the same step, and of the one after it.
-TEST(RankTextTest, TheNextMicrobatchComesFromTheDiskWhileOneIsRead) {
+TEST(RankTextTest, TheNextMicrobatchIsReadAhead) {
   const TemporaryFolder folder;
   JobOptions options{.ranks = 2, .microbatches_per_rank = 2, .steps = 2};
   options.text =

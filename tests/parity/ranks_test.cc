@@ -13,7 +13,7 @@ namespace {
 
 // The same microbatches, shared among any number of ranks.
 
-TEST(SameNumbersTest, OneTwoThreeAndFourRanksGiveTheSameBits) {
+TEST(SameNumbersTest, OneToFourRanksGiveTheSameBits) {
   const JobOptions options{.steps = 20};
   const JobRun one = ExpectSameBitsOnRanks(options, {2, 3, 4});
   ASSERT_EQ(one.steps.size(), 20u);
@@ -22,7 +22,7 @@ TEST(SameNumbersTest, OneTwoThreeAndFourRanksGiveTheSameBits) {
 
 // Windows go over the files' ends; one file is shorter than a sequence, one empty, and whole files are held
 // out.
-TEST(SameNumbersTest, SeveralFilesGiveTheSameBitsOnAnyRanks) {
+TEST(SameNumbersTest, SeveralFilesGiveAnyRanksTheSameBits) {
   const TemporaryFolder folder;
   const std::map<std::string, int> lines = {{"a", 40}, {"b", 0}, {"c", 1}, {"d", 60}, {"e", 25}};
   for (const auto& [name, count] : lines) {
@@ -37,7 +37,7 @@ TEST(SameNumbersTest, SeveralFilesGiveTheSameBitsOnAnyRanks) {
 }
 
 // More ranks than the embedding has rows for: some shards hold padding only.
-TEST(SameNumbersTest, RanksThatOwnNothingOfAUnitTakePart) {
+TEST(SameNumbersTest, RanksWithoutAShareOfAUnitParticipate) {
   JobOptions options{.steps = 3, .layers = 1, .hidden = 16, .inner = 16, .heads = 2, .kv_heads = 1};
   options.tied = true;  // the head is then one row of `hidden` elements: one granule
   ExpectSameBitsOnRanks(options, {3, 12});

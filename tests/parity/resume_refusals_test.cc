@@ -27,7 +27,7 @@ using testing::StartsWith;
 class ResumeRefusalTest : public SavedJobTest {};
 
 // "step-6" and "step-8" of the other job would otherwise be reported, and resumed from, as this one's.
-TEST_F(ResumeRefusalTest, ADirectoryWithLaterCheckpointsOfAnotherJobIsRefused) {
+TEST_F(ResumeRefusalTest, AnotherJobsLaterCheckpointsAreRefused) {
   options_.checkpoint_every_steps = 3;
   RunJob(MakeJob(options_), {.job = "first"});
   options_.resume = folder_.path() + "/step-3";
@@ -41,7 +41,7 @@ TEST_F(ResumeRefusalTest, ADirectoryWithLaterCheckpointsOfAnotherJobIsRefused) {
   EXPECT_EQ(RunJob(MakeJob(options_), {.job = "second"}).checkpoints, (std::vector<int64_t>{6, 8}));
 }
 
-TEST_F(ResumeRefusalTest, ACheckpointThatIsNotThereIsTheUsersErrorOnEveryRank) {
+TEST_F(ResumeRefusalTest, AMissingCheckpointIsEveryRanksUserError) {
   options_.resume = folder_.path() + "/step-3";
   EXPECT_EQ(RefusalOf(MakeJob(options_)).message,
             "checkpoint.resume: checkpoint " + folder_.path() + "/step-3: open " + folder_.path() +
@@ -49,7 +49,7 @@ TEST_F(ResumeRefusalTest, ACheckpointThatIsNotThereIsTheUsersErrorOnEveryRank) {
                 "checkpoint, or resume: newest");
 }
 
-TEST_F(ResumeRefusalTest, ACheckpointPastTheLastStepIsRefusedAndNothingIsReplaced) {
+TEST_F(ResumeRefusalTest, ACheckpointPastTheLastStepIsRefused) {
   options_.checkpoint_every_steps = 3;
   RunJob(MakeJob(options_));
   options_.steps = 4;
@@ -67,7 +67,7 @@ TEST_F(ResumeRefusalTest, ACheckpointPastTheLastStepIsRefusedAndNothingIsReplace
   }
 }
 
-TEST_F(ResumeRefusalTest, WhereNoCheckpointVerifiesNothingIsTrainedAndNothingIsReplaced) {
+TEST_F(ResumeRefusalTest, WithoutAValidCheckpointNothingIsTrained) {
   options_.checkpoint_every_steps = 3;
   RunJob(MakeJob(options_));
   for (const char* step : {"/step-3", "/step-6", "/step-8"}) {
@@ -91,7 +91,7 @@ TEST_F(ResumeRefusalTest, WhereNoCheckpointVerifiesNothingIsTrainedAndNothingIsR
   EXPECT_EQ(again.checkpoints, (std::vector<int64_t>{3, 6, 8}));
 }
 
-TEST_F(ResumeRefusalTest, ACheckpointOfANewerBuildIsNotPassedOver) {
+TEST_F(ResumeRefusalTest, ANewerBuildsCheckpointIsNotPassedOver) {
   options_.checkpoint_every_steps = 3;
   RunJob(MakeJob(options_));
   const std::string manifest = folder_.path() + "/step-8/manifest.json";
@@ -113,7 +113,7 @@ TEST_F(ResumeRefusalTest, ACheckpointOfANewerBuildIsNotPassedOver) {
 }
 
 // Two jobs were submitted when the directory was empty. The second waited for the first, which was short.
-TEST_F(ResumeRefusalTest, ADirectoryThatAnotherJobHasUsedSinceTheSubmitIsRefusedAndItsMetricsStay) {
+TEST_F(ResumeRefusalTest, AnotherJobsUseOfTheDirectoryIsRefused) {
   const TemporaryFolder folder;
   RunJob(MakeJob(OnRanks(2, folder.path())), {.job = "first"});
   const std::string metrics = Content(folder.path() + "/metrics.jsonl");
@@ -127,7 +127,7 @@ TEST_F(ResumeRefusalTest, ADirectoryThatAnotherJobHasUsedSinceTheSubmitIsRefused
   EXPECT_EQ(RunJob(MakeJob(options), {.job = "third"}).resumed_step, 8);
 }
 
-TEST_F(ResumeRefusalTest, StartingOverDoesNotReplaceWhatAnotherJobHasSaved) {
+TEST_F(ResumeRefusalTest, StartingOverKeepsAnotherJobsCheckpoints) {
   RunJob(MakeJob(options_), {.job = "first"});
   options_.resume = "none";
   EXPECT_EQ(RefusalOf(MakeJob(options_), {.job = "second"}).message,
@@ -155,7 +155,7 @@ TEST_F(ResumeRefusalTest, AnotherModelOfTheSameShapesIsRefused) {
 }
 
 // Of a build that did not write what the model computes.
-TEST_F(ResumeRefusalTest, OtherShapesAreNamedWhereTheModelIsNotKnown) {
+TEST_F(ResumeRefusalTest, OtherShapesAreListedForUnknownModels) {
   options_.steps = 2;
   RunJob(MakeJob(options_));
   const std::string path = folder_.path() + "/step-2/manifest.json";
@@ -183,7 +183,7 @@ TEST_F(ResumeRefusalTest, OtherShapesAreNamedWhereTheModelIsNotKnown) {
   EXPECT_EQ(RunJob(MakeJob(options_)).resumed_step, 2);
 }
 
-TEST_F(ResumeRefusalTest, AnotherNumberOfExpertsATokenIsRefusedAndAnotherLossOfTheirRouterIsNot) {
+TEST_F(ResumeRefusalTest, ExpertsPerTokenMayNotChangeLossesMay) {
   const TemporaryFolder folder;
   JobOptions options = SparseJob();
   options.steps = 2;
@@ -199,7 +199,7 @@ TEST_F(ResumeRefusalTest, AnotherNumberOfExpertsATokenIsRefusedAndAnotherLossOfT
               HasSubstr("is of another model: model.moe.num_experts_per_tok is 3, and 2 there; resume"));
 }
 
-TEST_F(ResumeRefusalTest, TheDirectoryOfALiveJobIsRefusedToAnother) {
+TEST_F(ResumeRefusalTest, ALiveJobsDirectoryIsRefused) {
   const TemporaryFolder folder;
   const checkpoint::Owner owner{.job = "first", .name = "headers", .host = "box"};
   ASSERT_TRUE(checkpoint::TakeOwnership(platform::SystemFiles(), folder.path(), owner, [] {}).ok());

@@ -18,7 +18,7 @@
 namespace tandem::parity {
 namespace {
 
-TEST(ResumeTest, ContinuesWithTheSameBitsOnAnyNumberOfRanks) {
+TEST(ResumeTest, ContinuesWithTheSameBitsOnAnyRanks) {
   const TemporaryFolder whole_folder;
   const JobRun whole = RunJob(MakeJob(OnRanks(2, whole_folder.path())));
   EXPECT_EQ(whole.checkpoints, std::vector<int64_t>{8});
@@ -53,7 +53,7 @@ TEST(ResumeTest, FromAnEarlierCheckpointRepeatsTheSteps) {
   EXPECT_EQ(NumLines(folder.path() + "/metrics.jsonl"), 8);
 }
 
-TEST(ResumeTest, EveryDecayGoesOnWithTheRatesThatItHad) {
+TEST(ResumeTest, EveryDecayContinuesWithItsRates) {
   for (const char* decay : {"linear", "wsd", "inverse_sqrt"}) {
     SCOPED_TRACE(decay);
     JobOptions options = OnRanks(1, "");
@@ -64,7 +64,7 @@ TEST(ResumeTest, EveryDecayGoesOnWithTheRatesThatItHad) {
   }
 }
 
-TEST(ResumeTest, EveryStepCanBeGoneOnFromOnAnyNumberOfRanks) {
+TEST(ResumeTest, EveryStepCanBeResumedOnAnyRanks) {
   JobOptions options = OnRanks(2, "");
   options.steps = 4;
   options.tied = true;
@@ -94,7 +94,7 @@ INSTANTIATE_TEST_SUITE_P(Strategies, ResumeInBf16Test,
 // A frozen unit has weights, of the type that it computes in, and no moments.
 class FrozenResumeTest : public testing::TestWithParam<std::string> {};
 
-TEST_P(FrozenResumeTest, FrozenUnitsStayFrozenAndCannotBeThawedAndMoreCanBeFrozen) {
+TEST_P(FrozenResumeTest, UnitsCanBeFrozenButNotThawed) {
   const TemporaryFolder folder;
   JobOptions options = OnRanks(2, folder.path());
   options.precision = GetParam();
@@ -131,7 +131,7 @@ TEST(ResumeTest, AFinishedJobHasNothingLeftToDo) {
 }
 
 // Its size is right, so only the resume has found that it is damaged, and no save reads it again.
-TEST(ResumeTest, AnOlderCheckpointThatWasPassedOverTakesNoGoodOnesPlace) {
+TEST(ResumeTest, APassedOverCheckpointReplacesNoGoodOne) {
   const TemporaryFolder folder;
   JobOptions options = OnRanks(2, folder.path());
   options.checkpoint_every_steps = 3;
@@ -156,7 +156,7 @@ TEST(ResumeTest, AnOlderCheckpointThatWasPassedOverTakesNoGoodOnesPlace) {
 
 // The step that the last build which wrote version 2 of manifests has saved, and the same arrays in
 // version 3.
-TEST(ResumeTest, ACheckpointOfVersion2GivesTheBitsOfVersion3) {
+TEST(ResumeTest, Version2GivesTheBitsOfVersion3) {
   JobOptions options{
       .steps = 2, .layers = 1, .hidden = 8, .inner = 12, .heads = 1, .kv_heads = 1, .tied = true};
   options.resume = std::string(GOLDEN_DIRECTORY) + "/version_2/step-2";

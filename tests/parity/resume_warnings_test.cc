@@ -19,7 +19,7 @@ using testing::HasSubstr;
 
 class ResumeWarningTest : public SavedJobTest {};
 
-TEST_F(ResumeWarningTest, ACheckpointThatIsPassedOverIsReportedWithItsReason) {
+TEST_F(ResumeWarningTest, APassedOverCheckpointIsReportedWithReason) {
   options_.decays = false;
   options_.checkpoint_every_steps = 3;
   RunJob(MakeJob(options_));
@@ -39,7 +39,7 @@ TEST_F(ResumeWarningTest, ACheckpointThatIsPassedOverIsReportedWithItsReason) {
 }
 
 // The job's record keeps 9 of them; those of another kind must not be crowded out.
-TEST_F(ResumeWarningTest, ManyThatArePassedOverLeaveRoomForAnotherSeedAndOtherData) {
+TEST_F(ResumeWarningTest, ManyPassedOverLeaveRoomForOtherWarnings) {
   options_.decays = false;
   options_.checkpoint_every_steps = 1;
   plan::JobPlan plan = MakeJob(options_);
@@ -89,7 +89,7 @@ TEST_F(ResumeWarningTest, AnotherSeedAndOtherDataAreReported) {
   EXPECT_EQ(packed.warnings[0].problem(), v1::CHECKPOINT_PROBLEM_OTHER_DATA);
 }
 
-TEST_F(ResumeWarningTest, OtherTextOfTheSameNamesAndSizesIsReported) {
+TEST_F(ResumeWarningTest, OtherTextOfEqualSizesIsReported) {
   const TemporaryFolder folder;
   const TemporaryFolder texts;
   texts.Write("text", std::string(20'000, 'a'));
@@ -123,7 +123,7 @@ TEST_F(ResumeWarningTest, OtherTextOfTheSameNamesAndSizesIsReported) {
   EXPECT_TRUE(older.warnings.empty());
 }
 
-TEST_F(ResumeWarningTest, ACheckpointThatDoesNotSayItsModelAndBatchIsGoneOnFrom) {
+TEST_F(ResumeWarningTest, AnOldCheckpointWithoutModelAndBatchResumes) {
   options_.decays = false;
   options_.steps = 2;
   RunJob(MakeJob(options_));
@@ -192,7 +192,7 @@ TEST_F(ResumeWarningTest, OtherTrainingIsReportedWithTheRates) {
                             "0.0732[0-9]*, and that of step 2 was 0"));
 }
 
-TEST_F(ResumeWarningTest, AnotherDecayIsReportedWithoutTheKeysThatItDoesNotHave) {
+TEST_F(ResumeWarningTest, AnotherDecayIsReportedWithoutForeignKeys) {
   const TemporaryFolder folder;
   JobOptions options = OnRanks(1, folder.path());
   options.learning_rate = 0.5;
@@ -212,7 +212,7 @@ TEST_F(ResumeWarningTest, AnotherDecayIsReportedWithoutTheKeysThatItDoesNotHave)
       "of step 3 was 0");
 }
 
-TEST_F(ResumeWarningTest, ALongerJobOfARateWithoutAnEndTrainsAsBefore) {
+TEST_F(ResumeWarningTest, LongerJobsOfEndlessDecayHaveNoWarning) {
   for (const char* decay : {"", "inverse_sqrt"}) {
     SCOPED_TRACE(decay);
     const TemporaryFolder folder;

@@ -107,7 +107,7 @@ void ExpectStateOfItsStep(JobOptions options) {
 
 class SavedStateTest : public testing::TestWithParam<const char*> {};
 
-TEST_P(SavedStateTest, IsThatOfTheStepWhileTrainingGoesOn) {
+TEST_P(SavedStateTest, IsThatOfTheStepWhileTrainingContinues) {
   JobOptions options = SavesEvery(3, 4, "");
   options.strategy = GetParam();
   ExpectStateOfItsStep(options);
@@ -123,13 +123,13 @@ TEST(SavesBesideTest, FrozenUnitsAndOtherTypesAreSavedToo) {
 }
 
 // A run of its own applies the step, and its state is copied where nothing is in flight.
-TEST(SavesBesideTest, AStepThatIsValidatedIsSavedBesideWhatFollows) {
+TEST(SavesBesideTest, AValidatedStepIsSavedBesideTheNext) {
   JobOptions options = SavesEvery(3, 2, "");
   options.validate_every_steps = 3;
   ExpectStateOfItsStep(options);
 }
 
-TEST(SavesBesideTest, RoutersAreSavedAsTheyWereAtTheStep) {
+TEST(SavesBesideTest, RoutersAreSavedAsOfTheStep) {
   JobOptions options = SparseJob();
   options.model_type = "deepseek_v3";
   options.bias_update_rate = 0.01;
@@ -190,7 +190,7 @@ TEST(SavesBesideTest, AStopComesAfterTheSaveInProgress) {
 }
 
 // Another job takes the directory while the file of a step is being written.
-TEST(SavesBesideTest, ASaveInProgressIsNotPublishedInADirectoryThatAnotherJobTook) {
+TEST(SavesBesideTest, ATakenDirectoryGetsNoUnfinishedSave) {
   const TemporaryFolder folder;
   SlowDisk disk(3);
   RunOptions run;
@@ -239,7 +239,7 @@ class WatchedClock final : public platform::Clock {
   absl::Time now_ = absl::UnixEpoch();
 };
 
-TEST(SavesBesideTest, AStepThatWaitsLongForASaveIsAnEventWithBothAndTheTime) {
+TEST(SavesBesideTest, LongWaitsForSavesAreEvents) {
   for (const int seconds : {9, 11}) {
     SCOPED_TRACE(seconds);
     const TemporaryFolder folder;
@@ -309,7 +309,7 @@ class CommitOrder final : public platform::ForwardingFiles {
   std::atomic<int> removed_{0};
 };
 
-TEST(SavesBesideTest, ReportsComeBeforeACommitAndRemovalsAfterIt) {
+TEST(SavesBesideTest, ReportsPrecedeACommitAndRemovalsFollow) {
   const TemporaryFolder folder;
   CommitOrder order(folder.path());
   RunOptions run;
@@ -361,7 +361,7 @@ class DirtyDevice final : public device::ForwardingDevice {
   }
 };
 
-TEST(SavesBesideTest, WhatMemoryOfTheHostHoldsAtTheStartDoesNotMatter) {
+TEST(SavesBesideTest, InitialContentsOfHostMemoryDoNotMatter) {
   const TemporaryFolder folders[2];
   RunOptions run;
   run.make_backend = [](int) { return std::make_unique<WithDevice<DirtyDevice>>(); };

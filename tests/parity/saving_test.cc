@@ -17,7 +17,7 @@ namespace {
 
 // Checkpoints on request, and those that cannot be saved.
 
-TEST(SavingTest, ACheckpointOnRequestIsOneOnAllRanksAndTrainingGoesOn) {
+TEST(SavingTest, ARequestedCheckpointIsOneOnAllRanks) {
   const TemporaryFolder folder;
   const JobRun run = RunJob(MakeJob(OnRanks(4, folder.path())), Ask(2, trainer::kRequestCheckpoint, 9));
   EXPECT_FALSE(run.stopped);
@@ -26,7 +26,7 @@ TEST(SavingTest, ACheckpointOnRequestIsOneOnAllRanksAndTrainingGoesOn) {
   EXPECT_EQ(run.steps.size(), 8u);
 }
 
-TEST(SavingTest, EverySaveThatFailsIsReportedAndARequestedOneIsAnswered) {
+TEST(SavingTest, FailedSavesAreReportedAndRequestsAnswered) {
   const TemporaryFolder folder;
   JobOptions options = OnRanks(2, folder.path());
   options.checkpoint_every_steps = 1;
@@ -57,7 +57,7 @@ TEST(SavingTest, EverySaveThatFailsIsReportedAndARequestedOneIsAnswered) {
 }
 
 // Every save tries to remove it again; a warning for each would push others out of the job's record.
-TEST(SavingTest, ACheckpointThatCannotBeRemovedIsReportedOnce) {
+TEST(SavingTest, AnUnremovableCheckpointIsReportedOnce) {
   const TemporaryFolder folder;
   JobOptions options = OnRanks(2, folder.path());
   options.checkpoint_every_steps = 1;
@@ -83,13 +83,13 @@ TEST(SavingTest, ACheckpointThatCannotBeRemovedIsReportedOnce) {
             "remove " + folder.path() + "/step-1.tmp.1.parity.gone: Device or resource busy");
 }
 
-TEST(SavingTest, ASaveThatIsAskedOfAJobWithoutDirectoryIsNotAnsweredAsDone) {
+TEST(SavingTest, WithoutADirectoryNoSaveIsReportedDone) {
   const JobRun run = RunJob(MakeJob(OnRanks(2, "")), Ask(0, trainer::kRequestCheckpoint, 9));
   EXPECT_EQ(run.answered, std::vector<uint64_t>{9});
   EXPECT_EQ(run.request_error, "the job saves no checkpoints: it has no checkpoint.directory");
 }
 
-TEST(SavingTest, AJobThatLosesItsDirectoryEndsAtOnceAndNamesBoth) {
+TEST(SavingTest, LosingItsDirectoryEndsTheJobAtOnce) {
   const TemporaryFolder folder;
   JobOptions options = OnRanks(1, folder.path());
   options.steps = 1'000'000;

@@ -35,7 +35,7 @@ TEST(ScheduleTest, ValidationBetweenStepsChangesNoTrainingBit) {
   EXPECT_LT(with.steps.back().scalars().at("validation_loss"), with.start->scalars().at("validation_loss"));
 }
 
-TEST(ValidationTest, LossIsThatOfTheSameMicrobatchesOnAnyNumberOfRanks) {
+TEST(ValidationTest, LossIsTheSameOnAnyRanks) {
   JobOptions options{.steps = 3, .validate_every_steps = 3};
   const auto validation_loss = [&](int ranks, int64_t batches) {
     options.ranks = ranks;
@@ -59,7 +59,7 @@ TEST(ReportTest, ParameterNormsCanBeOff) {
   EXPECT_GT(run.steps[0].grad_norm(), 0);
 }
 
-TEST(ProfileTest, EveryRankRecordsTheSameStepsAndNoBitChanges) {
+TEST(ProfileTest, EveryRankRecordsTheSameStepsBitwise) {
   const plan::JobPlan plan = MakeJob({.ranks = 2, .microbatches_per_rank = 2, .steps = 7});
   const JobRun plain = RunJob(plan);
   const trainer::ProfileSteps asked{.id = 99, .steps = 2, .serialized = true};

@@ -165,7 +165,7 @@ bool GathersInPlace(const Program& program, int i) {
 // Some waits only bound how far gathers run ahead: the check accepts the program without them. And a gather
 // of one rank is a copy, a single piece of work, whose bytes are those that the unit's former gather has left
 // in that place.
-TEST_P(PlantedFaultTest, EveryMissingWaitThatTheCheckRefusesIsCaught) {
+TEST_P(PlantedFaultTest, EveryMissingWaitThatIsRefusedIsCaught) {
   std::vector<Mutant> mutants;
   const std::vector<Instruction>& instructions = plan_.stage.train.instructions;
   for (size_t i = 0; i < instructions.size(); ++i) {
@@ -200,7 +200,7 @@ std::vector<std::pair<int, int>> Lives(const Program& program) {
 }
 
 // Scratch apart, which holds nothing between instructions.
-TEST_P(PlantedFaultTest, EveryBufferOnTheMemoryOfOneThatIsAliveIsCaught) {
+TEST_P(PlantedFaultTest, EveryOverlapWithALiveBufferIsCaught) {
   std::vector<Mutant> mutants;
   const Program& program = plan_.stage.train;
   const std::vector<std::pair<int, int>> lives = Lives(program);

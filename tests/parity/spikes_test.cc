@@ -59,7 +59,7 @@ JobRun RunLoud(const JobOptions& options, const IsLoud& is_loud, int64_t first_s
   return RunChanged(options, is_loud, first_step, 50.0, 0);
 }
 
-TEST(SpikesTest, OneIsSkippedByAllRanksAndChangesNothing) {
+TEST(SpikesTest, AllRanksSkipOneAndChangeNothing) {
   JobRun one;
   for (const int ranks : {1, 2}) {
     SCOPED_TRACE(ranks);
@@ -90,7 +90,7 @@ TEST(SpikesTest, OneIsSkippedByAllRanksAndChangesNothing) {
   }
 }
 
-TEST(SpikesTest, EarlyOnesAndThoseOfAJobThatOnlyWarnsAreApplied) {
+TEST(SpikesTest, EarlyOnesAndMereWarningsAreApplied) {
   for (const bool skips : {true, false}) {
     SCOPED_TRACE(skips);
     JobOptions options = SpikeOptions(2, 20);
@@ -109,7 +109,7 @@ TEST(SpikesTest, EarlyOnesAndThoseOfAJobThatOnlyWarnsAreApplied) {
   }
 }
 
-TEST(SpikesTest, AJobThatGoesOnDecidesAsTheOneBeforeIt) {
+TEST(SpikesTest, AResumedJobDecidesAsTheOneBefore) {
   const TemporaryFolder folder;
   JobOptions options = SpikeOptions(2, 136);
   options.checkpoint_directory = folder.path();
@@ -147,7 +147,7 @@ TEST(SpikesTest, TenSkipsInARowEndTheJob) {
 }
 
 // On two ranks, of which one has the loud microbatch.
-TEST(LossSpikesTest, OneIsAnEventAndTheStepIsAppliedAllTheSame) {
+TEST(LossSpikesTest, OneIsAnEventAndTheStepApplies) {
   JobOptions options = SpikeOptions(2, 136);
   const JobRun quiet = RunChanged(options, LoudAt(133), 1, std::nullopt, 0);
   const JobRun loud = RunChanged(options, LoudAt(133), 1, std::nullopt, 8);
@@ -166,7 +166,7 @@ TEST(LossSpikesTest, OneIsAnEventAndTheStepIsAppliedAllTheSame) {
   EXPECT_GT(loud.steps.at(132).loss(), loud.steps.at(132).scalars().at("loss_spike_limit"));
 }
 
-TEST(LossSpikesTest, FewLossesSayNothingAndOneThatIsNotFiniteHasAnotherEvent) {
+TEST(LossSpikesTest, FewLossesGiveNoEventNonfiniteOnesAnother) {
   EXPECT_TRUE(RunChanged(SpikeOptions(1, 17), LoudAt(16), 1, std::nullopt, 8).loss_spikes.empty());
   EXPECT_EQ(RunChanged(SpikeOptions(1, 17), LoudAt(17), 1, std::nullopt, 8).loss_spikes.size(), 1u);
   const double nan = std::numeric_limits<double>::quiet_NaN();
@@ -178,7 +178,7 @@ TEST(LossSpikesTest, FewLossesSayNothingAndOneThatIsNotFiniteHasAnotherEvent) {
 }
 
 // The losses before its checkpoint are those of metrics.jsonl.
-TEST(LossSpikesTest, AJobThatGoesOnInItsFolderJudgesAsTheOneBeforeIt) {
+TEST(LossSpikesTest, AResumedJobJudgesAsTheOneBefore) {
   const TemporaryFolder folder;
   JobOptions options = SpikeOptions(2, 40);
   options.checkpoint_directory = folder.path();

@@ -60,7 +60,7 @@ plan::JobPlan WithPasses(plan::JobPlan plan, const PassList& train) {
 
 class SplitBackwardTest : public testing::TestWithParam<Layout> {};
 
-TEST_P(SplitBackwardTest, GivesTheSameBitsWhereverTheWeightHalvesAre) {
+TEST_P(SplitBackwardTest, GivesTheSameBitsWhereverWeightHalvesAre) {
   JobOptions options{.strategy = GetParam().strategy,
                      .ranks = GetParam().ranks,
                      .microbatches_per_rank = 3,

@@ -31,7 +31,7 @@ JobRun InStages(const JobOptions& options, int num_stages, const std::vector<int
 
 const std::vector<int64_t> kTwoByTwo = {1, 1, 1, 1};
 
-TEST(StagesTest, TwoStagesOfTwoChunksHaveTheBitsOfOne) {
+TEST(StagesTest, TwoStagesOfTwoChunksHaveOnesBits) {
   for (const char* strategy : {"zero3", "zero1", "hsdp"}) {
     for (const int ranks : {1, 2}) {
       SCOPED_TRACE(testing::Message() << strategy << ", " << ranks << " data ranks");
@@ -52,7 +52,7 @@ TEST(StagesTest, TwoStagesOfTwoChunksHaveTheBitsOfOne) {
   }
 }
 
-TEST(StagesTest, AnyStagesChunksAndMicrobatchesHaveTheBitsOfOne) {
+TEST(StagesTest, AnyStagesChunksAndMicrobatchesHaveOnesBits) {
   struct Division {
     int stages;
     std::vector<int64_t> layers;
@@ -69,7 +69,7 @@ TEST(StagesTest, AnyStagesChunksAndMicrobatchesHaveTheBitsOfOne) {
   }
 }
 
-TEST(StagesTest, Bf16FrozenAndRecomputedLayersHaveTheBitsOfOneStage) {
+TEST(StagesTest, Bf16FrozenAndRecomputedLayersHaveOnesBits) {
   JobOptions options = Layered(4);
   options.ranks = 2;
   options.precision = "compute: COMPUTE_TYPE_BF16 transport: COMPUTE_TYPE_BF16";
@@ -81,7 +81,7 @@ TEST(StagesTest, Bf16FrozenAndRecomputedLayersHaveTheBitsOfOneStage) {
   ExpectSameBits(RunJob(MakeJob(options)), InStages(options, 2, kTwoByTwo));
 }
 
-TEST(StagesTest, ExpertsOverTwoRanksHaveTheBitsOfOneStage) {
+TEST(StagesTest, ExpertsOverTwoRanksHaveOneStagesBits) {
   JobOptions options = SparseJob();
   options.layers = 4;
   options.ranks = 4;  // of a stage: eight in all
@@ -101,7 +101,7 @@ TEST(StagesTest, ExpertsOverTwoRanksHaveTheBitsOfOneStage) {
   }
 }
 
-TEST(StagesTest, BiasesOfRoutersMoveByTheCountsOfTheirStage) {
+TEST(StagesTest, RouterBiasesMoveByCountsOfTheirStage) {
   const JobOptions options = {.ranks = 2,
                               .microbatches_per_rank = 2,
                               .steps = 4,

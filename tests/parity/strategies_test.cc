@@ -119,7 +119,7 @@ void ExpectCounts(const JobOptions& options) {
 }
 
 // A layer that is computed again is gathered once for that and its backward.
-TEST_P(StrategyTest, EveryUnitIsGatheredAndReducedAsOftenAsThePlacementSays) {
+TEST_P(StrategyTest, UnitsAreGatheredAndReducedAsPlaced) {
   for (const char* recompute : {"off", "layer", "attention,mlp"}) {
     for (const char* kept : {"none", "layers.1", "all"}) {
       if (GivesUp(GetParam()) || std::string(kept) == "none") {
@@ -133,7 +133,7 @@ TEST_P(StrategyTest, EveryUnitIsGatheredAndReducedAsOftenAsThePlacementSays) {
   }
 }
 
-TEST_P(StrategyTest, EveryOrderThatTheProgramAllowsGivesTheSameBits) {
+TEST_P(StrategyTest, AllowedOrdersGiveTheSameBits) {
   JobOptions options = Job(GetParam());
   options.steps = 2;
   options.layers = 1;

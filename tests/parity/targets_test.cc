@@ -27,7 +27,7 @@ JobOptions WithoutFirstTokens() {
   return options;
 }
 
-TEST(TargetsTest, UncountedTargetsGiveTheSameBitsOnAnyRanks) {
+TEST(TargetsTest, UncountedTargetsGiveAnyRanksTheSameBits) {
   for (const char* strategy : {"zero2", "zero3"}) {
     JobOptions options = WithoutFirstTokens();
     options.strategy = strategy;
@@ -39,7 +39,7 @@ TEST(TargetsTest, UncountedTargetsGiveTheSameBitsOnAnyRanks) {
 }
 
 // Tokens of a prepared folder, of which about `percent` in a hundred do not count.
-TEST(TargetsTest, MaskedTargetsGiveTheSameBitsOnAnyRanks) {
+TEST(TargetsTest, MaskedTargetsGiveAnyRanksTheSameBits) {
   std::mt19937 random(7);
   std::vector<data::Document> documents(80);
   for (data::Document& document : documents) {
@@ -73,7 +73,7 @@ TEST(TargetsTest, MaskedTargetsGiveTheSameBitsOnAnyRanks) {
 
 // Experts, whose routers have losses of their own. Of the first microbatch no target counts, and of the
 // held-out end all do.
-TEST(TargetsTest, MaskedTargetsOfExpertsGiveTheSameBitsOnAnyRanks) {
+TEST(TargetsTest, MaskedExpertTargetsKeepBitsOnAnyRanks) {
   std::mt19937 random(11);
   std::vector<data::Document> documents(60, data::Document(30));
   for (data::Document& document : documents) {

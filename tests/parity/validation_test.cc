@@ -56,7 +56,7 @@ class AskInAValidation {
   RunOptions options_;
 };
 
-TEST(ValidationTest, AStopSavesTheStepWhoseValidationItCuts) {
+TEST(ValidationTest, AStopSavesTheStepBeingValidated) {
   const TemporaryFolder folder;
   const AskInAValidation asked([](trainer::RequestBox& box) { box.Add(trainer::kRequestStop, kId); });
   const JobRun run = RunJob(MakeJob(Validating(folder.path())), asked.options());
@@ -100,7 +100,7 @@ void ExpectSameReport(const v1::StepReport& actual, const v1::StepReport& expect
   EXPECT_EQ(ValidationLossOf(actual), ValidationLossOf(expected));
 }
 
-TEST(ValidationTest, AResumeReportsTheStepWhoseValidationACrashCut) {
+TEST(ValidationTest, AResumeReportsTheCrashedValidation) {
   const TemporaryFolder plain_folder;
   const JobRun plain = RunJob(MakeJob(Validating(plain_folder.path())));
   for (const uint32_t request : {trainer::kRequestCheckpoint, trainer::kRequestStop}) {
@@ -117,7 +117,7 @@ TEST(ValidationTest, AResumeReportsTheStepWhoseValidationACrashCut) {
   }
 }
 
-TEST(ValidationTest, AStopInThatOfTheLastStepIsMadeUpForByAResume) {
+TEST(ValidationTest, AResumeRepeatsTheLastStepsStoppedValidation) {
   const TemporaryFolder plain_folder;
   JobOptions options = Validating(plain_folder.path());
   options.steps = 2;
@@ -139,7 +139,7 @@ TEST(ValidationTest, AStopInThatOfTheLastStepIsMadeUpForByAResume) {
             Content(folder.path() + "/metrics.jsonl").rfind("\"step\":2"));
 }
 
-TEST(ValidationTest, AStopBeforeTheFirstStepDoesNotWait) {
+TEST(ValidationTest, AStopBeforeTheFirstStepIsImmediate) {
   const TemporaryFolder folder;
   const JobRun run = RunJob(MakeJob(Validating(folder.path())), Ask(1, trainer::kRequestStop, kId));
   EXPECT_TRUE(run.stopped);
@@ -199,7 +199,7 @@ TEST(ValidationTest, ACheckpointInTheMiddleChangesNoReport) {
   EXPECT_TRUE(run.arrays == plain.arrays);
 }
 
-TEST(ValidationTest, AProfileInTheMiddleBeginsWithTheNextStep) {
+TEST(ValidationTest, AProfileAmidItBeginsNextStep) {
   const TemporaryFolder folder;
   const AskInAValidation asked([](trainer::RequestBox& box) { box.AddProfile({.id = 99, .steps = 1}); });
   const JobRun run = RunJob(MakeJob(Validating(folder.path())), asked.options());
@@ -246,7 +246,7 @@ double ScalarOf(const v1::StepReport& report, const std::string& name) {
   return found == report.scalars().end() ? std::nan("") : found->second;
 }
 
-TEST(ValidationTest, EachOfSeveralTextsHasTheLossThatItHasAlone) {
+TEST(ValidationTest, EachTextHasTheLossItHasAlone) {
   const TemporaryFolder folder;
   JobOptions options{.steps = 2, .warmup_steps = 0, .validate_every_steps = 1, .validation_batches = 7};
   const std::vector<std::string> texts = TwoTexts(folder);
@@ -274,7 +274,7 @@ TEST(ValidationTest, EachOfSeveralTextsHasTheLossThatItHasAlone) {
   }
 }
 
-TEST(ValidationTest, AStopInTheMiddleOfTwoTextsIsMadeUpForByAResume) {
+TEST(ValidationTest, AResumeRepeatsBothTextsOfAStop) {
   const TemporaryFolder texts_folder;
   const TemporaryFolder plain_folder;
   JobOptions options = Validating(plain_folder.path());

@@ -128,7 +128,7 @@ def test_tokens_are_those_of_the_library_alone(tmp_path, tokenizer):
     assert of["sha256"] == hashlib.sha256((tokenizer / "tokenizer.json").read_bytes()).hexdigest()
 
 
-def test_pieces_with_bytes_for_what_is_none_are_those_of_the_library_alone(tmp_path):
+def test_pieces_with_byte_fallback_equal_the_librarys(tmp_path):
     """A BPE in the style of SentencePiece, as Llama 2 has it: spaces are letters, and a document begins with one."""
     bpe = Tokenizer(models.BPE())
     bpe.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
@@ -221,7 +221,7 @@ def stopped(tmp_path, blow, num_shards, *words):
 
 
 @pytest.mark.parametrize("blow", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
-def test_a_run_that_was_stopped_goes_on_to_the_same_bytes(tmp_path, blow):
+def test_a_stopped_run_resumes_to_the_same_bytes(tmp_path, blow):
     many(tmp_path)
     whole = digests(run(tmp_path, "bytes", out="whole", shard=1 << 20))
     code, said = stopped(tmp_path, blow, 2)
@@ -327,7 +327,7 @@ def test_a_line_of_3_gb_takes_no_memory(tmp_path):
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 200_000, "kB"
 
 
-def test_a_document_is_at_most_as_long_as_allowed(tmp_path):
+def test_longer_documents_than_allowed_are_left_out(tmp_path):
     short, long = b'{"text": "x"}', b'{"text": "xy"}'
     write(tmp_path, {"a.jsonl": short + b"\r\n" + long + b"\n" + short + b"\n", "b.txt": b"y" * 13, "c.txt": b"y" * 14})
     documents, description = documents_of(run(tmp_path, "bytes", max_document=13, lenient=True))
@@ -353,7 +353,7 @@ def test_files_that_are_no_text_are_named(tmp_path, tokenizer, name, content, me
     assert not list(tmp_path.glob("out*"))
 
 
-def test_rows_of_parquet_are_documents_as_lines_of_json_are(tmp_path, tokenizer):
+def test_parquet_rows_are_documents_like_json_lines(tmp_path, tokenizer):
     """As the hub has them: several groups of rows, compressed, with other columns beside."""
     generator = random.Random(SEED)
     texts = [sentence(generator, 600) for _ in range(2000)] + [None, ""]
@@ -422,7 +422,7 @@ def test_progress_has_rate_and_time_left():
     assert "25%  500.0 MB of 2.0 GB  50.0 MB/s  1.5M tokens  ETA 0:00:30" in screen[0]
 
 
-def test_an_error_of_the_system_in_a_process_is_not_its_silent_end(monkeypatch):
+def test_a_system_error_in_a_process_is_reported(monkeypatch):
     def fail(*_):
         raise OSError("no room")
     monkeypatch.setattr(processes, "tokenize_part", fail)

@@ -206,7 +206,7 @@ def test_broken_files_give_errors_by_name(tmp_path, prepared):
         path.write_bytes(whole[path])
 
 
-def test_commands_have_exit_codes_and_survive_a_closed_pipe(pytestconfig, prepared):
+def test_commands_have_exit_codes_even_on_closed_pipes(pytestconfig, prepared):
     words = [sys.executable, "-c", PROGRAM, str(pytestconfig.getoption("--root")) + "/python", "data"]
 
     def run(*more):
