@@ -2,13 +2,14 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <string>
-#include <string_view>
+#include <utility>
 #include <vector>
 
+#include "data/file_reader.h"
 #include "data/token_source.h"
+#include "platform/clock.h"
 
 namespace tandem::data {
 
@@ -20,9 +21,8 @@ struct CorpusPart {
   size_t text;
 };
 
-// The texts of a job as sequences of tokens, one for each text. A token is a byte. The files are mapped into
-// memory. The files of a text follow each other without anything between them, sorted by path. Empty files
-// are left out.
+// The texts of a job as sequences of tokens, one for each text. A token is a byte. The files of a text follow
+// each other without anything between them, sorted by path. Empty files are left out.
 //
 // A file that a text contains under several names (links) counts once, under the first, so that nothing is
 // both trained on and held out. A file that is both a training and a validation file is an error.
@@ -33,21 +33,18 @@ struct CorpusPart {
 // choice, and so does a copy in another place. If a text is a single file, its end is held out.
 //
 // The constructor opens every file and reads its sample (content_sample.h), kMostConcurrentFiles at a time.
-// That is at most four reads for each file: if a read takes 5 ms, as on a network file system, 10,000 files
-// take 25 s.
+// That is at most five reads for each file: if a read takes 5 ms, as on a network file system, 10,000 files
+// take about 30 s.
 //
 // Hidden files are skipped (platform/file_list.h). A training file with the same bytes as a held-out file is
 // left out, so that a copy does not bring held-out text into the training text; copies within one split stay.
 //
-// Immutable, thread-safe. No file may be written to while the corpus lives. Another file may replace it by a
-// rename; the corpus continues to read the old one.
+// Immutable, thread-safe. The files must stay as they are while the corpus or its tokens live.
 class Corpus {
  public:
-  // Ignores options.documents and options.sequence_length. Throws DataError.
-  explicit Corpus(const TextOptions& options);
-  ~Corpus();
-  Corpus(const Corpus&) = delete;
-  Corpus& operator=(const Corpus&) = delete;
+  // Ignores options.documents and options.sequence_length. `clock` must outlive the corpus and its tokens.
+  // Throws DataError.
+  Corpus(const TextOptions& options, const platform::Clock& clock);
 
   size_t num_texts(Split split) const { return (split == Split::kTrain ? train_ : validation_).size(); }
 
@@ -56,26 +53,11 @@ class Corpus {
   // Names below the root, in the order of their tokens.
   std::vector<std::string> files(CorpusPart of) const;
 
-  // Copies tokens [begin, begin + count), which must exist, to `tokens`. Throws DataError if one of their
-  // files has been written to since the corpus was opened. If a file shrinks during the read, the process
-  // gets SIGBUS.
-  void Read(CorpusPart of, int64_t begin, int64_t count, int64_t* tokens) const;
-
-  // Starts reading from the disk what Read of these tokens will need, and does not wait.
-  void WillRead(CorpusPart of, int64_t begin, int64_t count) const;
-
-  // Whether the token occurs in the text. Reads up to its first occurrence. Throws as Read does.
-  bool Has(CorpusPart of, int64_t token) const;
-
-  // The positions in [begin, begin + count), ascending, at which a file, or the held-out end of a file,
-  // begins.
-  std::vector<int64_t> FileStarts(CorpusPart of, int64_t begin, int64_t count) const;
+  // The text as a source of tokens.
+  std::shared_ptr<const TokenSource> Open(CorpusPart of, const Documents& documents = {}) const;
 
   // One line for the user: what is trained on, what is held out and what was left out.
   std::string Summary() const;
-
-  // The file and the byte in it of the token at `position`, which must exist.
-  Place Where(CorpusPart of, int64_t position) const;
 
   // A digest of the names, sizes and split of all texts' files; hexadecimal.
   const std::string& digest() const { return digest_; }
@@ -88,14 +70,23 @@ class Corpus {
   const std::string& content_digest() const { return content_digest_; }
 
  private:
-  class Mapping;  // one mapped file
-  using Files = std::vector<std::shared_ptr<const Mapping>>;
+  // One file, as it was when it was opened.
+  struct File {
+    std::shared_ptr<FileReader> reader;  // of its text
+    int number = 0;                      // in the reader
+    std::string name;                    // below the root
+    std::string content_sample;
 
+    int64_t size() const { return reader->size(number); }
+    std::string path() const { return reader->path(number); }
+    std::pair<uint64_t, uint64_t> inode() const { return reader->inode(number); }
+  };
+  using Files = std::vector<File>;
+
+  // The part of a file that belongs to a split.
   struct Span {
-    std::shared_ptr<const Mapping> mapping;
-    std::string name;
-    int64_t file_begin = 0;  // first byte of the file that belongs to the split
-    int64_t begin = 0;       // first token in the split
+    File file;
+    int64_t begin = 0;
     int64_t size = 0;
   };
 
@@ -103,12 +94,15 @@ class Corpus {
     std::vector<Span> spans;
     int64_t num_tokens = 0;
 
-    void Add(std::shared_ptr<const Mapping> mapping, int64_t file_begin, int64_t size);
+    void Add(const File& file, int64_t begin, int64_t size);
   };
 
   static Part WholeFiles(const Files& files);
+  static File OpenFile(const TextPath& text, const std::shared_ptr<FileReader>& reader,
+                       const std::string& path, std::string name);
+  static bool HaveSameBytes(const File& one, const File& two);  // if they have the same size
   // Opens the files of a text that are not empty, in order, each once.
-  Files Open(const TextPath& text);
+  Files OpenFiles(const TextPath& text, const platform::Clock& clock);
   // Throws DataError if a file is in both.
   static void CheckApart(const Files& train, const TextPath& of, const Files& validation);
   // Throws DataError if two texts share a file, but not all of their files.
@@ -118,13 +112,6 @@ class Corpus {
   // `names_validation`: the job names validation texts. Otherwise each training text has a held-out part of
   // its own.
   void ComputeDigests(bool names_validation);
-
-  // The file that contains the token, which must exist.
-  static std::vector<Span>::const_iterator SpanAt(const Part& part, int64_t token);
-
-  // Calls take(mapping, first byte, bytes) for each file of tokens [begin, begin + count), which must exist.
-  void ForEachFile(CorpusPart of, int64_t begin, int64_t count,
-                   const std::function<void(const Mapping&, int64_t, int64_t)>& take) const;
 
   const Part& part(CorpusPart of) const {
     return (of.split == Split::kTrain ? train_ : validation_).at(of.text);

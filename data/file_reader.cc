@@ -12,7 +12,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "data/content_sample.h"
-#include "data/token_source.h"
+#include "data/text_options.h"
 #include "platform/check.h"
 
 namespace tandem::data {
@@ -60,6 +60,12 @@ int64_t FileReader::size(int file) const {
 std::string FileReader::path(int file) const {
   const absl::MutexLock lock(&mu_);
   return files_.at(file)->path;
+}
+
+std::pair<uint64_t, uint64_t> FileReader::inode(int file) const {
+  const absl::MutexLock lock(&mu_);
+  const struct stat& info = files_.at(file)->info;
+  return {info.st_dev, info.st_ino};
 }
 
 platform::Descriptor FileReader::OpenFile(const std::string& path) const {

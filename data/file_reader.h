@@ -6,6 +6,7 @@
 #include <list>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -37,6 +38,8 @@ class FileReader {
 
   int64_t size(int file) const ABSL_LOCKS_EXCLUDED(mu_);  // in bytes, when the file was added
   std::string path(int file) const ABSL_LOCKS_EXCLUDED(mu_);
+  std::pair<uint64_t, uint64_t> inode(int file) const ABSL_LOCKS_EXCLUDED(mu_);  // with its device
+  const std::string& field() const { return field_; }
 
   // The file's content sample (content_sample.h). Throws DataError.
   std::string ContentSample(int file) const ABSL_LOCKS_EXCLUDED(mu_);

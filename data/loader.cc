@@ -24,7 +24,7 @@ int64_t WindowsOf(const LoaderText& text, Split split, int64_t window_tokens) {
   const bool train = split == Split::kTrain;
   throw DataError(absl::StrCat(
       text.field.empty() ? FieldOf(split) : text.field, ": the ", train ? "training" : "held-out",
-      " part has ", tokens, tokens == 1 ? " token in " : " tokens in ", text.source->Description(),
+      " part has ", tokens, tokens == 1 ? " token in " : " tokens in ", text.source->identity().description,
       ", fewer than one window of ", window_tokens,
       " (sequence_length + 1); use more text or shorter sequences",
       train ? "" : ", a larger data.validation_fraction, or training.validate_every_steps: 0"));
@@ -62,7 +62,7 @@ Loader::Loader(std::vector<LoaderText> texts, Split split, uint64_t seed, int64_
   for (const LoaderText& text : texts_) {
     if (text.source->has_masks() && !options.has_targets) {
       throw DataError(absl::StrCat(
-          text.field.empty() ? FieldOf(split) : text.field, ": ", text.source->Description(),
+          text.field.empty() ? FieldOf(split) : text.field, ": ", text.source->identity().description,
           " says which tokens count as targets, and the rows of this job do not: ", kSayTargets));
     }
   }
@@ -85,9 +85,9 @@ bool Loader::has_masks() const {
 
 std::string Loader::DigestOf(const TokenSource& source) const {
   if (!options_.counts_first_tokens) {
-    return platform::Xxh3Of(absl::StrCat(source.documents_digest(), " without first tokens"));
+    return platform::Xxh3Of(absl::StrCat(source.identity().documents_digest, " without first tokens"));
   }
-  return options_.packs_documents ? source.documents_digest() : source.digest();
+  return options_.packs_documents ? source.identity().documents_digest : source.identity().digest;
 }
 
 std::vector<std::string> Loader::digests() const {
@@ -112,7 +112,7 @@ std::string Loader::digest() const {
 std::string Loader::content_digest() const {
   std::string contents;
   for (const LoaderText& text : texts_) {
-    absl::StrAppend(&contents, " ", text.source->content_digest());
+    absl::StrAppend(&contents, " ", text.source->identity().content_digest);
   }
   return platform::Xxh3Of(absl::StrCat(digest(), " contents", contents));
 }

@@ -1,42 +1,76 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/text.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "data/byte_source.h"
 #include "data/corpus.h"
 #include "data/held_out.h"
-#include "data/prepared_source.h"
+#include "data/stored_tokens.h"
 #include "data/token_files.h"
+#include "platform/xxh3.h"
 
 namespace tandem::data {
 namespace {
 
-SplitText OpenBytes(const TextOptions& options) {
-  const auto corpus = std::make_shared<const Corpus>(options);
-  const Documents documents = options.documents.value_or(Documents{});
-  SplitText text{.summary = corpus->Summary()};
-  for (size_t i = 0; i < corpus->num_texts(Split::kTrain); ++i) {
-    const auto train = std::make_shared<const ByteSource>(corpus, CorpusPart(Split::kTrain, i), documents);
-    if (options.documents.has_value() && options.train.size() == 1) {
-      train->CheckDocuments();
-    }
-    text.train.push_back(train);
+// Throws if the only training text is a single document, or if end_of_document does not occur in it.
+void CheckDocuments(const TokenSource& text, bool one_file, const Documents& documents) {
+  const std::string& files = text.identity().description;
+  const std::optional<int64_t>& end = documents.end_of_document;
+  if (!end.has_value() && one_file) {
+    throw DataError(absl::StrCat("data.documents: packed finds no documents in ", files,
+                                 ", the only training file, since a file is a document; name the token that "
+                                 "ends one with data.end_of_document, or give a file for each document"));
   }
-  for (size_t i = 0; i < corpus->num_texts(Split::kValidation); ++i) {
-    text.validation.push_back(
-        std::make_shared<const ByteSource>(corpus, CorpusPart(Split::kValidation, i), documents));
+  constexpr int64_t kTokensAtOnce = 1 << 20;
+  bool occurs = !end.has_value();
+  std::vector<int64_t> tokens;
+  for (int64_t begin = 0; begin < text.num_tokens() && !occurs; begin += kTokensAtOnce) {
+    tokens.resize(std::min(kTokensAtOnce, text.num_tokens() - begin));
+    text.Read(begin, static_cast<int64_t>(tokens.size()), tokens.data());
+    occurs = std::find(tokens.begin(), tokens.end(), *end) != tokens.end();
+  }
+  if (!occurs) {
+    throw DataError(absl::StrCat(
+        "data.end_of_document: ", *end, " does not occur in the training text (", files,
+        "); give the number of the byte that ends a document (10 for a newline)",
+        one_file ? ", or use documents: stream" : ", or omit the key: a file is then a document"));
+  }
+}
+
+SplitText OpenBytes(const TextOptions& options, const platform::Clock& clock) {
+  const Corpus corpus(options, clock);
+  const Documents documents = options.documents.value_or(Documents{});
+  SplitText text{.summary = corpus.Summary()};
+  for (size_t i = 0; i < corpus.num_texts(Split::kTrain); ++i) {
+    text.train.push_back(corpus.Open({Split::kTrain, i}, documents));
+  }
+  for (size_t i = 0; i < corpus.num_texts(Split::kValidation); ++i) {
+    text.validation.push_back(corpus.Open({Split::kValidation, i}, documents));
+  }
+  if (options.documents.has_value() && options.train.size() == 1) {
+    CheckDocuments(*text.train[0], corpus.files(Split::kTrain).size() == 1, documents);
   }
   return text;
 }
 
-using Folder = std::shared_ptr<const PreparedFolder>;
+using Folder = std::shared_ptr<const StoredTokens>;
 
-void CheckSameTokenizer(const PreparedFolder& first, const PreparedFolder& other) {
+std::shared_ptr<const TokenSource> SourceOf(const Folder& folder, int64_t begin, int64_t end) {
+  const std::string digest = platform::Xxh3Of(absl::StrCat(folder->digest(), " ", begin, " ", end));
+  return std::make_shared<const TokenSource>(
+      folder, begin, end,
+      TextIdentity{.description = folder->folder(),
+                   .digest = digest,
+                   .documents_digest = platform::Xxh3Of(absl::StrCat(digest, " documents")),
+                   .content_digest = folder->content_digest()});
+}
+
+void CheckSameTokenizer(const StoredTokens& first, const StoredTokens& other) {
   if (!HaveSameTokenizer(first.text(), other.text())) {
     throw DataError(absl::StrCat(other.field(), ": ", other.folder(),
                                  " was prepared with another tokenizer than ", first.field(), ", ",
@@ -46,17 +80,17 @@ void CheckSameTokenizer(const PreparedFolder& first, const PreparedFolder& other
 }
 
 // Throws if a file of `validation`, or a copy of one, is a training file.
-void CheckApart(const std::vector<Folder>& trained, const PreparedFolder& validation) {
+void CheckApart(const std::vector<Folder>& trained, const StoredTokens& validation) {
   std::map<std::pair<uint64_t, uint64_t>, size_t> by_file;
   std::map<std::string, size_t> by_content;
   for (size_t i = 0; i < validation.files().size(); ++i) {
-    const PreparedFolder::FileIdentity& file = validation.files()[i];
+    const StoredTokens::FileIdentity& file = validation.files()[i];
     by_file.emplace(std::pair(file.device, file.inode), i);
     by_content.emplace(file.content, i);
   }
   for (const Folder& text : trained) {
     for (size_t i = 0; i < text->files().size(); ++i) {
-      const PreparedFolder::FileIdentity& file = text->files()[i];
+      const StoredTokens::FileIdentity& file = text->files()[i];
       const auto same = by_file.find({file.device, file.inode});
       const auto copy = by_content.find(file.content);
       if (same == by_file.end() && copy == by_content.end()) {
@@ -76,12 +110,12 @@ void CheckShared(const std::vector<Folder>& trained) {
   std::vector<std::vector<FileOfText>> texts;
   for (const Folder& text : trained) {
     std::vector<FileOfText>& files = texts.emplace_back();
-    for (const PreparedFolder::FileIdentity& file : text->files()) {
+    for (const StoredTokens::FileIdentity& file : text->files()) {
       files.push_back({.device = file.device, .inode = file.inode});
     }
   }
   if (const std::optional<SharedFile> shared = FindSharedFile(texts); shared.has_value()) {
-    const PreparedFolder& second = *trained[shared->second];
+    const StoredTokens& second = *trained[shared->second];
     throw DataError(SharedFileText(second.field(), second.text().files[shared->file].path,
                                    trained[shared->first]->field()));
   }
@@ -107,7 +141,7 @@ SplitText OpenTokens(const TextOptions& options, const platform::Clock& clock) {
   std::vector<Folder> trained;
   Folder known;  // the first that says its tokenizer
   const auto open = [&](const TextPath& path) {
-    const auto folder = std::make_shared<const PreparedFolder>(path, clock, end_of_document);
+    const auto folder = std::make_shared<const StoredTokens>(path, clock, end_of_document);
     if (options.documents.has_value()) {
       folder->CheckIndices();
     }
@@ -129,9 +163,9 @@ SplitText OpenTokens(const TextOptions& options, const platform::Clock& clock) {
     if (holds_out && options.validates && !options.documents.has_value()) {
       folder->CheckStartsFrom(end);
     }
-    text.train.push_back(std::make_shared<const PreparedSource>(folder, 0, end));
+    text.train.push_back(SourceOf(folder, 0, end));
     if (holds_out) {
-      text.validation.push_back(std::make_shared<const PreparedSource>(folder, end, tokens));
+      text.validation.push_back(SourceOf(folder, end, tokens));
     }
     held_out += tokens - end;
     absl::StrAppend(&text.summary, text.summary.empty() ? "" : ", ", tokens, " tokens in ", folder->folder());
@@ -148,7 +182,7 @@ SplitText OpenTokens(const TextOptions& options, const platform::Clock& clock) {
     const int64_t tokens = folder->text().tokens;
     absl::StrAppend(&text.summary, text.validation.empty() ? "; validation: " : ", ", tokens, " tokens in ",
                     folder->folder());
-    text.validation.push_back(std::make_shared<const PreparedSource>(folder, 0, tokens));
+    text.validation.push_back(SourceOf(folder, 0, tokens));
   }
   return text;
 }
@@ -168,7 +202,7 @@ SplitText OpenText(const TextOptions& options, const platform::Clock& clock) {
                                           : ", is not; prepare both, or neither"));
     }
   }
-  return tokens ? OpenTokens(options, clock) : OpenBytes(options);
+  return tokens ? OpenTokens(options, clock) : OpenBytes(options, clock);
 }
 
 }  // namespace tandem::data

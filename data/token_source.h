@@ -2,100 +2,64 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
-#include <stdexcept>
+#include <memory>
 #include <string>
 #include <vector>
 
-#include "data/text_format.h"
+#include "data/stored_tokens.h"
+#include "data/text_options.h"
 
 namespace tandem::data {
 
-// The data cannot be used, which the user must mend. what() is one line with the field of the job, the path,
-// and what to do.
-class DataError : public std::runtime_error {
- public:
-  using std::runtime_error::runtime_error;
+// What identifies a text. The digests are hexadecimal. Checkpoints contain them, so they must not change from
+// version to version.
+struct TextIdentity {
+  std::string description;       // of the files, for messages: "notes.txt", "its 12 files"
+  std::string digest;            // covers the files' names and sizes and what is held out
+  std::string documents_digest;  // covers the same, and how documents are found
+  std::string content_digest;    // covers samples of the files' contents (content_sample.h)
 };
 
-// A text as a job gives it.
-struct TextPath {
-  std::string field;  // the job's field that has the path, for messages: "data.train"
-  std::string path;
-  TextFormat format = TextFormat::kAuto;
-  std::optional<TokenType> token_type;  // of kFlat
-};
-
-// How text of bytes is divided into documents: each file is a document, or each part of a file that ends with
-// the token end_of_document. This token is the last of its document.
-struct Documents {
-  std::optional<int64_t> end_of_document;
-};
-
-// The texts of a job. Each path is a file, a folder (all regular files below it), or a glob.
-struct TextOptions {
-  std::vector<TextPath> train;         // one or more
-  std::vector<TextPath> validation;    // if empty, a part of each training text is held out
-  double validation_fraction = 0;      // the part that is held out if `validation` is empty
-  bool validates = true;               // whether the job validates on what is held out
-  std::optional<Documents> documents;  // set if the job packs documents
-  int64_t sequence_length = 0;
-};
-
-enum class Split : uint8_t { kTrain, kValidation };
-
-// A byte of a file.
-struct Place {
-  std::string file;
-  int64_t byte = 0;
-  bool operator==(const Place&) const = default;
-};
-
-// One text of one split of a job: the tokens of its files, one file after the other, divided into documents.
+// One text of one split of a job: tokens [begin, end) of stored tokens, divided into documents. A document
+// begins at position 0.
 //
 // Immutable, thread-safe. The files must not change while the source lives. All methods that read throw
-// DataError if a file cannot be read, or has changed since the source was opened.
+// DataError if a file cannot be read, or has changed since it was opened. Tokens that are passed by begin and
+// count must exist.
 class TokenSource {
  public:
-  virtual ~TokenSource() = default;
+  TokenSource(std::shared_ptr<const StoredTokens> tokens, int64_t begin, int64_t end, TextIdentity identity);
 
-  virtual int64_t num_tokens() const = 0;
+  const TextIdentity& identity() const { return identity_; }
+  int64_t num_tokens() const { return end_ - begin_; }
 
-  // Copies the ids of tokens [begin, begin + count), which must exist, to `tokens`.
-  virtual void Read(int64_t begin, int64_t count, int64_t* tokens) const = 0;
+  // Copies the ids of tokens [begin, begin + count) to `tokens`.
+  void Read(int64_t begin, int64_t count, int64_t* tokens) const;
 
-  // Starts reading from the disk what Read, DocumentStarts and Counted will read for these tokens, which must
-  // exist. Does not wait, and ignores errors; the later calls will throw them.
-  virtual void WillRead(int64_t begin, int64_t count) const = 0;
+  // Starts reading from the disk what Read, DocumentStarts and Counted will read for these tokens. Does not
+  // wait, and ignores errors; the later calls will throw them.
+  void WillRead(int64_t begin, int64_t count) const;
 
-  // The positions in [begin, begin + count), ascending, at which a document begins. These tokens must exist.
-  // A document begins at position 0.
-  virtual std::vector<int64_t> DocumentStarts(int64_t begin, int64_t count) const = 0;
+  // The positions in [begin, begin + count), ascending, at which a document begins.
+  std::vector<int64_t> DocumentStarts(int64_t begin, int64_t count) const;
 
   // Whether some tokens may not count as targets.
-  virtual bool has_masks() const { return false; }
+  bool has_masks() const { return tokens_->has_masks(); }
 
-  // Which of the tokens [begin, begin + count), which must exist, count as targets.
-  virtual std::vector<bool> Counted(int64_t begin, int64_t count) const {
-    (void)begin;
-    return std::vector<bool>(count, true);
-  }
+  // Which of the tokens [begin, begin + count) count as targets.
+  std::vector<bool> Counted(int64_t begin, int64_t count) const;
 
-  // The file of the token at `position`, which must exist, and its byte in the file.
-  virtual Place Where(int64_t position) const = 0;
+  // The file of the token at `position`, and its byte in the file.
+  Place Where(int64_t position) const { return tokens_->Where(begin_ + position); }
 
-  // Describes the files for messages: "notes.txt", "its 12 files".
-  virtual std::string Description() const = 0;
+ private:
+  // The position in tokens_ of `count` tokens from `begin` on, which must exist.
+  int64_t Stored(int64_t begin, int64_t count) const;
 
-  // Covers the files' names and sizes and what is held out; hexadecimal. Checkpoints contain it, so it must
-  // not change from version to version.
-  virtual std::string digest() const = 0;
-
-  // Covers what digest() covers, and how documents are found. For jobs that pack documents.
-  virtual std::string documents_digest() const = 0;
-
-  // A digest of samples of the files' contents (content_sample.h); hexadecimal.
-  virtual std::string content_digest() const = 0;
+  const std::shared_ptr<const StoredTokens> tokens_;
+  const int64_t begin_;
+  const int64_t end_;
+  const TextIdentity identity_;
 };
 
 }  // namespace tandem::data

@@ -15,7 +15,7 @@
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/work_together.h"
 #include "comm/communicator.h"
-#include "data/token_source.h"
+#include "data/text_options.h"
 #include "device/device.h"
 #include "link/exit_code.h"
 #include "model/received_rows.h"

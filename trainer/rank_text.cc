@@ -110,7 +110,7 @@ void RankText::AddValidation(const std::shared_ptr<const data::TokenSource>& sou
   }
   if (windows < wanted && rank == 0) {
     platform::Log(platform::LogLevel::kInfo, "a validation takes each window of the held-out text once",
-                  {{"text", named.name.empty() ? source->Description() : named.name},
+                  {{"text", named.name.empty() ? source->identity().description : named.name},
                    {"windows", absl::StrCat(windows)},
                    {"wanted", absl::StrCat(wanted)}});
   }

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "data/token_source.h"
+#include "data/text_options.h"
 
 namespace tandem::data {
 

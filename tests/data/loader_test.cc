@@ -11,7 +11,8 @@
 #include <thread>
 #include <utility>
 
-#include "data/byte_source.h"
+#include "data/corpus.h"
+#include "data/text.h"
 #include "tests/data/data_error.h"
 #include "tests/data/page_cache.h"
 #include "tests/platform/temporary_folder.h"
@@ -19,9 +20,13 @@
 namespace tandem::data {
 namespace {
 
+std::shared_ptr<const Corpus> SharedCorpus(const TextOptions& options) {
+  return std::make_shared<const Corpus>(options, platform::SteadyClock());
+}
+
 std::vector<LoaderText> Of(const std::shared_ptr<const Corpus>& corpus, Split split,
                            Documents documents = {}) {
-  return {{.source = std::make_shared<const ByteSource>(corpus, split, documents)}};
+  return {{.source = corpus->Open(split, documents)}};
 }
 
 // 40 files; every window is unlike every other, since each token encodes its position in two bytes of text.
@@ -37,8 +42,7 @@ class LoaderTest : public ::testing::Test {
       }
       folder_.Write("f" + std::to_string(file), text);
     }
-    corpus_ = std::make_shared<const Corpus>(
-        TextOptions{.train = {{"data.train", folder_.path()}}, .validation_fraction = 0.1});
+    corpus_ = SharedCorpus({.train = {{"data.train", folder_.path()}}, .validation_fraction = 0.1});
   }
 
   static std::vector<int64_t> Batch(const Loader& loader, int64_t step, int64_t microbatch, int64_t count,
@@ -84,7 +88,7 @@ TEST_F(LoaderTest, AValidationTakesEachWindowOnce) {
 TEST_F(LoaderTest, FirstTokensOfDocumentsNeedNotCount) {
   platform::TemporaryFolder folder;
   folder.Write("text", "ab.c..defgh.");
-  const auto corpus = std::make_shared<const Corpus>(TextOptions{.train = {{"data.train", folder.path()}}});
+  const auto corpus = SharedCorpus({.train = {{"data.train", folder.path()}}});
   const Loader loader(Of(corpus, Split::kTrain, {.end_of_document = '.'}), Split::kTrain, 1,
                       /*sequence_length=*/11,
                       {.packs_documents = true, .has_targets = true, .counts_first_tokens = false});
@@ -119,7 +123,7 @@ TEST_F(LoaderTest, ValidationIsTheSameInEveryStep) {
   EXPECT_EQ(Batch(held, 1, 1, 4, 2),
             Batch(Loader(Of(corpus_, Split::kValidation), Split::kValidation, 2, kLength), 1, 1, 8, 2));
   std::vector<int64_t> start(2 * (kLength + 1));
-  corpus_->Read(Split::kValidation, 0, 2 * (kLength + 1), start.data());
+  corpus_->Open(Split::kValidation)->Read(0, 2 * (kLength + 1), start.data());
   EXPECT_EQ(Batch(held, 7, 0, 4, 2), start);
 }
 
@@ -152,9 +156,8 @@ class DocumentsTest : public testing::Test {
     for (size_t i = 0; i < files.size(); ++i) {
       folder.Write("held/" + std::to_string(i), files[i]);
     }
-    const auto corpus = std::make_shared<const Corpus>(
-        TextOptions{.train = {{"data.train", folder.path() + "/train"}},
-                    .validation = {{"data.validation", folder.path() + "/held"}}});
+    const auto corpus = SharedCorpus({.train = {{"data.train", folder.path() + "/train"}},
+                                      .validation = {{"data.validation", folder.path() + "/held"}}});
     const Loader loader(Of(corpus, Split::kValidation, documents), Split::kValidation, 1, length,
                         {.packs_documents = true});
     EXPECT_EQ(loader.row_elements(), 2 * length + 1);
@@ -235,12 +238,11 @@ TEST_F(LoaderTest, TheDigestsSayWhatDocumentsAre) {
 std::string Refusal(const TextOptions& source, Split split, int64_t length,
                     std::optional<Documents> documents = std::nullopt) {
   return ErrorOf([&] {
-    const auto text = std::make_shared<const ByteSource>(std::make_shared<const Corpus>(source), split,
-                                                         documents.value_or(Documents{}));
-    if (documents.has_value()) {
-      text->CheckDocuments();
-    }
-    const Loader loader({{.source = text}}, split, 1, length, {.packs_documents = documents.has_value()});
+    TextOptions options = source;
+    options.documents = documents;
+    const SplitText text = OpenText(options, platform::SteadyClock());
+    const Loader loader({{.source = (split == Split::kTrain ? text.train : text.validation)[0]}}, split, 1,
+                        length, {.packs_documents = documents.has_value()});
   });
 }
 
@@ -284,7 +286,7 @@ TEST_F(LoaderTest, WillFillReadsAhead) {
   if (!DropFromCache(path)) {
     GTEST_SKIP() << "this file system keeps its files in memory";
   }
-  const auto corpus = std::make_shared<const Corpus>(TextOptions{.train = {{"data.train", path}}});
+  const auto corpus = SharedCorpus({.train = {{"data.train", path}}});
   const Loader loader(Of(corpus, Split::kTrain), Split::kTrain, /*seed=*/1, /*sequence_length=*/9999);
   loader.WillFill(/*step=*/5, /*microbatch=*/1, /*num_microbatches=*/2, /*sequences=*/3);
   for (int64_t sequence = 0; sequence < 3; ++sequence) {

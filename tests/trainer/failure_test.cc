@@ -11,7 +11,7 @@
 #include "absl/status/status.h"
 #include "checkpoint/checkpoint.h"
 #include "comm/communicator.h"
-#include "data/token_source.h"
+#include "data/text_options.h"
 #include "device/device.h"
 #include "link/exit_code.h"
 #include "platform/regular_file.h"

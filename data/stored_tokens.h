@@ -10,8 +10,8 @@
 
 #include "data/file_reader.h"
 #include "data/indexed_file.h"
+#include "data/text_options.h"
 #include "data/token_files.h"
-#include "data/token_source.h"
 #include "platform/clock.h"
 
 namespace tandem::data {
@@ -19,7 +19,7 @@ namespace tandem::data {
 // A text that is stored as files of tokens (token_files.h), mostly a folder that `tandem data prepare` made.
 // The constructor reads the headers of all files and compares their sizes with dataset.json. Tokens and
 // indices are read when they are needed, and not kept in memory. Thread-safe.
-class PreparedFolder {
+class StoredTokens {
  public:
   // Identifies a file of tokens whatever its name is.
   struct FileIdentity {
@@ -28,10 +28,20 @@ class PreparedFolder {
     std::string content;  // number and type of its tokens, and a sample of its bytes (content_sample.h)
   };
 
-  // `clock` must outlive the folder. `end_of_document` is the last token of each document in files without an
-  // index; if it is unset, each such file is a document. Throws DataError.
-  PreparedFolder(const TextPath& text, const platform::Clock& clock,
-                 std::optional<int64_t> end_of_document = std::nullopt);
+  // `clock` must outlive this object. `end_of_document` is the last token of each document in files without
+  // an index; if it is unset, each such file is a document. Throws DataError.
+  StoredTokens(const TextPath& text, const platform::Clock& clock,
+               std::optional<int64_t> end_of_document = std::nullopt);
+
+  // The bytes of parts of files (corpus.h) as tokens, one part after the other. Each part begins a document.
+  // `files` has opened the files. Such a text has neither digests nor files().
+  struct FilePart {
+    int file = 0;  // number in the reader
+    int64_t begin = 0;
+    int64_t bytes = 0;
+  };
+  StoredTokens(std::shared_ptr<FileReader> files, const std::vector<FilePart>& parts,
+               std::optional<int64_t> end_of_document);
 
   const TokenText& text() const { return text_; }
   const std::string& folder() const { return folder_; }
@@ -42,7 +52,7 @@ class PreparedFolder {
   // In the order of text().files.
   const std::vector<FileIdentity>& files() const { return identities_; }
 
-  // The methods of TokenSource, for all tokens of the folder. They throw DataError.
+  // As in TokenSource, for all tokens. They throw DataError.
   void Read(int64_t begin, int64_t count, int64_t* tokens) const;
   void WillRead(int64_t begin, int64_t count) const;
   std::vector<int64_t> DocumentStarts(int64_t begin, int64_t count) const;
@@ -72,7 +82,7 @@ class PreparedFolder {
     int idx = 0;   // file number; -1: none
     int mask = 0;  // file number; -1: none
     IndexHeader header;
-    int64_t begin = 0;  // position of its first token in the folder
+    int64_t begin = 0;  // position of its first token
     TokenFile file;
   };
 
@@ -109,47 +119,15 @@ class PreparedFolder {
   const std::string folder_;
   const std::optional<int64_t> end_of_document_;
   TokenText text_;
-  std::unique_ptr<FileReader> files_;
+  std::shared_ptr<FileReader> files_;
   std::vector<Shard> shards_;
   std::vector<FileIdentity> identities_;
   std::string digest_;
   std::string content_digest_;
 };
 
-// Tokens [begin, end) of a folder as a source. A document begins at `begin`.
-class PreparedSource : public TokenSource {
- public:
-  PreparedSource(std::shared_ptr<const PreparedFolder> folder, int64_t begin, int64_t end);
-
-  int64_t num_tokens() const override { return end_ - begin_; }
-  void Read(int64_t begin, int64_t count, int64_t* tokens) const override {
-    folder_->Read(InFolder(begin, count), count, tokens);
-  }
-  void WillRead(int64_t begin, int64_t count) const override {
-    folder_->WillRead(InFolder(begin, count), count);
-  }
-  std::vector<int64_t> DocumentStarts(int64_t begin, int64_t count) const override;
-  Place Where(int64_t position) const override { return folder_->Where(begin_ + position); }
-  bool has_masks() const override { return folder_->has_masks(); }
-  std::vector<bool> Counted(int64_t begin, int64_t count) const override {
-    return folder_->Counted(InFolder(begin, count), count);
-  }
-  std::string Description() const override { return folder_->folder(); }
-  std::string digest() const override;
-  std::string documents_digest() const override;
-  std::string content_digest() const override { return folder_->content_digest(); }
-
- private:
-  // The position in the folder of `count` tokens of the source, which must exist.
-  int64_t InFolder(int64_t begin, int64_t count) const;
-
-  const std::shared_ptr<const PreparedFolder> folder_;
-  const int64_t begin_;
-  const int64_t end_;
-};
-
-// The position at which the folder's held-out end begins: that of the first document within its last
-// HeldOutTokens (held_out.h). If nothing is held out, the number of all tokens.
-int64_t HeldOutFrom(const PreparedFolder& folder, double fraction, int64_t sequence_length);
+// The position at which the held-out end begins: that of the first document within the last HeldOutTokens
+// (held_out.h). If nothing is held out, the number of all tokens.
+int64_t HeldOutFrom(const StoredTokens& tokens, double fraction, int64_t sequence_length);
 
 }  // namespace tandem::data

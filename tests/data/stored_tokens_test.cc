@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "data/prepared_source.h"
+#include "data/stored_tokens.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -35,7 +35,7 @@ class HandClock : public platform::Clock {
 };
 
 // Shards of documents of random lengths, and the same as one list of tokens and of starts.
-class PreparedSourceTest : public testing::Test {
+class StoredTokensTest : public testing::Test {
  protected:
   void Make(uint64_t seed, bool u16, int num_shards = 5) {
     std::mt19937_64 random(seed);
@@ -88,7 +88,7 @@ class PreparedSourceTest : public testing::Test {
   std::string path_;
 };
 
-TEST_F(PreparedSourceTest, AnyRangeMatchesTheFiles) {
+TEST_F(StoredTokensTest, AnyRangeMatchesTheFiles) {
   for (uint64_t seed = 1; seed <= 20; ++seed) {
     SCOPED_TRACE(seed);
     Make(seed, /*u16=*/seed % 2 == 0);
@@ -108,7 +108,7 @@ TEST_F(PreparedSourceTest, AnyRangeMatchesTheFiles) {
 }
 
 // Documents of a thousand tokens each, of which the disk is asked for one window in the middle.
-TEST_F(PreparedSourceTest, WillReadReadsAhead) {
+TEST_F(StoredTokensTest, WillReadReadsAhead) {
   std::vector<Document> documents(4000, Document(1000, 7));
   path_ = WriteDataset(folder_, "large", {documents});
   WriteMasks(folder_, "large", {documents}, {std::vector<bool>(4'000'000, true)});
@@ -128,7 +128,7 @@ TEST_F(PreparedSourceTest, WillReadReadsAhead) {
   EXPECT_FALSE(IsCached(bin, 0, 1) || IsCached(bin, 6'000'000, 2 * 4097));
 }
 
-TEST_F(PreparedSourceTest, TheLastDocumentsAreHeldOut) {
+TEST_F(StoredTokensTest, TheLastDocumentsAreHeldOut) {
   for (uint64_t seed = 1; seed <= 20; ++seed) {
     Make(seed, true);
     const SplitText text = Open(0.2);
@@ -145,26 +145,26 @@ TEST_F(PreparedSourceTest, TheLastDocumentsAreHeldOut) {
       EXPECT_EQ(first, tokens_[trained]);
       EXPECT_THAT(text.validation[0]->DocumentStarts(0, 1), ElementsAre(0));
     }
-    EXPECT_NE(text.train[0]->digest(), Open(0).train[0]->digest());
+    EXPECT_NE(text.train[0]->identity().digest, Open(0).train[0]->identity().digest);
   }
 }
 
-TEST_F(PreparedSourceTest, AtMostAMillionWindowsAreHeldOut) {
+TEST_F(StoredTokensTest, AtMostAMillionWindowsAreHeldOut) {
   EXPECT_EQ(HeldOutTokens(int64_t{1} << 40, 0.5, 9), (int64_t{1} << 20) * 10);
   EXPECT_EQ(HeldOutTokens(1000, 0.05, 9), 50);
 }
 
-TEST_F(PreparedSourceTest, HeldOutEndNeedsNoTokens) {
+TEST_F(StoredTokensTest, HeldOutEndNeedsNoTokens) {
   for (uint64_t seed = 1; seed <= 20; ++seed) {
     Make(seed, seed % 2 == 0);
     for (const double fraction : {0.0, 0.01, 0.2, 0.5}) {
-      const PreparedFolder folder({"data.train", path_}, clock_);
+      const StoredTokens folder({"data.train", path_}, clock_);
       EXPECT_EQ(EarliestHeldOut(folder.text(), fraction, 9), HeldOutFrom(folder, fraction, 9)) << seed;
     }
   }
 }
 
-TEST_F(PreparedSourceTest, APositionHasAFileAndAByte) {
+TEST_F(StoredTokensTest, APositionHasAFileAndAByte) {
   Make(4, /*u16=*/false, 2);
   const SplitText text = Open();
   int64_t first = 0;
@@ -175,24 +175,24 @@ TEST_F(PreparedSourceTest, APositionHasAFileAndAByte) {
   EXPECT_EQ(text.train[0]->Where(first + 3), (Place{.file = path_ + "/tokens-1.bin", .byte = 12}));
 }
 
-TEST_F(PreparedSourceTest, DigestsCoverContentNotPlace) {
+TEST_F(StoredTokensTest, DigestsCoverContentNotPlace) {
   Make(5, true);
   const std::string one = path_;
   const SplitText first = Open();
   WriteDataset(folder_, "copy", shards_);
   path_ = folder_.path() + "/copy";
   const SplitText copy = Open();
-  EXPECT_EQ(first.train[0]->digest(), copy.train[0]->digest());
-  EXPECT_EQ(first.train[0]->content_digest(), copy.train[0]->content_digest());
+  EXPECT_EQ(first.train[0]->identity().digest, copy.train[0]->identity().digest);
+  EXPECT_EQ(first.train[0]->identity().content_digest, copy.train[0]->identity().content_digest);
   shards_[0][0][0] ^= 1;
   WriteDataset(folder_, "copy", shards_);
   const SplitText other = Open();
-  EXPECT_EQ(first.train[0]->digest(), other.train[0]->digest());
-  EXPECT_NE(first.train[0]->content_digest(), other.train[0]->content_digest());
-  EXPECT_NE(first.train[0]->documents_digest(), first.train[0]->digest());
+  EXPECT_EQ(first.train[0]->identity().digest, other.train[0]->identity().digest);
+  EXPECT_NE(first.train[0]->identity().content_digest, other.train[0]->identity().content_digest);
+  EXPECT_NE(first.train[0]->identity().documents_digest, first.train[0]->identity().digest);
 }
 
-TEST_F(PreparedSourceTest, FilesThatDoNotBelongTogetherAreNamed) {
+TEST_F(StoredTokensTest, FilesThatDoNotBelongTogetherAreNamed) {
   Make(6, true, 2);
   const std::string bin = BinOf(shards_[0], true);
   const std::string idx = IdxOf(shards_[0], true);
@@ -219,7 +219,7 @@ TEST_F(PreparedSourceTest, FilesThatDoNotBelongTogetherAreNamed) {
   EXPECT_THAT(Error(), HasSubstr("tokens-0.idx"));
 }
 
-TEST_F(PreparedSourceTest, IndexOutOfOrderIsAnError) {
+TEST_F(StoredTokensTest, IndexOutOfOrderIsAnError) {
   path_ = WriteDataset(folder_, "bad", {{{1, 2}, {3, 4}, {5, 6}, {7, 8}}});
   std::string idx = IdxOf({{1, 2}, {3, 4}, {5, 6}, {7, 8}}, true);
   const IndexHeader header = ParseIndexHeader(idx.substr(0, kIndexHeaderBytes), idx.size()).value();
@@ -234,7 +234,7 @@ TEST_F(PreparedSourceTest, IndexOutOfOrderIsAnError) {
 }
 
 // As a copy that is made anew while a job runs. The index is not part of it.
-TEST_F(PreparedSourceTest, ChangedFileIsNamed) {
+TEST_F(StoredTokensTest, ChangedFileIsNamed) {
   Make(7, true, 1);
   const SplitText text = Open();
   std::vector<int64_t> tokens(tokens_.size());
@@ -248,7 +248,7 @@ TEST_F(PreparedSourceTest, ChangedFileIsNamed) {
               HasSubstr("tokens-0.bin was changed while the job reads it: it had "));
 }
 
-TEST_F(PreparedSourceTest, AnyIndexIsReadOrRefused) {
+TEST_F(StoredTokensTest, AnyIndexIsReadOrRefused) {
   constexpr uint64_t kSeed = 7;
   std::mt19937_64 random(kSeed);
   const std::vector<Document> shard = {{1, 2, 3}, {4}, {5, 6, 7, 8}, {9}};
@@ -273,7 +273,7 @@ TEST_F(PreparedSourceTest, AnyIndexIsReadOrRefused) {
 }
 
 // Numbers whose products with the sizes of its entries are no number of 64 bits.
-TEST_F(PreparedSourceTest, AnIndexOfTooManySequencesIsRefused) {
+TEST_F(StoredTokensTest, AnIndexOfTooManySequencesIsRefused) {
   const std::vector<Document> shard = {{1, 2}, {3, 4}};
   path_ = WriteDataset(folder_, "many", {shard});
   for (const uint64_t sequences : {uint64_t{1} << 62, uint64_t{1} << 60, ~uint64_t{0}}) {
@@ -287,7 +287,7 @@ TEST_F(PreparedSourceTest, AnIndexOfTooManySequencesIsRefused) {
   }
 }
 
-TEST_F(PreparedSourceTest, AnyMaskIsReadOrRefused) {
+TEST_F(StoredTokensTest, AnyMaskIsReadOrRefused) {
   constexpr uint64_t kSeed = 9;
   std::mt19937_64 random(kSeed);
   const std::vector<Document> shard = {{1, 2, 3}, {4}, {5, 6, 7, 8}, {9}};  // 9 tokens
@@ -315,7 +315,7 @@ TEST_F(PreparedSourceTest, AnyMaskIsReadOrRefused) {
   EXPECT_GT(read, 300) << "seed " << kSeed;
 }
 
-TEST_F(PreparedSourceTest, MoreFilesThanDescriptorsAreRead) {
+TEST_F(StoredTokensTest, MoreFilesThanDescriptorsAreRead) {
   FileReader reader("data.train", clock_, /*most_open=*/2);
   for (int i = 0; i < 7; ++i) {
     reader.Add(folder_.Write("f" + std::to_string(i), "file " + std::to_string(i)));
@@ -332,7 +332,7 @@ TEST_F(PreparedSourceTest, MoreFilesThanDescriptorsAreRead) {
   EXPECT_THROW(reader.Read(0, 0, 1, &byte), DataError) << "it is opened again";
 }
 
-TEST_F(PreparedSourceTest, MasksSayWhichTokensCount) {
+TEST_F(StoredTokensTest, MasksSayWhichTokensCount) {
   for (const uint64_t seed : {31, 32, 33}) {
     Make(seed, seed % 2 == 0);
     std::mt19937_64 random(seed);
@@ -346,12 +346,12 @@ TEST_F(PreparedSourceTest, MasksSayWhichTokensCount) {
         }
       }
     }
-    const std::string digest = Open().train[0]->digest();
+    const std::string digest = Open().train[0]->identity().digest;
     WriteMasks(folder_, "set-" + std::to_string(seed), shards_, counted, seed % 2 == 0);
     const SplitText text = Open();
     const TokenSource& source = *text.train[0];
     EXPECT_TRUE(source.has_masks());
-    EXPECT_NE(source.digest(), digest);
+    EXPECT_NE(source.identity().digest, digest);
     for (int i = 0; i < 200; ++i) {
       const auto begin = static_cast<int64_t>(random() % all.size());
       const auto count = static_cast<int64_t>(random() % (all.size() - begin + 1));
@@ -380,7 +380,7 @@ TEST_F(PreparedSourceTest, MasksSayWhichTokensCount) {
   }
 }
 
-TEST_F(PreparedSourceTest, AnIdThatNeverCountsIsMasked) {
+TEST_F(StoredTokensTest, AnIdThatNeverCountsIsMasked) {
   path_ = WriteDataset(folder_, "set", {{{1, 2, 3, 1, 5, 6, 1, 8}}});
   std::string description = DescriptionOf({{{1, 2, 3, 1, 5, 6, 1, 8}}}, true);
   description.insert(description.find("\"inputs\""), "\"never_counted\": 1, ");
@@ -388,7 +388,7 @@ TEST_F(PreparedSourceTest, AnIdThatNeverCountsIsMasked) {
   EXPECT_THAT(Open().train[0]->Counted(2, 5), ElementsAre(true, false, true, true, false));
 }
 
-TEST_F(PreparedSourceTest, TextOfTwoKindsOrTokenizersIsRefused) {
+TEST_F(StoredTokensTest, TextOfTwoKindsOrTokenizersIsRefused) {
   Make(8, true);
   const std::string bytes = folder_.Write("text/a.txt", std::string(1000, 'x'));
   const auto error = [&](TextOptions options) {

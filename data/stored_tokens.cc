@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "data/prepared_source.h"
-
-#include <sys/stat.h>
+#include "data/stored_tokens.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
 #include <filesystem>
 #include <string_view>
@@ -48,12 +45,12 @@ int CodeOf(TokenType type) {
 
 }  // namespace
 
-PreparedFolder::PreparedFolder(const TextPath& text, const platform::Clock& clock,
-                               std::optional<int64_t> end_of_document)
+StoredTokens::StoredTokens(const TextPath& text, const platform::Clock& clock,
+                           std::optional<int64_t> end_of_document)
     : field_(text.field),
       folder_(text.path),
       end_of_document_(end_of_document),
-      files_(std::make_unique<FileReader>(text.field, clock)) {
+      files_(std::make_shared<FileReader>(text.field, clock)) {
   absl::StatusOr<TokenText> read = ReadTokenText(folder_, FormatOf(folder_, text.format), text.token_type);
   if (!read.ok()) {
     throw DataError(absl::StrCat(field_, ": ", read.status().message()));
@@ -82,12 +79,9 @@ PreparedFolder::PreparedFolder(const TextPath& text, const platform::Clock& cloc
   platform::ForEachIndex(shards_.size(), kMostConcurrentFiles, [&](size_t i) {
     Open(shards_[i]);
     samples[i] = files_->ContentSample(shards_[i].bin);
-    struct stat info {};
-    if (stat(text_.files[i].path.c_str(), &info) != 0) {
-      throw DataError(absl::StrCat(field_, ": cannot look at ", text_.files[i].path, ": ", strerror(errno)));
-    }
-    identities_[i] = {.device = info.st_dev,
-                      .inode = info.st_ino,
+    const auto [device, inode] = files_->inode(shards_[i].bin);
+    identities_[i] = {.device = device,
+                      .inode = inode,
                       .content = absl::StrCat(shards_[i].file.tokens, " ",
                                               static_cast<int>(shards_[i].file.type), " ", samples[i])};
     if (shards_[i].idx >= 0) {
@@ -109,16 +103,29 @@ PreparedFolder::PreparedFolder(const TextPath& text, const platform::Clock& cloc
   content_digest_ = platform::Xxh3Of(contents);
 }
 
-void PreparedFolder::RefuseIndex(const Shard& shard, const std::string& why) const {
+StoredTokens::StoredTokens(std::shared_ptr<FileReader> files, const std::vector<FilePart>& parts,
+                           std::optional<int64_t> end_of_document)
+    : end_of_document_(end_of_document), text_{.format = TextFormat::kBytes}, files_(std::move(files)) {
+  for (const FilePart& part : parts) {
+    shards_.push_back({.bin = part.file,
+                       .idx = -1,
+                       .mask = -1,
+                       .begin = text_.tokens,
+                       .file = {.begin = part.begin, .type = TokenType::kU8, .tokens = part.bytes}});
+    text_.tokens += part.bytes;
+  }
+}
+
+void StoredTokens::RefuseIndex(const Shard& shard, const std::string& why) const {
   throw DataError(absl::StrCat(field_, ": ", files_->path(shard.idx), " ", why, "; ", Remedy()));
 }
 
-std::string PreparedFolder::Remedy() const {
+std::string StoredTokens::Remedy() const {
   return text_.dataset.has_value() ? "copy the folder again, or make it again with tandem data prepare"
                                    : "copy the file again, or make it again, while no job reads it";
 }
 
-void PreparedFolder::Open(Shard& shard) const {
+void StoredTokens::Open(Shard& shard) const {
   if (shard.idx >= 0) {
     OpenIndex(shard);
   }
@@ -146,7 +153,7 @@ void PreparedFolder::Open(Shard& shard) const {
   }
 }
 
-void PreparedFolder::OpenIndex(Shard& shard) const {
+void StoredTokens::OpenIndex(Shard& shard) const {
   const int64_t bytes = files_->size(shard.idx);
   std::string beginning(std::min(bytes, kIndexHeaderBytes), '\0');
   files_->Read(shard.idx, 0, static_cast<int64_t>(beginning.size()), beginning.data());
@@ -168,7 +175,7 @@ void PreparedFolder::OpenIndex(Shard& shard) const {
   }
 }
 
-void PreparedFolder::CheckIndices() const {
+void StoredTokens::CheckIndices() const {
   if (!text_.dataset.has_value()) {
     platform::ForEachIndex(shards_.size(), kMostConcurrentFiles, [&](size_t i) {
       if (shards_[i].idx >= 0) {
@@ -178,7 +185,7 @@ void PreparedFolder::CheckIndices() const {
   }
 }
 
-void PreparedFolder::CheckStartsFrom(int64_t position) const {
+void StoredTokens::CheckStartsFrom(int64_t position) const {
   if (text_.dataset.has_value()) {
     return;
   }
@@ -202,7 +209,7 @@ void PreparedFolder::CheckStartsFrom(int64_t position) const {
   });
 }
 
-void PreparedFolder::CheckIndex(const Shard& shard) const {
+void StoredTokens::CheckIndex(const Shard& shard) const {
   std::vector<char> lengths(4 * kSequencesAtOnce);
   int64_t end = 0;
   ForEachPointer(shard, 0, kSequencesAtOnce, [&](int64_t sequence, int64_t pointer) {
@@ -222,8 +229,8 @@ void PreparedFolder::CheckIndex(const Shard& shard) const {
   });
 }
 
-void PreparedFolder::ForEachPointer(const Shard& shard, int64_t first, int64_t at_once,
-                                    const std::function<bool(int64_t, int64_t)>& take) const {
+void StoredTokens::ForEachPointer(const Shard& shard, int64_t first, int64_t at_once,
+                                  const std::function<bool(int64_t, int64_t)>& take) const {
   std::vector<char> pointers(8 * at_once);
   for (int64_t begin = first; begin < shard.header.sequences; begin += at_once) {
     const int64_t count = std::min(at_once, shard.header.sequences - begin);
@@ -236,14 +243,14 @@ void PreparedFolder::ForEachPointer(const Shard& shard, int64_t first, int64_t a
   }
 }
 
-const PreparedFolder::Shard& PreparedFolder::ShardAt(int64_t position) const {
+const StoredTokens::Shard& StoredTokens::ShardAt(int64_t position) const {
   TANDEM_CHECK(position >= 0 && position < text_.tokens, "the token exists");
   return *(std::upper_bound(shards_.begin(), shards_.end(), position,
                             [](int64_t at, const Shard& shard) { return at < shard.begin; }) -
            1);
 }
 
-std::vector<PreparedFolder::Run> PreparedFolder::RunsOf(int64_t begin, int64_t count) const {
+std::vector<StoredTokens::Run> StoredTokens::RunsOf(int64_t begin, int64_t count) const {
   TANDEM_CHECK(begin >= 0 && count >= 0 && begin <= text_.tokens - count, "the tokens exist");
   std::vector<Run> runs;
   for (const int64_t end = begin + count; begin < end; begin += runs.back().count) {
@@ -254,7 +261,7 @@ std::vector<PreparedFolder::Run> PreparedFolder::RunsOf(int64_t begin, int64_t c
   return runs;
 }
 
-void PreparedFolder::Read(int64_t begin, int64_t count, int64_t* tokens) const {
+void StoredTokens::Read(int64_t begin, int64_t count, int64_t* tokens) const {
   for (const auto& [shard, offset, length] : RunsOf(begin, count)) {
     const int64_t size = BytesOf(shard->file.type);
     char* const packed =
@@ -280,7 +287,7 @@ void PreparedFolder::Read(int64_t begin, int64_t count, int64_t* tokens) const {
   }
 }
 
-void PreparedFolder::WillRead(int64_t begin, int64_t count) const {
+void StoredTokens::WillRead(int64_t begin, int64_t count) const {
   constexpr int64_t kAround = 512;  // sequences; how far from where they are expected they often are
   for (const auto& [shard, offset, length] : RunsOf(begin, count)) {
     const int64_t size = BytesOf(shard->file.type);
@@ -297,7 +304,7 @@ void PreparedFolder::WillRead(int64_t begin, int64_t count) const {
   }
 }
 
-int64_t PreparedFolder::StartOf(const Shard& shard, int64_t sequence) const {
+int64_t StoredTokens::StartOf(const Shard& shard, int64_t sequence) const {
   if (sequence == shard.header.sequences) {
     return shard.file.tokens;
   }
@@ -312,12 +319,12 @@ int64_t PreparedFolder::StartOf(const Shard& shard, int64_t sequence) const {
   return pointer / shard.header.token_bytes;
 }
 
-int64_t PreparedFolder::SequenceFrom(const Shard& shard, int64_t position) const {
+int64_t StoredTokens::SequenceFrom(const Shard& shard, int64_t position) const {
   return data::SequenceFrom(shard.header.sequences, position, shard.file.tokens,
                             [&](int64_t sequence) { return StartOf(shard, sequence); });
 }
 
-std::vector<int64_t> PreparedFolder::DocumentStarts(int64_t begin, int64_t count) const {
+std::vector<int64_t> StoredTokens::DocumentStarts(int64_t begin, int64_t count) const {
   std::vector<int64_t> starts;
   for (const auto& [in, offset, length] : RunsOf(begin, count)) {
     const Shard& shard = *in;
@@ -346,8 +353,8 @@ std::vector<int64_t> PreparedFolder::DocumentStarts(int64_t begin, int64_t count
   return starts;
 }
 
-void PreparedFolder::AddDocumentStarts(const Shard& shard, int64_t begin, int64_t end,
-                                       std::vector<int64_t>& starts) const {
+void StoredTokens::AddDocumentStarts(const Shard& shard, int64_t begin, int64_t end,
+                                     std::vector<int64_t>& starts) const {
   if (begin == shard.begin) {
     starts.push_back(begin);
   }
@@ -364,7 +371,7 @@ void PreparedFolder::AddDocumentStarts(const Shard& shard, int64_t begin, int64_
   }
 }
 
-int64_t PreparedFolder::DocumentFrom(int64_t position) const {
+int64_t StoredTokens::DocumentFrom(int64_t position) const {
   if (position >= text_.tokens) {
     return text_.tokens;
   }
@@ -385,11 +392,11 @@ int64_t PreparedFolder::DocumentFrom(int64_t position) const {
   return text_.tokens;
 }
 
-bool PreparedFolder::has_masks() const {
+bool StoredTokens::has_masks() const {
   return text_.dataset.has_value() && (text_.dataset->has_masks || text_.dataset->never_counted.has_value());
 }
 
-std::vector<bool> PreparedFolder::Counted(int64_t begin, int64_t count) const {
+std::vector<bool> StoredTokens::Counted(int64_t begin, int64_t count) const {
   std::vector<bool> counted(count, true);
   if (!has_masks()) {
     return counted;
@@ -418,44 +425,15 @@ std::vector<bool> PreparedFolder::Counted(int64_t begin, int64_t count) const {
   return counted;
 }
 
-Place PreparedFolder::Where(int64_t position) const {
+Place StoredTokens::Where(int64_t position) const {
   const Shard& shard = ShardAt(position);
   return {.file = files_->path(shard.bin),
           .byte = shard.file.begin + (position - shard.begin) * BytesOf(shard.file.type)};
 }
 
-PreparedSource::PreparedSource(std::shared_ptr<const PreparedFolder> folder, int64_t begin, int64_t end)
-    : folder_(std::move(folder)), begin_(begin), end_(end) {
-  TANDEM_CHECK(begin >= 0 && begin <= end && end <= folder_->text().tokens, "the tokens exist");
-}
-
-int64_t PreparedSource::InFolder(int64_t begin, int64_t count) const {
-  TANDEM_CHECK(begin >= 0 && begin <= num_tokens() - count, "the tokens are of this split");
-  return begin_ + begin;
-}
-
-std::vector<int64_t> PreparedSource::DocumentStarts(int64_t begin, int64_t count) const {
-  std::vector<int64_t> starts = folder_->DocumentStarts(InFolder(begin, count), count);
-  for (int64_t& start : starts) {
-    start -= begin_;
-  }
-  if (begin == 0 && count > 0 && (starts.empty() || starts.front() > 0)) {
-    starts.insert(starts.begin(), 0);  // the end of a file without documents
-  }
-  return starts;
-}
-
-std::string PreparedSource::digest() const {
-  return platform::Xxh3Of(absl::StrCat(folder_->digest(), " ", begin_, " ", end_));
-}
-
-std::string PreparedSource::documents_digest() const {
-  return platform::Xxh3Of(absl::StrCat(digest(), " documents"));
-}
-
-int64_t HeldOutFrom(const PreparedFolder& folder, double fraction, int64_t sequence_length) {
-  const int64_t tokens = folder.text().tokens;
-  return folder.DocumentFrom(tokens - HeldOutTokens(tokens, fraction, sequence_length));
+int64_t HeldOutFrom(const StoredTokens& tokens, double fraction, int64_t sequence_length) {
+  const int64_t all = tokens.text().tokens;
+  return tokens.DocumentFrom(all - HeldOutTokens(all, fraction, sequence_length));
 }
 
 }  // namespace tandem::data
