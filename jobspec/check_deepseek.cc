@@ -122,24 +122,4 @@ void CheckDeepseekExperts(FieldChecker& check, const v1::Model& model) {
   CheckGroups(check, moe, is_softmax ? 1 : 2);
 }
 
-void RefuseDeepseekFields(FieldChecker& check, const v1::Model& model) {
-  if (model.has_latent_attention()) {
-    check.Forbid("model.latent_attention",
-                 absl::StrCat(check.Named("model.model_type"),
-                              " has no such attention: omit the block, or give model_type: ",
-                              ModelTypesThat(&ModelType::has_latent_attention, " or ")));
-  }
-  for (const char* path :
-       {"model.moe.first_k_dense_replace", "model.moe.n_shared_experts", "model.moe.n_group",
-        "model.moe.topk_group", "model.moe.routed_scaling_factor", "model.moe.router_bias_update_rate"}) {
-    if (check.IsWritten(path)) {
-      check.Forbid(path, absl::StrCat(check.Named("model.model_type"),
-                                      " has no use for it: omit the key, or use model_type: ",
-                                      std::string_view(path).starts_with("model.moe.router_bias")
-                                          ? "deepseek_v3"
-                                          : ModelTypesThat(&ModelType::has_latent_attention, " or ")));
-    }
-  }
-}
-
 }  // namespace tandem::jobspec

@@ -137,13 +137,13 @@ void CheckModel(FieldChecker& check) {
       check.Refuse(path, "give it, or name a preset whose value is to be used");
     }
   }
+  CheckFieldsOfType(check, *type);
   CheckPattern(check, model, *type);
   CheckDepths(check, model);
   if (type->has_latent_attention) {
     CheckLatentAttention(check, model);
   } else {
     CheckHeads(check, model);
-    RefuseDeepseekFields(check, model);
   }
   CheckModelType(check, model, *type);
   CheckRopeScaling(check, model);

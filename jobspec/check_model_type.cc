@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <functional>
 #include <initializer_list>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -11,17 +14,10 @@
 namespace tandem::jobspec {
 namespace {
 
-constexpr char kSlidingWindow[] = "model.sliding_window";
 constexpr char kWindowLayers[] = "model.window_layers";
 
 void CheckWindow(FieldChecker& check, const v1::Model& model, const ModelType& type) {
-  if (model.has_sliding_window() && !type.may_have_window) {
-    check.Forbid(kSlidingWindow,
-                 absl::StrCat(check.Named("model.model_type"), " has none: omit the key, or use model_type: ",
-                              ModelTypesThat(&ModelType::may_have_window, " or ")));
-    return;
-  }
-  if (!check.IsWritten(kWindowLayers)) {
+  if (!check.IsWritten(kWindowLayers) || !check.IsOk({"model.sliding_window"})) {
     return;
   }
   if (!model.has_sliding_window()) {
@@ -42,18 +38,8 @@ void CheckWindow(FieldChecker& check, const v1::Model& model, const ModelType& t
   }
 }
 
-// Forbids the field of a type that does not have it.
-void ForbidUnless(FieldChecker& check, const ModelType& type, bool ModelType::*has, const char* path) {
-  if (check.IsWritten(path) && !(type.*has)) {
-    check.Forbid(path, absl::StrCat(check.Named("model.model_type"),
-                                    " has no use for it: omit the key, or use model_type: ",
-                                    ModelTypesThat(has, " or ")));
-  }
-}
-
 void CheckRotation(FieldChecker& check, const v1::Model& model, const ModelType& type) {
   constexpr char kPart[] = "model.partial_rotary_factor";
-  ForbidUnless(check, type, &ModelType::may_not_rotate, "model.rotary_embedding");
   if (check.Usable({"model.rotary_embedding"}) && !model.rotary_embedding()) {
     for (const char* const path : {"model.rope_theta", "model.rope_scaling.type", kPart}) {
       if (check.IsWritten(path)) {
@@ -62,9 +48,8 @@ void CheckRotation(FieldChecker& check, const v1::Model& model, const ModelType&
       }
     }
   }
-  if (type.partial_rotary_factor == 1) {
-    ForbidUnless(check, type, &ModelType::may_rotate_partly, kPart);
-  } else if (check.Usable({kPart}) && model.partial_rotary_factor() != type.partial_rotary_factor) {
+  if (type.partial_rotary_factor != 1 && check.Usable({kPart}) &&
+      model.partial_rotary_factor() != type.partial_rotary_factor) {
     check.Refuse(
         kPart, absl::StrCat(NumberText(type.partial_rotary_factor), " with model_type ", model.model_type()),
         "it follows from the model type: omit the key, or use another type");
@@ -86,20 +71,50 @@ void CheckRotation(FieldChecker& check, const v1::Model& model, const ModelType&
   }
 }
 
-void CheckMultipliers(FieldChecker& check, const v1::Model& model, const ModelType& type) {
-  for (const char* const path : {"model.embedding_multiplier", "model.attention_multiplier",
-                                 "model.residual_multiplier", "model.logits_scaling"}) {
-    ForbidUnless(check, type, &ModelType::has_multipliers, path);
-  }
-  if (check.IsWritten("model.attention_multiplier") && !model.has_num_attention_heads() &&
-      check.IsOk({"model.attention_multiplier", "model.num_attention_heads"})) {
-    check.Forbid("model.attention_multiplier", "no layer attends: omit the key");
-  }
-}
-
 std::string ScalingPath(const char* key) { return absl::StrCat("model.rope_scaling.", key); }
 
 }  // namespace
+
+void CheckFieldsOfType(FieldChecker& check, const ModelType& type) {
+  using Has = std::function<bool(const ModelType&)>;
+  const auto has_letter = [](char letter) -> Has {
+    return [letter](const ModelType& of) {
+      return of.letters != nullptr && std::string_view(of.letters).find(letter) != std::string_view::npos;
+    };
+  };
+  const std::pair<const char*, Has> fields[] = {
+      {"model.sliding_window", &ModelType::may_have_window},
+      {"model.rotary_embedding", &ModelType::may_not_rotate},
+      {"model.partial_rotary_factor",
+       [](const ModelType& of) { return of.may_rotate_partly || of.partial_rotary_factor != 1; }},
+      {"model.embedding_multiplier", &ModelType::has_multipliers},
+      {"model.attention_multiplier", &ModelType::has_multipliers},
+      {"model.residual_multiplier", &ModelType::has_multipliers},
+      {"model.logits_scaling", &ModelType::has_multipliers},
+      {"model.hybrid_pattern", [](const ModelType& of) { return of.letters != nullptr; }},
+      {"model.mamba", has_letter('M')},
+      {"model.gated_delta_net", has_letter('G')},
+      {"model.latent_attention", &ModelType::has_latent_attention},
+      {"model.moe.first_k_dense_replace", &ModelType::has_latent_attention},
+      {"model.moe.n_shared_experts", &ModelType::has_latent_attention},
+      {"model.moe.n_group", &ModelType::has_latent_attention},
+      {"model.moe.topk_group", &ModelType::has_latent_attention},
+      {"model.moe.routed_scaling_factor", &ModelType::has_latent_attention},
+  };
+  const auto forbid_unless = [&](bool is_of_type, const char* path, const Has& has) {
+    if (check.IsWritten(path) && !is_of_type) {
+      check.Forbid(path, absl::StrCat(check.Named("model.model_type"),
+                                      " has no use for it: omit the key, or use model_type: ",
+                                      ModelTypesThat(has, " or ")));
+    }
+  };
+  for (const auto& [path, has] : fields) {
+    forbid_unless(has(type), path, has);
+  }
+  // In a job of deepseek_v2 it may be 0, which CheckDeepseekExperts checks.
+  forbid_unless(type.has_latent_attention, "model.moe.router_bias_update_rate",
+                [](const ModelType& of) { return of.score == v1::ROUTER_SCORE_SIGMOID; });
+}
 
 void CheckModelType(FieldChecker& check, const v1::Model& model, const ModelType& type) {
   v1::JobSpec of_type;
@@ -126,7 +141,10 @@ void CheckModelType(FieldChecker& check, const v1::Model& model, const ModelType
   }
   CheckWindow(check, model, type);
   CheckRotation(check, model, type);
-  CheckMultipliers(check, model, type);
+  if (check.IsWritten("model.attention_multiplier") && !model.has_num_attention_heads() &&
+      check.IsOk({"model.attention_multiplier", "model.num_attention_heads"})) {
+    check.Forbid("model.attention_multiplier", "no layer attends: omit the key");
+  }
 }
 
 void CheckRopeScaling(FieldChecker& check, const v1::Model& model) {

@@ -194,13 +194,11 @@ void CheckMixers(FieldChecker& check, const v1::Model& model, const model::Layer
   }
 }
 
-void CheckDeltaNets(FieldChecker& check, const v1::Model& model, const model::LayerPattern& pattern,
-                    const ModelType& type) {
+void CheckDeltaNets(FieldChecker& check, const v1::Model& model, const model::LayerPattern& pattern) {
   if (!model::Has(pattern, LayerSymbol::kGatedDelta)) {
     if (model.has_gated_delta_net()) {
-      const bool may = std::string_view(type.letters).find('G') != std::string_view::npos;
-      check.Forbid(kDeltaNets, absl::StrCat("no layer of ", check.Named(kPattern), " is a G: omit the block",
-                                            may ? ", or add one" : ""));
+      check.Forbid(kDeltaNets, absl::StrCat("no layer of ", check.Named(kPattern),
+                                            " is a G: omit the block, or add one"));
     }
     return;
   }
@@ -224,22 +222,6 @@ void CheckDeltaNets(FieldChecker& check, const v1::Model& model, const model::La
 
 void CheckPattern(FieldChecker& check, const v1::Model& model, const ModelType& type) {
   if (type.letters == nullptr) {
-    if (check.IsWritten(kPattern)) {
-      check.Forbid(kPattern, absl::StrCat(check.Named("model.model_type"),
-                                          " has no pattern: omit the key, or use model_type: hybrid, "
-                                          "nemotron_h, granitemoehybrid, bamba or qwen3_next"));
-    }
-    if (model.has_mamba()) {
-      check.Forbid(kMixers, absl::StrCat(check.Named("model.model_type"),
-                                         " has no Mamba-2 mixers: omit the block, or use model_type: hybrid, "
-                                         "mamba2, nemotron_h, granitemoehybrid or bamba"));
-    }
-    if (model.has_gated_delta_net()) {
-      check.Forbid(kDeltaNets,
-                   absl::StrCat(check.Named("model.model_type"),
-                                " has no gated delta nets: omit the block, or use model_type: hybrid or "
-                                "qwen3_next"));
-    }
     return;
   }
   if (!check.Has(kPattern)) {
@@ -263,7 +245,7 @@ void CheckPattern(FieldChecker& check, const v1::Model& model, const ModelType& 
   }
   RefuseUnused(check, pattern, type);
   CheckMixers(check, model, pattern, type);
-  CheckDeltaNets(check, model, pattern, type);
+  CheckDeltaNets(check, model, pattern);
 }
 
 void CheckDepths(FieldChecker& check, const v1::Model& model) {

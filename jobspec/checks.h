@@ -53,14 +53,16 @@ void CheckExperts(FieldChecker& check, const v1::Model& model, const ModelType& 
 // Checks that tokens are dealt evenly to experts only in jobs that measure speed.
 void CheckBalancedRouting(FieldChecker& check);
 
-// For a model type with a pattern, checks its layers, and the fields that only these layers use. For any
-// other type, checks that there is no pattern.
+// Checks the layers of a model type that has a pattern, and the fields that only these layers use.
 void CheckPattern(FieldChecker& check, const v1::Model& model, const ModelType& type);
 
 // Checks the other fields that a pattern with depths of multi-token prediction requires.
 void CheckDepths(FieldChecker& check, const v1::Model& model);
 
-// Checks fields that follow from the model type, and the sliding window, which only some types may have.
+// Checks that no field is written that the model type does not have.
+void CheckFieldsOfType(FieldChecker& check, const ModelType& type);
+
+// Checks fields that follow from the model type, its sliding window, and its rotation.
 void CheckModelType(FieldChecker& check, const v1::Model& model, const ModelType& type);
 
 // Checks that the scaling of the rotary embedding has a type, and only fields of this type.
@@ -72,9 +74,6 @@ void CheckLatentAttention(FieldChecker& check, const v1::Model& model);
 // Checks the fields that only sparse layers of models with latent attention have; CheckExperts checks the
 // other fields of sparse layers.
 void CheckDeepseekExperts(FieldChecker& check, const v1::Model& model);
-
-// Checks, for any other model, that none of these fields is set.
-void RefuseDeepseekFields(FieldChecker& check, const v1::Model& model);
 
 // Runs Check, without violations for fields at or below the `unusable` paths, and without violations that
 // follow from these fields.

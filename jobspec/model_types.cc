@@ -67,10 +67,10 @@ const ModelType* FindModelType(std::string_view name) {
   return found == std::end(kModelTypes) ? nullptr : found;
 }
 
-std::string ModelTypesThat(bool ModelType::*is, const std::string& last) {
+std::string ModelTypesThat(const std::function<bool(const ModelType&)>& is, const std::string& last) {
   std::vector<std::string> names;
   for (const ModelType& type : kModelTypes) {
-    if (type.*is) {
+    if (is(type)) {
       names.emplace_back(type.name);
     }
   }

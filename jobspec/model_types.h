@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -48,7 +49,7 @@ const ModelType* FindModelType(std::string_view name);
 
 // Lists the types for which `is` is true, with `last` between the last two: "mixtral, qwen3_moe or
 // deepseek_v3".
-std::string ModelTypesThat(bool ModelType::*is, const std::string& last = ", ");
+std::string ModelTypesThat(const std::function<bool(const ModelType&)>& is, const std::string& last = ", ");
 
 // The pattern of a resolved model; unset if it has none, or an invalid one.
 std::optional<model::LayerPattern> PatternOf(const v1::Model& resolved);
