@@ -17,16 +17,17 @@ namespace tandem::controller {
 absl::StatusOr<std::vector<v1::GroupList>> GroupsOf(const v1::JobSpec& resolved);
 
 // Everything that `worker` must run in this state, and the ended attempts that it may forget. A stopping
-// attempt is listed as STOP_NOW if the worker has reported it, and is left out otherwise (a worker stops
-// whatever is not listed, but for attempts of which the store has nothing). The caller fills in `revision`.
+// attempt that the worker has reported is listed as STOP_NOW. One that it has not reported is left out: a
+// worker stops every attempt that is listed neither as assigned nor as unknown to the store. The caller fills
+// in `revision`.
 v1::Assignments AssignmentsFor(const State& state, const std::string& worker);
 
-// Whether the assignments of a worker may differ once this report is observed: one of an attempt that it had
-// not reported, or of an end that it may forget. Call before Observe.
+// Whether the assignments of the worker may change when this report is observed: it is the first report on
+// its attempt, or it says that the attempt has ended, so that the worker may forget it. Call before Observe.
 bool MayChangeAssignments(const State& state, const AttemptReport& report);
 
-// Records that the worker was asked to forget these attempts. If the message is lost, the worker lists them
-// again when it returns.
+// Records that the worker was asked to forget the attempts in `sent.forget`. If that message is lost, the
+// worker lists them again when it reconnects.
 void MarkForgotten(const v1::Assignments& sent, const std::string& worker, State& state);
 
 }  // namespace tandem::controller

@@ -14,31 +14,31 @@ namespace tandem::controller {
 // consequences often arrive before causes.
 int DistanceFromRoot(const v1::Cause& cause);
 
-// Whether `a` is the earlier cause: nearer, then earlier in time, then of the lower rank.
+// Whether `a` comes before `b`: nearer to the root, then earlier in time, then of the lower rank.
 bool Precedes(const v1::Cause& a, const v1::Cause& b);
 
 // The first cause among all known failures of the job's current attempt: failed and refused ranks, workers
-// that are lost at `now`, ranks that disagree on what they run, ranks that are not ready in time. None if
+// that are lost at `now`, ranks that disagree on what they run, ranks that are not ready in time. nullopt if
 // nothing has failed.
 std::optional<v1::Cause> FirstCause(const State& state, const JobEntry& entry, absl::Time now);
 
-// Whether `cause` may be only the consequence of another cause that has not been reported yet: a rank has
-// just lost a peer, and another rank has not yet reported how it ended. Peers notice a death before the
-// worker reaps the process.
+// Whether to wait because `cause` may be the consequence of a cause that is not reported yet: a rank has just
+// lost a peer, and another rank has not yet reported how it ended. Peers notice a death before the worker
+// reaps the process.
 bool IsWaitingForCause(const State& state, const JobEntry& entry, const v1::Cause& cause, absl::Time now);
 
-// Without a rank, a worker or a time.
+// Makes a cause that has no rank, worker or time.
 v1::Cause MakeCause(v1::FailureClass failure, const std::string& reason, const std::string& message);
 
 // The cause for a worker that can no longer report on its ranks.
 v1::Cause WorkerLost(const v1::Job& job, const std::string& worker, const std::string& what);
 
-// Whether a rank may still run, which decides whether STOPPING must wait for it.
+// What has become of a rank. A job stays STOPPING while a rank is kRunning.
 enum class RankFate {
   kRunning,   // it may run
   kDead,      // its end is known
   kNeverRan,  // its worker never received it
-  kLost,      // its worker is away, and has been for longer than the limits allow
+  kLost,      // its worker has been away for longer than the limits allow
 };
 RankFate FateOf(const State& state, const JobEntry& entry, const v1::RankSlot& slot, absl::Time now);
 

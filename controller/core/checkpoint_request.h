@@ -10,30 +10,32 @@
 
 namespace tandem::controller {
 
-// Checkpoints on request. A request is stored (CheckpointRequested), goes to the ranks with the assignment of
-// their attempt (assignments.h), and its answer is stored, too (CheckpointAnswered). The end of the job
-// answers a request that ends the job. A request ends with its attempt.
+// Checkpoints on request. A request is stored as the event CheckpointRequested and reaches the ranks in the
+// assignment of their attempt (assignments.h). Their answer is stored as CheckpointAnswered; a request with
+// `stop` gets none, because the end of the job answers it. A request that is unanswered when its attempt ends
+// is void.
 
 struct WantedCheckpoint {
   bool stop = false;   // the job ends after it
-  std::string reason;  // of that end
+  std::string reason;  // of the end
   std::string actor;
 };
 
-// NotFound: `name` is neither the id nor the name of a live job.
+// Returns the decision for a call about a job that is not live: NotFound, with `name`, which is neither the
+// id nor the name of a live job.
 Decision NoLiveJob(const std::string& name);
 
-// FailedPrecondition if the job has no checkpoint directory. While a request is unanswered, a second one has
-// no effect, unless it ends the job and the first one does not. Requires a RUNNING job.
+// Requests a checkpoint. FailedPrecondition if the job has no checkpoint directory. While a request is
+// unanswered, another one has no effect, unless only the new one has `stop`. Requires a RUNNING job.
 Decision RequestCheckpoint(const JobEntry& entry, const WantedCheckpoint& wanted, absl::Time now);
 
-// NotFound if there is no such job; FailedPrecondition if it is not running.
+// Decides a user's request. NotFound if there is no such live job; FailedPrecondition if it is not RUNNING.
 Decision DecideAskCheckpoint(const State& state, const AskCheckpoint& ask, absl::Time now);
 
-// The ranks' answer, if they have answered.
+// Returns the event of the ranks' answer to the open request, if they have answered.
 std::optional<v1::Event> AnswerOf(const State& state, const JobEntry& entry, absl::Time now);
 
-// The request that the ranks of the current attempt have not acted on yet; null: none.
+// Returns the open request of the current attempt; null if there is none.
 const CheckpointWanted* WantedOf(const JobEntry& entry);
 
 }  // namespace tandem::controller

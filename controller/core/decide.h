@@ -24,7 +24,7 @@ namespace tandem::controller {
 // AssignmentsFor (assignments.h) and ProgressOf (progress.h) read a state. The engine (controller/engine.h)
 // calls Step, commits the events, and then publishes what follows.
 
-// A job that a user sent; spec and resolved spec have been validated.
+// A job that a user submits. Both specs have been validated.
 struct Submit {
   std::string id;  // for the new job
   std::string owner;
@@ -50,12 +50,12 @@ struct AskCheckpoint {
 struct WorkerHello {
   std::string session;
   v1::Hello hello;
-  std::set<AttemptKey> unknown = {};  // running attempts in its inventory of which the store has nothing
+  std::set<AttemptKey> unknown = {};  // running attempts in its inventory that the store does not have
 };
 
 struct WorkerDisconnected {
   std::string worker;
-  std::string session;   // an older session than the worker's current one changes nothing
+  std::string session;   // ignored unless it is the worker's current session
   absl::Time last_seen;  // the time of its last message; it counts as away from then on
 };
 
@@ -86,35 +86,37 @@ struct Decision {
   std::vector<v1::Event> events;  // without seq
   absl::Status status;            // of Submit, Cancel and AskCheckpoint
   std::string job_id;             // the job of Submit, Cancel and AskCheckpoint
-  size_t num_own = 0;             // of Step: how many of the first events the input itself caused
+  size_t num_own = 0;             // of Step: the first num_own events were caused by the input itself
 };
 
-// Records what a worker reports about itself. None of it is stored: a worker that returns resends it.
+// Records what a worker reports about itself. None of it is stored: a worker that reconnects sends it again.
 void Observe(const Input& input, absl::Time now, State& state);
 
-// Whether the report says more than how far the ranks are, so that a decision may follow from it. Most do
-// not: each worker sends one a second. What depends on time alone follows from Tick. Call before Observe.
+// Whether a decision may follow from the report, because it says more than how far the ranks are. Most
+// reports do not: every worker sends one a second. (Decisions that depend on time alone follow from Tick.)
+// Call before Observe.
 bool IsNews(const State& state, const AttemptReport& report);
 
-// The events that follow from `input`, and from what was observed before. Pure: no clock, no lock, no RPC.
-// Same arguments, same events. Requires Observe(input).
+// Returns the events that follow from `input` and from what was observed before. Pure: no clock, no lock, no
+// RPC; the same arguments give the same events. Call after Observe(input).
 Decision Decide(const State& state, const Input& input, absl::Time now);
 
 // Applies one event to the state. It decides nothing, so replaying the event log gives the same state even if
 // Decide has changed since. Changes only what is stored (jobs, last_seq), never what was observed.
 void Apply(const v1::Event& event, State& state);
 
-// Observe, then Decide and Apply until nothing more follows. The events have their seq. After a report that
-// is no news nothing follows, and after one that is only what follows for its own job is looked for at first,
-// so that the cost of a report does not grow with the number of jobs.
+// Calls Observe, then Decide and Apply until nothing more follows. The returned events have their seq. A
+// report that is no news (IsNews) is only observed. After any other report the other jobs are decided only if
+// something follows for its own job, so that the cost of a report does not grow with the number of jobs.
 Decision Step(const Input& input, absl::Time now, State& state);
 
 // AlreadyExists if `submit` has the request id of the job `known` but a different spec.
 absl::Status CheckSameSpec(const v1::Job& known, const Submit& submit);
 
-// The name of an event in the store and in failpoints: "submitted", "admitted", "starting", "running",
-// "stopping", "finished" (every end), "waiting", "checkpoint", "checkpoint_warning", "checkpoint_requested",
-// "checkpoint_answered", "training_warning", "worker". Empty for an event that this build does not know.
+// The kind of an event, its name in the store and in failpoints: "submitted", "admitted", "starting",
+// "running", "stopping", "finished" (every end), "waiting", "checkpoint", "checkpoint_warning",
+// "checkpoint_requested", "checkpoint_answered", "training_warning", "worker". Empty for an event that this
+// build does not know.
 std::string KindOf(const v1::Event& event);
 bool IsKnownKind(const std::string& kind);
 

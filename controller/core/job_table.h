@@ -30,9 +30,8 @@ inline constexpr char kBehindOthersMessage[] =
     "an earlier job waits for slots; jobs start in the order of their submission (`tandem get jobs --state "
     "QUEUED` lists them)";
 
-// Jobs by id, with indexes for everything that decisions look up, so that no decision scans all jobs. The
-// indexes follow from the jobs. Read it like a map; change it only through Add, Change, Remove and
-// RemoveEnded.
+// Jobs by id, with indexes for everything that decisions look up, so that no decision scans all jobs. Read it
+// like a map. Add, Change, Remove and RemoveEnded keep the indexes up to date.
 class JobTable {
  public:
   using Jobs = std::map<std::string, JobEntry>;
@@ -48,7 +47,7 @@ class JobTable {
   // Requires an id that no job of the table has.
   void Add(JobEntry entry);
 
-  // Calls change(JobEntry&), which leaves the id as it is. Requires a job of that id.
+  // Calls change(JobEntry&), which must not change the id. Requires a job of that id.
   template <typename Changing>
   void Change(const std::string& id, Changing change) {
     JobEntry& entry = jobs_.at(id);
@@ -65,25 +64,27 @@ class JobTable {
   // Jobs that have not ended.
   size_t num_live() const { return jobs_.size() - ended_.size(); }
 
-  // QUEUED jobs in the order of submission; and those of them whose reason and message are not kBehindOthers
-  // and kBehindOthersMessage.
+  // queue(): the QUEUED jobs in the order of submission. queue_to_update(): the QUEUED jobs that do not yet
+  // have reason kBehindOthers and message kBehindOthersMessage.
   const Tickets& queue() const { return queue_; }
   const Tickets& queue_to_update() const { return queue_to_update_; }
 
-  // Ids of the jobs with ranks (HasRanks), in their order.
+  // The ids of the jobs that have ranks (HasRanks), sorted.
   const std::set<std::string>& with_ranks() const { return with_ranks_; }
 
-  // The job that the owner has submitted with that request id; null: none, or the id is empty.
+  // Returns the job that the owner submitted with that request id; null if there is none, or if the request
+  // id is empty.
   const v1::Job* FindRequest(const std::string& owner, const std::string& request_id) const;
 
-  // The live job of that name, or that saves its checkpoints in that folder; null: none.
+  // Return the live job of that name, and the live job that saves its checkpoints in that folder; null if
+  // there is none.
   const v1::Job* FindLiveByName(const std::string& name) const;
   const v1::Job* FindLiveByFolder(const std::string& directory) const;
 
  private:
   using KeyedIds = std::set<std::pair<std::string, std::string>>;  // (key, id)
 
-  // Adds a job to the indexes, or removes it.
+  // Add a job to the indexes, and remove it from them.
   void Index(const JobEntry& entry) { SetIndexed(entry, true); }
   void Unindex(const JobEntry& entry) { SetIndexed(entry, false); }
   void SetIndexed(const JobEntry& entry, bool is_indexed);

@@ -10,7 +10,7 @@
 
 namespace tandem::controller {
 
-// An event that `actor` causes at `now`, and that moves the job to the state `to`. reason: CamelCase.
+// Makes an event that `actor` causes at `now` and that moves the job to the state `to`. reason: CamelCase.
 inline v1::Event EventOf(const v1::Job& job, v1::JobState to, absl::Time now, std::string actor,
                          std::string reason, std::string message) {
   v1::Event event;
@@ -26,7 +26,8 @@ inline v1::Event EventOf(const v1::Job& job, v1::JobState to, absl::Time now, st
   return event;
 }
 
-// Dates an event that is decided at `now` back to `happened`, when a worker saw it.
+// Sets the time of an event to `happened`, when a worker saw it, if that was before `now`, when it is
+// decided.
 inline void SetHappened(absl::Time happened, absl::Time now, v1::Event& event) {
   if (happened < now) {
     *event.mutable_time() = proto::ToProto(happened);

@@ -6,10 +6,9 @@
 
 namespace tandem::controller {
 
-// What follows from a notice of a rank: an event for each checkpoint and each warning, however often its
-// worker sends it. A notice of an older attempt, or from a worker without a rank of the attempt, changes
-// nothing. num_undecided: warnings of the same job that were decided together with this one and are not
-// applied yet.
+// Returns the event of a checkpoint or warning that a rank has noticed; none if the notice was sent before,
+// is of an older attempt, or comes from a worker without a rank of the attempt. num_undecided: warnings of
+// the same job that were decided together with this one and are not applied yet.
 Decision DecideNotice(const State& state, const CheckpointNoticed& in, absl::Time now, int num_undecided = 0);
 
 }  // namespace tandem::controller

@@ -18,15 +18,15 @@ struct Placement {
 };
 
 // Places all ranks or none, on free healthy slots of one kind of device: ranks in order over the workers in
-// name order, and their slots in index order. A worker at a loopback address shares a job only with such
-// workers of its own machine, because ranks elsewhere could not connect to its ranks. All workers of a job
-// have the same build. `auto` means cuda if the whole job fits on free GPUs now, otherwise cpu; the choice of
-// the first attempt holds for all later ones.
+// name order, and their slots in index order. A worker with a loopback address shares a job only with workers
+// of its own machine that have one too, because ranks elsewhere could not connect to its ranks. All workers
+// of a job have the same build. `auto` means cuda if the whole job fits on free GPUs now, otherwise cpu;
+// later attempts keep the device of the first.
 Placement Place(const State& state, const v1::Job& job);
 
-// Why a queued job needs more than all workers have that have registered, whether they are connected and free
-// or not (proto::reason::kBeyondCapacity): it starts when others join, and does not hold up the jobs behind
-// it. nullopt if the registered workers could run it at some time.
+// Returns why a queued job cannot start before more workers register (proto::reason::kBeyondCapacity): it
+// needs more than all registered workers have, connected and free or not. Such a job does not hold up the
+// jobs behind it. nullopt if the registered workers could run it at some time.
 std::optional<std::string> WhyBeyondCapacity(const State& state, const v1::Job& job);
 
 }  // namespace tandem::controller

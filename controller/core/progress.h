@@ -10,16 +10,18 @@
 
 namespace tandem::controller {
 
-// A stepping job counts as stalled after two steps without progress (an instruction takes less than a step),
-// but not before kShortestStall; before the first step, after kFirstStepStall. A stopped process: after
-// kShortestStall. Loading and saving never count.
+// A job that trains counts as stalled when it has made no progress for the time of two steps (an instruction
+// takes less than one), but for kShortestStall at least; in its first step, for kFirstStepStall. If the
+// process of a rank is stopped, the job counts as stalled after kShortestStall. A job that loads or saves
+// never does.
 inline constexpr absl::Duration kShortestStall = absl::Seconds(5);
 inline constexpr absl::Duration kFirstStepStall = absl::Seconds(30);
 
-// The progress of a job as of `now`: that of the rank that is behind the others. That is the rank whose
-// process is stopped; otherwise the one in the earliest step (or phase, before the first step); otherwise the
-// one that has started the fewest collectives; otherwise the one that has not moved for the longest time.
-// Finished ranks and ranks of workers that are away do not count. None if no rank is left. Pure.
+// Returns the progress of a job as of `now`, which is the progress of the rank that is behind the others: the
+// rank whose process is stopped; otherwise the one in the earliest step (or phase, before the first step);
+// otherwise the one that has started the fewest collectives; otherwise the one that has not moved for the
+// longest time. Finished ranks and ranks of workers that are away do not count. nullopt if no rank is left.
+// Pure.
 std::optional<v1::Progress> ProgressOf(const State& state, const v1::Job& job, absl::Time now);
 
 // "no progress for 23s: rank 1 on worker b is stopped, by a signal or a debugger, in step 37, ..."

@@ -13,12 +13,12 @@
 
 namespace tandem::controller {
 
-// The key-value spaces through which the ranks of an attempt find each other. A key is set once; a get is
-// answered when the key is set. Never durable: workers resend their ranks' values after each Welcome. Not
+// The key-value spaces, one per attempt, through which ranks find each other. A key is set once; a Get is
+// answered when the key is set. Never durable: workers send their ranks' values again after each Welcome. Not
 // thread-safe.
 class Rendezvous {
  public:
-  // A value, and the workers that wait for it.
+  // A value, and the workers that have waited for it.
   struct Answer {
     v1::KvValue value;
     std::vector<std::string> workers;
@@ -28,18 +28,18 @@ class Rendezvous {
   // for. Each rank waits for one key at a time, and sets about 100 bytes per rank of each of its groups.
   static constexpr size_t kMostBytes = size_t{64} << 20;
 
-  // Sets a value for `worker`. The first value of a key stays; returns false if the key had a different
-  // value. ResourceExhausted if the worker would exceed kMostBytes.
+  // Sets a key for `worker`, and fills `answer`. The first value of a key stays; returns false if the key had
+  // a different value. ResourceExhausted if the worker would exceed kMostBytes.
   absl::StatusOr<bool> Set(const v1::KvSet& set, const std::string& worker, Answer& answer);
 
-  // Returns true and fills `value` if the key is set; otherwise the Set of the key will answer `worker`.
-  // ResourceExhausted as above.
+  // Returns true and fills `value` if the key is set; otherwise a later Set of the key will answer `worker`.
+  // ResourceExhausted as in Set.
   absl::StatusOr<bool> Get(const v1::KvGet& get, const std::string& worker, v1::KvValue& value);
 
-  // Forgets what a worker that is away waits for; it asks again when it returns.
+  // Forgets which keys a worker waits for. Call when it disconnects; it asks again when it reconnects.
   void Forget(const std::string& worker);
 
-  // Drops the spaces of attempts that are not live any more, or whose ranks have all been ready.
+  // Drops the spaces of attempts that are no longer live, or whose ranks have all been ready.
   void Retain(const State& state);
 
  private:

@@ -8,13 +8,13 @@
 
 namespace tandem::controller {
 
-// The steps of a job that were reported, each once.
+// The steps of a job that were reported. A step that is repeated counts once.
 struct StepTotals {
   int64_t steps = 0;
   double seconds = 0;  // their total time
 };
 
-// How the time of `job` since its submission divides into parts (steps, waiting, starting, …). Pure.
+// Divides the time of `job` since its submission into parts (waiting, starting, steps, …). Pure.
 v1::TimeAccount AccountTime(const v1::Job& job, const StepTotals& totals, absl::Time now);
 
 }  // namespace tandem::controller
