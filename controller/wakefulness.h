@@ -9,16 +9,15 @@
 
 namespace tandem::controller {
 
-// Knows since when this process has run without standing still. A process that was stopped (SIGSTOP, a
-// suspended machine, a virtual machine that is moved) has heard nothing meanwhile, so the silence of others
-// counts only from then on. It stood still if none of its threads called Touch for longer than `pause`.
-// Thread-safe.
+// Knows when this process last stood still (SIGSTOP, a suspended machine, a virtual machine that is moved):
+// when none of its threads called Touch for longer than `pause`. It heard nothing meanwhile, so the silence
+// of others counts only from the end of the standstill. Thread-safe.
 class Wakefulness {
  public:
   Wakefulness(absl::Time now, absl::Duration pause) : pause_(pause), last_(now), since_(now) {}
 
-  // Notes that a thread does something at `now`, and returns since when the process has not stood still. Call
-  // it more often than once per `pause`.
+  // Records that a thread runs at `now`. Returns when the last standstill ended, or when this object was
+  // made. Call it more often than once per `pause`.
   absl::Time Touch(absl::Time now) ABSL_LOCKS_EXCLUDED(mu_) {
     const absl::MutexLock lock(&mu_);
     if (now - last_ > pause_) {

@@ -22,7 +22,7 @@ struct MHD_Daemon;
 
 namespace tandem::controller {
 
-// The fields that the query of a URL names, decoded, in its order: "page_size=10&job=a%20b".
+// The fields in the query of a URL, decoded, in their order: "page_size=10&job=a%20b".
 using QueryFields = std::vector<std::pair<std::string, std::string>>;
 
 struct HttpRequest {
@@ -33,20 +33,20 @@ struct HttpRequest {
   std::string authorization;     // the Authorization header; empty: none
   std::string client_ip;         // "127.0.0.1", "::1"
   std::string client;            // with its port: "127.0.0.1:53122"
-  bool from_other_site = false;  // a browser says that a page of another site asks
+  bool from_other_site = false;  // a browser says that another site's page makes the request
 };
 
 struct HttpAnswer {
   int status = 200;
   std::string type = "text/plain; charset=utf-8";
   std::string body;
-  std::vector<std::pair<std::string, std::string>> headers;  // more of them
+  std::vector<std::pair<std::string, std::string>> headers;  // beside those that HttpServer adds
   std::shared_ptr<void> held = nullptr;  // released when the client has the answer or is gone
 };
 
-// Answers GET, HEAD and POST while it lives, one request per connection. Other methods get 405, a request
-// with a body gets 413. Each connection has a thread. A connection that has not sent its request after a
-// second gives way to the next one; a client that does not read its answer is disconnected after five
+// Answers GET, HEAD and POST, one request per connection, until it is destroyed. Other methods get 405, a
+// request with a body gets 413. Each connection has a thread. When a connection comes, those that have sent
+// no request for a second are closed; a client that does not read its answer is disconnected after five
 // seconds. Measured: with 1,000 connections that sent nothing, or half a request, a scrape was answered
 // within 0.6 s.
 class HttpServer {
@@ -54,10 +54,10 @@ class HttpServer {
   // Called from many threads at once.
   using Handler = std::function<HttpAnswer(const HttpRequest&)>;
 
-  // `address` is "HOST:PORT" (no host: every address of this machine; port 0: any). Errors are one line:
-  // Unavailable if the address cannot be bound, InvalidArgument if it is malformed.
+  // `address` is "HOST:PORT" (no host: every address of this machine; port 0: any free port). Errors are one
+  // line: Unavailable if the address cannot be bound, InvalidArgument if it is malformed.
   static absl::StatusOr<std::unique_ptr<HttpServer>> Start(const std::string& address, Handler handler);
-  // Waits for the answers in progress.
+  // Waits for the answers that are in progress.
   ~HttpServer();
 
   // The address, with the real port if 0 was asked for.
@@ -68,7 +68,7 @@ class HttpServer {
       : handler_(std::move(handler)), listener_(std::move(listener)) {}
   absl::Status Serve();
   HttpAnswer Answer(MHD_Connection* connection, const char* path, std::string_view method);
-  // Takes a connection, and ends those that have had their time to send a request.
+  // Adds a connection, and closes those that have had their time to send a request.
   void Add(int fd) ABSL_LOCKS_EXCLUDED(mu_);
   void Forget(int fd) ABSL_LOCKS_EXCLUDED(mu_);
 
@@ -77,7 +77,7 @@ class HttpServer {
   std::unique_ptr<Listener> listener_;
   MHD_Daemon* daemon_ = nullptr;
   absl::Mutex mu_;
-  // The connections that have not sent a request, and since when they are there.
+  // The connections that have not sent a request, and when each was opened.
   std::map<int, absl::Time> without_request_ ABSL_GUARDED_BY(mu_);
 };
 

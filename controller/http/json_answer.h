@@ -11,23 +11,23 @@
 
 namespace tandem::controller {
 
-// Sets the fields of a message that a query names. InvalidArgument for a name that is not a field, a value
-// that does not fit, or a field that is a message. Protobuf's JSON decides what fits, but a text has no
-// control characters, a boolean is "true" or "false", and a value of an enum is its name.
+// Sets the fields of `message` that are in the query. InvalidArgument for a name that is not a field, a field
+// that is a message, or a value that does not fit. A value fits if protobuf's JSON takes it and it has no
+// control characters; a boolean must be "true" or "false", an enum's value its name.
 absl::Status FillFromQuery(const QueryFields& query, google::protobuf::Message& message);
 
-// An answer of the page's API, which no cache may keep.
+// Makes an answer of the page's API, which no cache may keep.
 HttpAnswer JsonAnswer(int status, std::string body);
 
-// The answer to a call of `name` by GET that must be a POST, or the other way round.
+// Makes the answer (405) to a call of `name` by GET that must be by POST, or by POST that must be by GET.
 HttpAnswer WrongMethod(const std::string& name, bool must_be_post);
 
-// {"code": "NOT_FOUND", "message": "..."} with the HTTP status that fits.
+// Makes the answer to an error, {"code": "NOT_FOUND", "message": "..."}, with the matching HTTP status.
 HttpAnswer JsonError(const absl::Status& status);
 
 absl::Status StatusOf(const grpc::Status& status);
 
-// Writes a text as a string of JSON, with its quotes; "" if the text is not valid UTF-8.
+// Writes `text` as a JSON string, with its quotes; the empty JSON string if it is not valid UTF-8.
 std::string JsonText(const std::string& text);
 
 }  // namespace tandem::controller

@@ -16,25 +16,27 @@ namespace tandem::controller {
 // line for each call. Thread-safe.
 class SessionApi {
  public:
-  // Both outlive it.
+  // Both must outlive the SessionApi.
   SessionApi(SignIns& sign_ins, AuditLog& log) : sign_ins_(sign_ins), log_(log) {}
 
-  // POST /api/SignIn with a code: {"session": SECRET, "caller": "user/alice", "seconds": 28800}.
+  // Answers POST /api/SignIn with a code: {"session": SECRET, "caller": "user/alice", "seconds": 28800}.
   HttpAnswer SignIn(const HttpRequest& request);
-  // POST /api/SignOut with a session, which ends.
+  // Answers POST /api/SignOut with a session, which it ends.
   HttpAnswer SignOut(const HttpRequest& request);
 
   // Returns the session that the request carries, or "" if it has none. A request that only reads needs none,
-  // so a header of another scheme is ignored there: it is for a proxy. PermissionDenied if a session comes
-  // from another machine; it was readable on the way, and is ended. Unauthenticated if a request that changes
-  // something carries no session. The audit log has a line for each refusal.
+  // so an Authorization header of another scheme is ignored there: it is meant for a proxy. PermissionDenied
+  // if the request comes from another machine: the session was readable on the way, and is ended.
+  // Unauthenticated if a request that changes something carries no session. The audit log has a line for each
+  // refusal.
   absl::StatusOr<std::string> SessionOf(const HttpRequest& request);
 
-  // Returns 32 hexadecimal digits, or "" if there is no Authorization header. PermissionDenied if they come
-  // from another machine, Unauthenticated if the header holds something else.
+  // Returns the secret of a request, 32 hexadecimal digits, or "" if there is no Authorization header.
+  // PermissionDenied if the request comes from another machine, Unauthenticated if the header holds something
+  // else.
   static absl::StatusOr<std::string> SecretOf(const HttpRequest& request);
 
-  // Writes the audit line of a call that the page refuses without asking the service.
+  // Writes the audit line of a call that was refused before it reached the gRPC service.
   void Refused(const HttpRequest& request, const absl::Status& why) { Write(std::nullopt, request, why); }
 
  private:
@@ -44,8 +46,9 @@ class SessionApi {
   AuditLog& log_;
 };
 
-// Where a browser on the controller's own machine, from which alone one may sign in, finds the page that is
-// served at `address`. FailedPrecondition if only the network's side of it is served.
+// Returns the address at which a browser on the controller's own machine reaches the page that is served at
+// `address`. Users may sign in only from that machine: FailedPrecondition if it cannot reach the page by
+// loopback.
 absl::StatusOr<std::string> PageForSignIn(const std::string& address);
 
 }  // namespace tandem::controller

@@ -16,9 +16,9 @@ namespace tandem::controller {
 // out through SessionApi, and passes /api to JsonApi, which calls the users' gRPC service within this
 // process.
 
-// Serves the controller's HTTP address: /metrics and /healthz; with the page also / and /api, which every
-// client of the address may read, and through which signed-in users change what their role allows.
-// Thread-safe.
+// Answers the requests to the controller's HTTP address: /metrics and /healthz and, if the page is on, / and
+// /api. Every client that reaches the address may read these; through /api, signed-in users may change what
+// their role allows. Thread-safe.
 class Site {
  public:
   struct Options {
@@ -41,7 +41,7 @@ class Site {
   SessionApi sessions_;
 };
 
-// The page: one file, which requests only /api.
+// The page: one file of HTML, whose script requests only /api.
 extern const char kPageHtml[];
 
 }  // namespace tandem::controller

@@ -23,55 +23,58 @@
 
 namespace tandem::controller {
 
-// What the ranks of one attempt need, as they reported when they became ready (v1.Ready).
+// The needs of the ranks of one attempt, as they reported them when they became ready (v1.Ready).
 struct JobNeeds {
-  int64_t arena_bytes = 0;                   // of the largest
-  int64_t used_bytes = 0;                    // of the fullest device
-  int64_t total_bytes = 0;                   // of the smallest device
-  std::map<std::string, double> sent_bytes;  // in a step, of all ranks together, by what for; at most 16
+  int64_t arena_bytes = 0;  // of the largest
+  int64_t used_bytes = 0;   // of the fullest device
+  int64_t total_bytes = 0;  // of the smallest device
+  std::map<std::string, double>
+      sent_bytes;  // sent in a step by all ranks together, by purpose; at most 16 purposes
 };
 
-// What is collected now, in Prometheus' text format, and its type.
+// Collects `metrics` and returns them in Prometheus' text format, whose content type is kMetricsType.
 inline constexpr char kMetricsType[] = "text/plain; version=0.0.4; charset=utf-8";
 std::string MetricsText(const prometheus::Collectable& metrics);
 
-// Everything that a scrape of the controller shows. Series of a job are labelled job_name. They leave five
-// minutes after its end, or earlier if 50 jobs have ended since. Thread-safe.
+// All metrics of the controller. The series of a job are labelled job_name. They are dropped five minutes
+// after its end, or earlier if 50 jobs have ended since. Thread-safe.
 //
 // Look samples only what is true at the moment: how many jobs are in each state, which workers are connected,
-// how far the ranks are. What happens once comes by a call of its own, so that nothing between two looks is
-// lost: a step (Report), what ranks need (Reported), an end (JobEnded).
+// how far the ranks are. What happens once is reported by a call of its own, so that nothing between two
+// looks is lost: a step (Report), what ranks need (Reported), the end of a job (JobEnded).
 class Metrics : public prometheus::Collectable {
   using Bounds = prometheus::Histogram::BucketBoundaries;
 
  public:
   explicit Metrics(const platform::Clock& clock) : clock_(clock), progress_(clock) {}
 
-  // Counts the steps of a job. Without it a scrape has no series of a job's time. Call before any other.
+  // `totals` returns the step totals of a job. Without it a scrape has no series of a job's time. Call before
+  // any other.
   using Totals = std::function<StepTotals(const std::string& job_id)>;
   void SetTotals(Totals totals) { totals_ = std::move(totals); }
 
-  // When a connected worker was last heard from. Without it a scrape has no ages. Call before any other.
+  // `last_seen` returns when a connected worker was last heard from. Without it a scrape has no ages of
+  // workers. Call before any other.
   using LastSeen = std::function<absl::Time(const std::string& worker)>;
   void SetLastSeen(LastSeen last_seen) { last_seen_ = std::move(last_seen); }
 
-  // Counts a step of a job. The steps of a short job may arrive after its end; they count as long as its
-  // series stay, unless a newer job has its name.
+  // Counts a step of a job. The steps of a short job may arrive after its end: they count until its series
+  // are dropped, unless a newer job has its name.
   void Report(const std::string& job_id, const std::string& job_name, const v1::StepReport& report,
               absl::Time job_ended = absl::InfiniteFuture()) ABSL_LOCKS_EXCLUDED(mu_);
-  // A worker has reported on an attempt, and `state` has the report.
+  // Call when a worker has reported on an attempt and `state` has the report.
   void Reported(const State& state, const AttemptKey& attempt) ABSL_LOCKS_EXCLUDED(mu_);
   void JobEnded(const v1::Job& job) ABSL_LOCKS_EXCLUDED(mu_);
   void RpcStarted(const std::string& method) ABSL_LOCKS_EXCLUDED(mu_);
-  // `code` as in "OK", `method` as in "/tandem.v1.Jobs/Submit". Of a stream `took` is how long it was open.
+  // `code` as in "OK", `method` as in "/tandem.v1.Jobs/Submit". For a stream, `took` is how long it was open.
   void RpcHandled(const std::string& method, const std::string& code, absl::Duration took)
       ABSL_LOCKS_EXCLUDED(mu_);
-  // When the controller's own certificate expires; without TLS it has none, and this is not called.
+  // Sets when the controller's own certificate expires. Not called without TLS.
   void CertificateEnds(absl::Time time) ABSL_LOCKS_EXCLUDED(mu_);
-  // Sets what the gauges of jobs, workers and the log show from now on, and what is known of live jobs.
+  // Updates the gauges of jobs, workers and the log of events, and what is known of live jobs.
   void Look(const State& state) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // How far the ranks of each job are, as of the last look.
+  // How far the ranks of each job are, as of the last Look.
   const ProgressBoard& progress() const { return progress_; }
 
   std::vector<prometheus::MetricFamily> Collect() const override ABSL_LOCKS_EXCLUDED(mu_);
@@ -83,7 +86,7 @@ class Metrics : public prometheus::Collectable {
  private:
   // What is known of a job beside its steps.
   struct Known {
-    v1::Job job;  // without its specs; durable, so a restart loses nothing
+    v1::Job job;  // without its specs
     int64_t sequence_length = 0;
     std::map<int64_t, JobNeeds> needs;  // by attempt
     absl::Time ended = absl::InfiniteFuture();
@@ -98,7 +101,7 @@ class Metrics : public prometheus::Collectable {
   void CollectCheckpoints(std::vector<prometheus::MetricFamily>& out) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
-  // Keeps what is known of the job, in place of what was known of an older one of its name.
+  // Records what is known of the job, in place of an older job of its name.
   Known& Update(const v1::Job& job) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void CollectNeeds(std::vector<prometheus::MetricFamily>& out) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
@@ -122,7 +125,8 @@ class Metrics : public prometheus::Collectable {
   LastSeen last_seen_;
   mutable absl::Mutex mu_;
   std::map<v1::JobState, int64_t> jobs_ ABSL_GUARDED_BY(mu_);
-  int64_t beyond_capacity_ ABSL_GUARDED_BY(mu_) = 0;  // queued jobs that ask for more than there is
+  int64_t beyond_capacity_ ABSL_GUARDED_BY(mu_) =
+      0;  // queued jobs that need more than all registered workers have
   int64_t connected_ ABSL_GUARDED_BY(mu_) = 0;
   int64_t schedulable_ ABSL_GUARDED_BY(mu_) = 0;
   int64_t away_ ABSL_GUARDED_BY(mu_) = 0;

@@ -14,8 +14,7 @@
 
 namespace tandem::controller {
 
-// The progress of every job that has ranks, as of the last look at the state, for readers that do not wait
-// for the engine. Like every gauge it shows only the moment: what happens between two looks is in events.
+// The progress of every job that has ranks, as of the last Look, for readers that do not wait for the engine.
 // Thread-safe.
 class ProgressBoard {
  public:
@@ -23,13 +22,14 @@ class ProgressBoard {
 
   void Look(const State& state) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // The progress as of now: it has aged since the look. nullopt for a job without ranks.
+  // Returns the progress as of now, which has aged since the last Look. nullopt for a job without ranks.
   std::optional<v1::Progress> Find(const std::string& job_id) const ABSL_LOCKS_EXCLUDED(mu_);
 
-  // The same of all jobs that have ranks, by their names, which no two live jobs share.
+  // Returns the progress of all jobs that have ranks, by job name, which no two live jobs share.
   std::map<std::string, v1::Progress> ByName() const ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Sets job.progress if there is one, and names the job that a queued one waits behind.
+  // Sets job.progress if the job has some. If it waits behind others, sets job.message to what the first job
+  // of the queue is and waits for.
   void Fill(v1::Job& job) const;
 
  private:
@@ -44,8 +44,7 @@ class ProgressBoard {
   mutable absl::Mutex mu_;
   absl::Time looked_ ABSL_GUARDED_BY(mu_);
   std::map<std::string, Entry> jobs_ ABSL_GUARDED_BY(mu_);
-  std::string head_
-      ABSL_GUARDED_BY(mu_);  // what the first job of the queue is and waits for; empty: none waits
+  std::string head_ ABSL_GUARDED_BY(mu_);  // that message; empty: no job waits
 };
 
 }  // namespace tandem::controller
