@@ -12,14 +12,15 @@
 
 namespace tandem::controller {
 
-// The lock of a connection to a database. Its holder may wait for the disk: milliseconds, or as long as the
-// disk stands still. The few threads that serve every caller must not wait with it. Thread-safe.
+// The lock of a connection to a database. Its holder may wait for the disk: for milliseconds, or as long as
+// the disk stands still. The few threads that serve all callers must not wait that long. Thread-safe.
 class ABSL_LOCKABLE DiskLock {
  public:
-  // How long a caller waits for a holder. In a standstill only the first second costs anything.
+  // How long a holder may have had the lock before callers give up. So only the callers of the first second
+  // of a standstill wait at all.
   static constexpr absl::Duration kPatience = absl::Seconds(1);
 
-  // Waits until the holder has had the lock for `patience`. False: it still has it.
+  // Acquires the lock. Returns false if its holder has had it for `patience` and still has it.
   bool TryLock(absl::Duration patience) ABSL_EXCLUSIVE_TRYLOCK_FUNCTION(true) ABSL_NO_THREAD_SAFETY_ANALYSIS {
     const absl::MutexLock lock(&mu_);
     while (held_) {
@@ -46,8 +47,8 @@ class ABSL_LOCKABLE DiskLock {
   std::chrono::steady_clock::time_point since_ ABSL_GUARDED_BY(mu_);
 };
 
-// Holds a DiskLock if it got it. Without a limit it always does. With one: ask held(), or return status() if
-// it is an error, before anything that the lock guards.
+// Holds a DiskLock from its construction to its destruction. With a `patience` it may fail to acquire the
+// lock: then held() is false and status() is an error. Check one of them before using what the lock guards.
 class ABSL_SCOPED_LOCKABLE DiskTurn {
  public:
   explicit DiskTurn(DiskLock& lock, absl::Duration patience = absl::InfiniteDuration())

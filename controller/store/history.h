@@ -28,19 +28,21 @@ namespace tandem::controller {
 struct HistoryQueries;
 struct HistoryStatements;
 
-// The reports of every job, in DIR/history.db (synchronous NORMAL), keyed (job, step); the higher attempt
-// wins, and the same report twice is one. Norms are kept in a ring (norm_ring.h). Thread-safe.
+// The reports of every job, in DIR/history.db (synchronous NORMAL), keyed (job, step). A report of a higher
+// attempt replaces that of a lower one, so a report that is sent twice is stored once. Norms are kept in a
+// ring (norm_ring.h). Thread-safe.
 //
-// Readers see every report at once. While the disk holds up the writer they read, over a connection of their
-// own, what is committed; Unavailable if the disk does not even read (disk_lock.h).
+// Readers see a report as soon as it is added. While the writer waits for the disk, they see only the
+// committed reports, over a connection of their own. Unavailable if the disk does not even read
+// (disk_lock.h).
 //
-// How many commits there were is in DIR/history.commits too (commit_count.h): SQLite takes the first damaged
-// frame of its log for the log's end, so a flipped bit or a log that was removed takes reports away without
-// an error. What is missing at the start is logged, and the history goes on without it.
+// The number of commits is in DIR/history.commits too (commit_count.h), because SQLite takes the first
+// damaged frame of its log for the end of the log: after a flipped bit, or with the log removed, reports are
+// missing without an error. Open logs how many commits are missing, and the history goes on without them.
 //
-// The whole file is read in search of damage, which may take longer than a server wants to wait: it
-// goes on in the background then. Where it finds damage, every call answers with it (DataLoss, with what to
-// do), and reports that are not durable yet are left to the workers.
+// Open starts to check the whole file for damage. If that takes longer than check_patience, it goes on in the
+// background. Once it has found damage, every call returns DataLoss, with what to do, and the workers keep
+// the reports that are not durable yet.
 class History {
  public:
   struct Options {
@@ -48,51 +50,52 @@ class History {
     int64_t norm_bytes = int64_t{1} << 30;
     int reports_per_commit = 256;
     absl::Duration commit_interval = absl::Seconds(1);
-    absl::Duration check_patience = absl::Seconds(1);  // of Open
+    absl::Duration check_patience = absl::Seconds(1);  // how long Open waits for the check of the file
   };
-  // Where a reader stands: it has everything up to here, in (attempt, step) order.
+  // The position of a reader: it has all reports up to this one, in (attempt, step) order.
   struct Position {
     int attempt = 0;
     int64_t step = 0;
     auto operator<=>(const Position&) const = default;
   };
-  // Attempts of a job have the same parameters, and so the same table, unless builds name them otherwise.
+  // Attempts of a job have the same parameters and so the same table, unless two builds name parameters
+  // differently.
   static constexpr int64_t kMostTablesOfAJob = 4;
 
   using Committed = std::function<void(absl::Status)>;
 
-  // DataLoss, with what to do, if damage is found within check_patience.
+  // Opens or creates the history. DataLoss, with what to do, if damage is found within check_patience.
   static absl::StatusOr<std::unique_ptr<History>> Open(const std::string& directory, const Options& options);
   ~History();
 
-  // Takes reports. Unavailable while the disk stands still. The digest of the table must be right
-  // (proto/table_digest.h); the first kMostTablesOfAJob tables of a job are kept. `committed` is called when
-  // the reports are durable, or with the error after which they must be sent again; from the thread that
-  // commits, with no lock held.
+  // Adds reports. Unavailable while the disk stands still. Requires that the digest of the table is correct
+  // (proto/table_digest.h); the first kMostTablesOfAJob tables of a job are kept. `committed` is called with
+  // OK when the reports are durable, or with the error after which they must be sent again; from the thread
+  // that commits, with no lock held.
   absl::Status Add(const v1::ReportBatch& batch, absl::Time now, Committed committed)
       ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Commits if the interval has passed, or after CommitSoon. Call a few times a second, from a thread that
-  // may wait for the disk.
+  // Tick commits if commit_interval has passed or CommitSoon was called. Call it a few times a second, from a
+  // thread that may wait for the disk.
   void CommitSoon() { due_ = true; }
   void Tick(absl::Time now) ABSL_LOCKS_EXCLUDED(mu_);
   void Commit() ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Reports after `position`, in (attempt, step) order.
+  // Returns the reports after `position`, in (attempt, step) order.
   absl::StatusOr<std::vector<v1::StepReport>> After(const std::string& job, Position position, int limit,
                                                     bool norms) ABSL_LOCKS_EXCLUDED(mu_);
   absl::StatusOr<int64_t> CountAfter(const std::string& job, Position position) ABSL_LOCKS_EXCLUDED(mu_);
-  // The newest report after `position`.
+  // Returns the newest report after `position`; nullopt if there is none.
   absl::StatusOr<std::optional<v1::StepReport>> Newest(const std::string& job, Position position, bool norms)
       ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Reports of steps first to last (inclusive; last 0: no end), by step.
+  // Returns the reports of the steps first to last (inclusive; last 0: no end), by step.
   absl::StatusOr<std::vector<v1::StepReport>> Range(const std::string& job, int64_t first, int64_t last,
                                                     int limit, bool norms) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // About `points` of them, evenly spread over these steps, the newest among them. Requires points > 1. With
-  // `trim`: of the steps that have norms alone, which trim is to make smaller before the next are read. The
-  // writer is held up by one of them at a time.
+  // Returns about `points` reports (> 1), evenly spread over the steps first to last, with the newest among
+  // them. With `trim`, only steps that have norms count, and trim(norms) makes each report smaller before the
+  // next one is read. The writer waits for one report at a time.
   using Trim = std::function<void(v1::Norms&)>;
   absl::StatusOr<std::vector<v1::StepReport>> Spread(const std::string& job, int64_t first, int64_t last,
                                                      int points, const Trim& trim = nullptr)
@@ -100,12 +103,13 @@ class History {
 
   absl::StatusOr<std::optional<v1::ParameterTable>> Table(const std::string& digest) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // The newest position of a job; zeros if there is none.
+  // Returns the position of the newest report of a job; zeros if there is none.
   absl::StatusOr<Position> Last(const std::string& job) ABSL_LOCKS_EXCLUDED(mu_);
-  // Over the steps from 1 on that were reported to a controller that keeps totals (older ones did not).
+  // Returns the totals over the steps from 1 on that were reported to a controller that keeps totals (older
+  // builds did not).
   absl::StatusOr<StepTotals> Totals(const std::string& job) ABSL_LOCKS_EXCLUDED(mu_);
-  // The highest step of a job of which the report is committed, so that it never falls, whichever process
-  // dies; 0 if there is none.
+  // Returns the highest step of a job whose report is committed; 0 if there is none. It never falls,
+  // whichever process dies.
   absl::StatusOr<int64_t> LastStep(const std::string& job) ABSL_LOCKS_EXCLUDED(mu_);
 
   // Waits until the whole file has been read; false if that takes longer than `patience`.
@@ -115,7 +119,7 @@ class History {
 
   int64_t norm_bytes() const ABSL_LOCKS_EXCLUDED(mu_);
 
-  // How many commits that were acknowledged were missing when it was opened.
+  // How many acknowledged commits were missing when the history was opened.
   int64_t lost_commits() const { return lost_commits_; }
 
   // FailedPrecondition if history.db was deleted, moved or replaced under this process.
@@ -129,13 +133,13 @@ class History {
   // Reads the whole file in search of damage, on a thread of its own: 1 GiB takes a cold disk 20 s.
   absl::Status StartCheck(const std::string& path);
   void ReportDamage(const absl::Status& found) ABSL_LOCKS_EXCLUDED(mu_);
-  // Drops the open transaction; what is to be called then.
+  // Drops the open transaction; returns the callbacks that must be called then.
   std::vector<Committed> RollBack() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status Insert(const std::string& job, const v1::StepReport& report)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status InsertTable(const std::string& job, const v1::ParameterTable& table)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Compares the number of commits with the file's, and goes on from the higher one.
+  // Compares the number of commits in the database and in the file, and goes on from the higher one.
   absl::Status CountCommits(const std::string& path) ABSL_LOCKS_EXCLUDED(mu_);
   absl::Status OpenReader(const std::string& path) ABSL_LOCKS_EXCLUDED(reader_mu_);
   absl::Status Damage() const ABSL_LOCKS_EXCLUDED(damage_mu_);
@@ -146,9 +150,9 @@ class History {
   // Returns what `read` finds in what is committed.
   template <typename Read>
   auto LookAtCommitted(const Read& read) ABSL_LOCKS_EXCLUDED(reader_mu_);
-  // Ends the open transaction; what is to be called then, and with what.
+  // Ends the open transaction; returns the callbacks that must be called then, and their argument.
   std::pair<std::vector<Committed>, absl::Status> End() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // The first report of these steps; `norms`: the first that has them.
+  // Returns the first report of these steps; with `norms`, the first that has norms.
   absl::StatusOr<std::optional<v1::StepReport>> First(const std::string& job, int64_t first, int64_t last,
                                                       bool norms) ABSL_LOCKS_EXCLUDED(mu_);
 
@@ -169,14 +173,15 @@ class History {
   std::unique_ptr<Database> reader_ ABSL_GUARDED_BY(reader_mu_);
   std::unique_ptr<HistoryQueries> committed_ ABSL_GUARDED_BY(reader_mu_);
   mutable absl::Mutex damage_mu_;
-  absl::Status damage_ ABSL_GUARDED_BY(damage_mu_);  // that the check has found
-  std::unique_ptr<Database> checked_;                // of the thread of the check, but for Interrupt
+  absl::Status damage_ ABSL_GUARDED_BY(damage_mu_);  // found by the check
+  std::unique_ptr<Database> checked_;  // used by the check's thread; by others only for Interrupt
   std::atomic<bool> closing_ = false;
   std::future<void> check_;
 };
 
-// Reports bypass the state machine: the row of a running job learns its step only at its next event, a
-// reader of the job from the history. Where that is damaged, the row's step has to do.
+// Sets job.last_step to the newest committed report's step, if that is higher. (Reports bypass the state
+// machine, so a job's row is updated only at the next event.) If the history is damaged, leaves the step as
+// it is.
 absl::Status FillLastStep(History& history, v1::Job& job);
 
 }  // namespace tandem::controller

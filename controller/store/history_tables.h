@@ -34,7 +34,7 @@ CREATE TABLE IF NOT EXISTS tables_of_jobs (job TEXT NOT NULL, digest TEXT NOT NU
   WITHOUT ROWID;
 )";
 
-// What the connection that writes runs.
+// The statements of the connection that writes.
 struct HistoryStatements {
   Database& db;
   Statement insert = db.Prepare(
@@ -52,7 +52,7 @@ struct HistoryStatements {
   Statement put_commits = db.Prepare("INSERT OR REPLACE INTO commits VALUES (1, ?)");
 };
 
-// What either connection reads.
+// The queries of both connections.
 struct HistoryQueries {
   Database& db;
   Statement get_totals = db.Prepare("SELECT steps, microseconds FROM totals WHERE job = ?");
@@ -71,7 +71,7 @@ struct HistoryQueries {
 
   absl::StatusOr<int64_t> HighestStep(const std::string& job) { return ReadNumber(last_step.Bind(job)); }
 
-  // The reports that `query` finds, one of these.
+  // Returns the reports that `query` finds, which is one of the queries above.
   absl::StatusOr<std::vector<v1::StepReport>> Reports(const std::string& job, Statement& query,
                                                       bool with_norms) {
     absl::StatusOr<std::vector<v1::StepReport>> out = ReadRows<v1::StepReport>(query, UnreadableReport());

@@ -14,30 +14,32 @@
 
 namespace tandem::controller {
 
-// The events that were committed since the database was last whole in its main file, a second time
-// (DIR/controller.journal). SQLite takes the first damaged frame of its write-ahead log for the log's end, so
-// a flipped bit or a log that was removed makes a smaller database, without an error. With the journal, what
-// is missing is known, and is there.
+// A second copy (DIR/controller.journal) of the events that were committed since the write-ahead log was last
+// moved to the database's main file. SQLite takes the first damaged frame of that log for the end of the log:
+// after a flipped bit, or with the log removed, events are missing without an error. The journal tells which,
+// and has them.
 //
 // A line "tandem-journal 1 STORE TERM SEQ DIGEST", then for each commit a line "commit LENGTH DIGEST" and
 // LENGTH bytes (a ListEventsResponse). Digests are XXH3-128 of what precedes them in the first line, and of
-// the bytes. It is written after the commit and is not synced: what a crash of the machine takes from it was
-// synced in the database. Not thread-safe.
+// the bytes. The journal is written after the commit and is not synced: what it loses in a crash of the
+// machine was synced in the database. Not thread-safe.
 class Journal {
  public:
   struct Content {
     std::string store_id;
     int64_t term = 0;
     int64_t seq = 0;                // of the last event before these
-    std::vector<v1::Event> events;  // in order, as far as they can be read
+    std::vector<v1::Event> events;  // in order, up to the first that cannot be read
     bool is_cut = false;            // something follows that cannot be read
   };
 
   explicit Journal(std::string path) : path_(std::move(path)) {}
-  // What a former controller left; nullopt if there is no journal. DataLoss if its first line cannot be read.
+  // Reads the journal of a former controller; nullopt if there is none. DataLoss if its first line cannot be
+  // read.
   absl::StatusOr<std::optional<Content>> Read() const;
 
-  // Begins a new journal in place of the former one: all events up to `seq` are safe in the main file.
+  // Begins a new journal in place of the former one. Call when all events up to `seq` are safe in the main
+  // file.
   absl::Status Begin(const std::string& store_id, int64_t term, int64_t seq);
 
   // Adds the events of a commit. Does nothing before Begin, and after an error until the next Begin.

@@ -16,28 +16,28 @@ namespace tandem::controller {
 // Reads the norms that a NormRing has written, over a connection of its own or the ring's. Not thread-safe.
 class NormReader {
  public:
-  // `db` outlives it.
+  // `db` must outlive it.
   explicit NormReader(Database& db);
 
-  // Sets report.norms to those of its step, if they are here and of its attempt.
+  // Sets report.norms to the stored norms of its step, if they are of the same attempt.
   absl::Status AddTo(const std::string& job, v1::StepReport& report);
 
-  // The first of these steps that has norms; nullopt: none has.
+  // Returns the first of the steps first to last that has norms; nullopt if none has.
   absl::StatusOr<std::optional<int64_t>> FirstStep(const std::string& job, int64_t first, int64_t last);
 
  private:
   Statement get_, first_;
 };
 
-// Every job's norms of its newest steps, in the table `norms` of history.db, keyed (job, step); the higher
-// attempt wins. Where a job's norms, or those of all jobs, need more bytes than they may, the oldest go.
-// Writes are a part of the caller's transaction: after a rollback call Count. Not thread-safe.
+// The norms of the newest steps of every job, in the table `norms` of history.db, keyed (job, step); the
+// higher attempt wins. When the norms of a job, or of all jobs, exceed their limit in bytes, the oldest are
+// deleted. Writes are part of the caller's transaction; call Count after a rollback. Not thread-safe.
 class NormRing {
  public:
-  // `db` outlives it.
+  // `db` must outlive it.
   NormRing(Database& db, int64_t max_bytes_of_a_job, int64_t max_bytes);
 
-  // How many bytes there are.
+  // Computes bytes() from the table. Call before anything else, too.
   absl::Status Count();
 
   // Requires report.has_norms().
@@ -57,7 +57,7 @@ class NormRing {
   int64_t bytes_ = 0;
 };
 
-// DataLoss: of a row that does not parse.
+// Makes the error of a row that does not parse, DataLoss.
 absl::Status UnreadableReport();
 
 }  // namespace tandem::controller

@@ -22,20 +22,19 @@ struct sqlite3_stmt;
 
 namespace tandem::controller {
 
-// Bytes that are no text.
+// Bytes that are not text.
 struct Blob {
   std::string_view bytes;
 };
 
-// One prepared statement, used like
-//   Statement insert = db.Prepare("INSERT INTO t VALUES (?, ?)");
-//   insert.Run(1, "two");                // or: query.Bind(1); while (query.Next()) query.Int(0) ...
-// Run and the end of Next's rows reset it for the next use. Errors stay in status() until Take().
+// One prepared statement, used like Statement insert = db.Prepare("INSERT INTO t VALUES (?, ?)");
+// insert.Run(1, "two");                // or: query.Bind(1); while (query.Next()) query.Int(0) ... Run and
+// Finish reset it for the next use, and return the first error since the last of them.
 class Statement {
  public:
   Statement(sqlite3* db, std::string_view sql);
 
-  // Binds the parameters, in their order: integers, texts and blobs.
+  // Binds the parameters in their order: integers, strings and blobs.
   template <typename... Values>
   Statement& Bind(const Values&... values) {
     (BindNext(values), ...);
@@ -51,12 +50,12 @@ class Statement {
     return Finish();
   }
 
-  // The next row; false at the end or on an error (see Finish).
+  // Moves to the next row. Returns false at the end or on an error (see Finish).
   bool Next();
   int64_t Int(int column) const;
   std::string Bytes(int column) const;
 
-  // Ends a query early or after its last row: its error, if it had one.
+  // Ends a query, early or after its last row. Returns its first error.
   absl::Status Finish();
 
  private:
@@ -75,34 +74,34 @@ class Statement {
   int next_parameter_ = 1;
 };
 
-// A connection to a file that this process alone has (SQLite's "unix-excl", write-ahead log): one writes,
-// others read what it has committed and wait for none of its locks. A connection is not thread-safe.
-// The text of every error begins with the file's path. ResourceExhausted: there is no room for what was to be
-// written, none of it was, and it may be tried again; DataLoss: the file is damaged; PermissionDenied: it
-// cannot be written.
+// A connection to a file that only this process has open (SQLite's "unix-excl", with a write-ahead log). One
+// connection writes; others read what it has committed, and never wait for its locks. A connection is not
+// thread-safe. The message of every error begins with the file's path. ResourceExhausted: there was no room,
+// nothing was written, and the write may be tried again; DataLoss: the file is damaged; PermissionDenied: the
+// file cannot be written.
 class Database {
  public:
   enum class Sync { kFull, kNormal };
 
-  // FailedPrecondition if another process has the file.
+  // Opens or creates the file to write. FailedPrecondition if another process has it open.
   static absl::StatusOr<std::unique_ptr<Database>> Open(const std::string& path, Sync sync);
-  // A connection that only reads, beside the one that this process has opened with Open. It is closed first.
+  // Opens a connection that only reads, beside the one from Open, which must be closed after it.
   static absl::StatusOr<std::unique_ptr<Database>> OpenReader(const std::string& path);
   ~Database();
 
-  // Moves what is in the log to the file, durably, and makes the log an empty file. False: a reader is in the
-  // log, which stays as long as it is, perhaps with what is in the file by now; try again.
+  // Moves the log's content to the main file, durably, and truncates the log. Returns false if a reader was
+  // using the log, which then keeps its length and perhaps its content; try again.
   absl::StatusOr<bool> EmptyLog();
   int64_t LogBytes() const;
-  // Keeps the log as it is when this connection closes, so that one can find out what is wrong with it.
+  // Keeps the log as it is when this connection closes, so that damage can be analysed.
   void KeepLog();
 
-  // Ends a statement that another thread executes; its error is then Cancelled. Any thread.
+  // Makes a statement that another thread executes fail with Cancelled. Call from any thread.
   void Interrupt();
 
   // DataLoss if a page of the file is damaged. Reads the whole file.
   absl::Status Check();
-  // The same of the indexes of one table, if there is such a table: whether they lead to all of its rows.
+  // DataLoss if the indexes of a table do not match its rows. OK if there is no such table.
   absl::Status CheckIndexes(const std::string& table);
 
   // FailedPrecondition if the path no longer leads to the open file, or to its log: it was deleted, moved or
@@ -113,7 +112,7 @@ class Database {
   Statement Prepare(std::string_view sql) { return Statement(db_, sql); }
 
  private:
-  // Which file a path leads to; all 0 if there is none.
+  // Identifies the file at a path; all 0 if there is none.
   struct FileId {
     dev_t device = 0;
     ino_t inode = 0;
@@ -126,23 +125,22 @@ class Database {
 
   sqlite3* db_;
   const std::string path_;
-  FileId file_;  // those that were opened
+  FileId file_;  // the files that were opened
   FileId log_;
 };
 
-// An error of a database in --state, with what to do about it: about damage what `of_damage` says. OK stays
-// OK.
+// Adds to the error of a database in --state what to do about it; to DataLoss, `of_damage`. OK stays OK.
 absl::Status WithRemedy(const absl::Status& status, absl::string_view of_damage);
 
-// Takes a row whose first column is a message.
+// Parses the message in the first column of a row.
 struct ParseMessage {
   bool operator()(const Statement& row, google::protobuf::MessageLite& out) const {
     return out.ParseFromString(row.Bytes(0));
   }
 };
 
-// What a bound query finds, in its order. `parse(row, out)`: false if the row cannot be read, for which the
-// answer is then `unreadable`. An error of the query itself comes before that.
+// Returns the rows of a bound query, in its order. parse(row, out) fills in `out` and returns false if the
+// row cannot be parsed: then the result is `unreadable`, unless the query itself fails.
 template <typename Row, typename Parse = ParseMessage>
 absl::StatusOr<std::vector<Row>> ReadRows(Statement& query, const absl::Status& unreadable,
                                           const Parse& parse = {}) {
@@ -158,7 +156,7 @@ absl::StatusOr<std::vector<Row>> ReadRows(Statement& query, const absl::Status& 
   return out;
 }
 
-// The same of a query that finds one row at most.
+// As ReadRows, for a query that finds at most one row.
 template <typename Row, typename Parse = ParseMessage>
 absl::StatusOr<std::optional<Row>> ReadRow(Statement& query, const absl::Status& unreadable,
                                            const Parse& parse = {}) {
@@ -175,7 +173,7 @@ absl::Status TakeFirst(Statement& query, const Take& take) {
   return query.Finish();
 }
 
-// The number in the first column of the first row that a bound query finds; 0 if it finds none.
+// Returns the number in the first column of the first row of a bound query; 0 if there is no row.
 inline absl::StatusOr<int64_t> ReadNumber(Statement& query) {
   int64_t number = 0;
   TANDEM_RETURN_IF_ERROR(TakeFirst(query, [&](const Statement& row) { number = row.Int(0); }));

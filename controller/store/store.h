@@ -26,27 +26,28 @@ namespace tandem::controller {
 
 // The durable state of the controller: the log of events, a row per job, request ids, the store's id and term
 // (SQLite in DIR/controller.db; write-ahead log, synchronous FULL). Thread-safe. Find, Lookup, List and
-// Events are for callers: they have a connection of their own, see the last commit, and wait for none that
-// waits for the disk. They answer Unavailable if the disk does not even read (disk_lock.h). The other calls
+// Events are for RPCs: they use a connection of their own, see the last commit, and never wait for a commit
+// that is in progress. They return Unavailable if the disk does not even read (disk_lock.h). The other calls
 // wait for the disk.
 class Store {
  public:
-  // Opens or makes the store, and begins the next term. FailedPrecondition, in one line, if another
-  // controller has it, or if it holds a schema or a kind of event that this build does not know; DataLoss if
-  // a part of it is damaged (all of it is read), or if it has fewer events than were committed and the
-  // journal (journal.h) cannot make up for them; PermissionDenied if it cannot be written.
+  // Opens or creates the store, and begins the next term. FailedPrecondition, in one line, if another
+  // controller has it open, or if it has a schema or a kind of event that this build does not know; DataLoss
+  // if a part of it is damaged (all of it is read), or if committed events are missing and the journal
+  // (journal.h) does not have them; PermissionDenied if it cannot be written.
   static absl::StatusOr<std::unique_ptr<Store>> Open(const std::string& directory, platform::Random& random);
   ~Store();
 
   const std::string& store_id() const { return store_id_; }
   int64_t term() const { return term_; }
 
-  // The live jobs and last_seq, to go on from. Events that the database has lost are taken from the journal.
-  // Call once, before the first commit.
+  // Returns the live jobs and last_seq. Restores events that the database has lost from the journal. Call
+  // once, before the first commit.
   absl::StatusOr<State> Load() ABSL_LOCKS_EXCLUDED(mu_);
 
-  // One transaction: the events, and the rows as they are after them. After ResourceExhausted nothing has
-  // changed, and it may be tried again; after any other error nothing more may be committed.
+  // Commits the events, and the rows as they are after them, in one transaction. After ResourceExhausted
+  // nothing has changed, and the commit may be tried again; after any other error nothing more may be
+  // committed.
   absl::Status Commit(const std::vector<v1::Event>& events, const std::vector<const JobEntry*>& rows)
       ABSL_LOCKS_EXCLUDED(mu_);
 
@@ -54,29 +55,31 @@ class Store {
   // a second, from a thread that may wait for the disk. Errors are those of Commit.
   absl::Status TidyIfQuiet() ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Commits a row without a meaning that is larger than most commits. Errors are those of Commit.
+  // Tests for room: commits a meaningless row that is larger than most commits. Errors are those of Commit.
   absl::Status CheckRoom() ABSL_LOCKS_EXCLUDED(mu_);
 
-  // The row of the job of that id, as it was committed last.
+  // Returns the row of the job of that id as it was last committed; nullopt if there is none.
   absl::StatusOr<std::optional<JobEntry>> Row(const std::string& id) ABSL_LOCKS_EXCLUDED(mu_);
 
   // FailedPrecondition if the state directory was deleted, moved or replaced under this process.
   absl::Status CheckInPlace() const ABSL_LOCKS_EXCLUDED(mu_);
 
-  // The job of that id, else the live one of that name, else the newest ended one of that name.
+  // Returns the job of that id, or else the live job of that name, or else the newest ended job of that name.
   absl::StatusOr<std::optional<v1::Job>> Find(const std::string& id_or_name) ABSL_LOCKS_EXCLUDED(reader_mu_);
-  // The job that a user means: as Find, else the one whose id begins with `text`, of at least four
-  // characters. NotFound, or InvalidArgument if several ids begin so, with what to do.
+  // Returns the job that a user means: as Find, or else the job whose id begins with `text`, which must have
+  // at least four characters. NotFound, or InvalidArgument if several ids begin so; both say what to do.
   absl::StatusOr<v1::Job> Lookup(const std::string& text) ABSL_LOCKS_EXCLUDED(reader_mu_);
   absl::StatusOr<std::optional<v1::Job>> FindRequest(const std::string& owner, const std::string& request_id)
       ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Jobs submitted before `before` (a submitted_seq; 0: all), newest first, with their submitted_seq.
+  // Returns the jobs submitted before `before` (a submitted_seq; 0: all), newest first, each with its
+  // submitted_seq.
   absl::StatusOr<std::vector<std::pair<int64_t, v1::Job>>> List(int64_t before, int limit,
                                                                 const std::set<v1::JobState>& states)
       ABSL_LOCKS_EXCLUDED(reader_mu_);
 
-  // Events after `seq`, oldest first; of one job, or of all jobs if `job_id` is empty.
+  // Returns the events after `seq`, oldest first: of one job, or of all jobs and workers if `job_id` is
+  // empty.
   absl::StatusOr<std::vector<v1::Event>> Events(const std::string& job_id, int64_t seq, int limit)
       ABSL_LOCKS_EXCLUDED(reader_mu_);
   int64_t LastSeq() const { return last_seq_; }
@@ -84,23 +87,25 @@ class Store {
  private:
   Store(std::unique_ptr<Database> db, const std::string& directory);
   struct Statements;  // of the connection that writes
-  struct Queries;     // of the one that reads for callers
+  struct Queries;     // of the connection that reads for RPCs
 
   static absl::StatusOr<std::unique_ptr<Store>> OpenIn(const std::string& directory,
                                                        platform::Random& random);
   absl::StatusOr<State> ReadState() ABSL_LOCKS_EXCLUDED(mu_);
-  // What the journal has of a former controller; DataLoss if the database lacks what the journal lacks too.
+  // Reads the journal of a former controller into former_. DataLoss if the database lacks events that the
+  // journal lacks too.
   absl::Status CheckComplete() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Commits the events of the journal that the database lacks.
   absl::Status Replay(State& state) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Moves the log to the main file, and begins a new journal. Sets tidy_ if no reader was in the log.
+  // Moves the log to the main file, begins a new journal and sets tidy_; does nothing if a reader was using
+  // the log.
   absl::Status Tidy() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status CommitNow(const std::vector<v1::Event>& events, const std::vector<const JobEntry*>& rows)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status Prepare(platform::Random& random) ABSL_LOCKS_EXCLUDED(mu_);
   absl::Status OpenReader() ABSL_LOCKS_EXCLUDED(reader_mu_);
   absl::Status Begin() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // The transaction, of which `written` is how its writes went: commits it, or rolls it back.
+  // Commits the transaction if `written`, the status of its writes, is OK; otherwise rolls it back.
   absl::Status End(absl::Status written) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status Write(const std::vector<v1::Event>& events, const std::vector<const JobEntry*>& rows)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -118,7 +123,7 @@ class Store {
   Journal journal_ ABSL_GUARDED_BY(mu_);
   std::optional<Journal::Content> former_ ABSL_GUARDED_BY(mu_);  // until Load
   bool tidy_ ABSL_GUARDED_BY(mu_) = true;                        // the log is empty and the journal has begun
-  bool quiet_ ABSL_GUARDED_BY(mu_) = true;                       // since the last TidyIfQuiet
+  bool quiet_ ABSL_GUARDED_BY(mu_) = true;  // nothing was committed since the last TidyIfQuiet
 };
 
 }  // namespace tandem::controller
