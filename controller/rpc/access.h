@@ -19,9 +19,9 @@ namespace tandem::controller {
 
 // The roles that may call a method; tls::Role::kLocal may call all methods.
 struct MethodRule {
-  bool user = false;  // and admins, always
+  bool user = false;  // and admins, who may do what users may
   bool worker = false;
-  bool audited = false;  // every call is a line of the audit log; of others only those that were refused are
+  bool audited = false;  // every call is in the audit log, not only refused calls
 };
 
 // Finds the rule of a method by its full name, "tandem.v1.Jobs.Cancel"; null if no role may call it.
@@ -30,12 +30,12 @@ const MethodRule* RuleOf(std::string_view method);
 // Decides whether a caller may make a call. Thread-safe.
 class Access {
  public:
-  // Calls of one user or admin: that many a second in the long run, ten times as many at once.
+  // How many calls a second one user or admin may make in the long run; at once, ten times as many.
   static constexpr double kCallsPerSecond = 50;
-  // Calls of one user or admin that have not ended, watches and logs that are followed among them.
+  // The most open calls of one user or admin, including watches and followed logs.
   static constexpr size_t kMostOpenCalls = 1000;
 
-  // All outlive it.
+  // All must outlive it.
   Access(const Callers& callers, const OpenCalls& open, OpenConnections& connections,
          const platform::Clock& clock)
       : callers_(callers),
@@ -51,10 +51,11 @@ class Access {
   absl::StatusOr<Caller> Admit(const grpc::ServerContextBase& context, std::string_view method,
                                const google::protobuf::Message* request);
 
-  // The owner that a caller's jobs have. It includes the role, so that an admin of a user's name, or a user
-  // of the name "local", owns no job of the other.
+  // Returns the owner of a caller's jobs: the name of a user; for the other roles, and for a user "local",
+  // the role too, so that no two callers share an owner.
   static std::string OwnerOf(const tls::Identity& identity);
-  // PermissionDenied if only the job's owner, and admins, may do this to it, and the caller is another user.
+  // PermissionDenied if the caller is a user, but not the owner of the job. Call it for methods that only a
+  // job's owner and admins may call.
   static absl::Status CheckOwner(const Caller& caller, std::string_view method, const v1::Job& job);
 
  private:

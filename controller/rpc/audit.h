@@ -11,7 +11,7 @@
 
 namespace tandem::controller {
 
-// A call that was made, or refused.
+// A call that was made or refused.
 struct AuditLine {
   std::string who;   // "user/alice", or "unknown"
   std::string from;  // address
@@ -23,8 +23,8 @@ struct AuditLine {
 // PermissionDenied, Unauthenticated or ResourceExhausted.
 bool IsRefusal(absl::StatusCode code);
 
-// The audit log: lines of the process's log. Refusals of one caller are limited to these rates, and a line
-// says how many were left out before it, so that no caller fills the disk. Thread-safe.
+// The audit log, whose lines are in the process's log. So that no caller fills the disk, the refusals of one
+// caller are limited to these rates; the next line says how many were left out. Thread-safe.
 class AuditLog {
  public:
   static constexpr double kRefusalsPerSecond = 1;

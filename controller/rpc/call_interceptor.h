@@ -14,7 +14,7 @@
 
 namespace tandem::controller {
 
-// What calls are counted and recorded in; all outlive the server.
+// The objects that count and record calls. All must outlive the server.
 struct CallRecords {
   const Callers& callers;
   OpenCalls& open_calls;
@@ -26,17 +26,17 @@ struct CallRecords {
 
 // Intercepts every call of a server:
 //
-// * It is counted in `open_calls`, from before its handler is asked until it is done. Calls of gRPC's own
-//   services (reflection, health), whose handlers know neither limits nor revoked certificates, are cancelled
-//   if Access::Admit would refuse them.
+// * It is counted in `open_calls` from before its handler is called until it is done. Calls of gRPC's own
+//   services (reflection, health) do not pass Access::Admit, so the interceptor cancels them if the caller is
+//   revoked or has too many calls or connections.
 // * A request that is not the message that its method takes (cut off, of another type, invalid UTF-8) is
-//   answered with INVALID_ARGUMENT and the type's name; gRPC 1.51 would answer UNIMPLEMENTED, without a word,
-//   as if the method did not exist. In a stream of requests gRPC does not distinguish a malformed one from
-//   the end.
-// * It is counted in `metrics` as it begins and as it ends, and timed.
-// * The audit log has a line for it if it changes something or reads what only its owner may
-//   (MethodRule::audited), or is refused. Of the request, a line has only the job's name; of a submitted text
-//   only if the job is taken.
+//   answered with INVALID_ARGUMENT and the type's name; gRPC 1.51 would answer UNIMPLEMENTED without a
+//   message, as if the method did not exist. In a stream of requests gRPC does not distinguish a malformed
+//   one from the end.
+// * Its start, end and duration are recorded in `metrics`.
+// * The audit log has a line for it if it changes something or reads what only a job's owner may read
+//   (MethodRule::audited), or if it is refused. Of the request, the line has only the job's name; of a job
+//   that is submitted as text, only if it is accepted.
 std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface> InterceptCalls(
     const CallRecords& records);
 

@@ -13,9 +13,9 @@ namespace tandem::controller {
 struct Caller {
   tls::Identity identity;
   std::string address;                            // "10.0.0.3:40112", or "unix"
-  tls::Fingerprints fingerprints = nullptr;       // of its certificate; null: it showed none
+  tls::Fingerprints fingerprints = nullptr;       // of its certificate; null if it has none
   absl::Time not_after = absl::InfiniteFuture();  // of its certificate
-  bool is_page = false;                           // this process makes the call, for a browser on its page
+  bool is_page = false;  // this process makes the call for a browser that shows its page
 };
 
 }  // namespace tandem::controller

@@ -15,25 +15,25 @@
 
 namespace tandem::controller {
 
-// Finds the caller of a call: by the certificate of its connection, by its session of the page, or by the
-// socket file that its client could open. Thread-safe, but for Believe.
+// Identifies the caller of a call: by the certificate of its connection, by its session on the page, or,
+// without TLS, as local. Thread-safe, except Believe.
 class Callers {
  public:
-  // `sign_ins` outlives it.
+  // `sign_ins` must outlive it.
   Callers(platform::Random& random, const SignIns& sign_ins);
 
-  // Sets whose certificates are believed. Call it before the first call arrives.
+  // Sets the object that checks the certificates of callers. Call it before the first call arrives.
   void Believe(std::shared_ptr<const tls::ServerTls> tls) { tls_ = std::move(tls); }
 
-  // Returns the caller of a call: that of its connection or, for calls of the page, that of its session.
-  // Calls of the page without a session have a user whose name no certificate can have, so that it owns no
-  // job. Unauthenticated, in a sentence for the caller, if its certificate was revoked or its session has
+  // Returns the caller of a call: that of its connection or, for calls of the page, that of its session. The
+  // caller of a call of the page without a session is a user whose name no certificate can have, so it owns
+  // no job. Unauthenticated, in a sentence for the caller, if its certificate was revoked or its session has
   // ended.
   absl::StatusOr<Caller> Of(const grpc::ServerContextBase& context) const;
 
   // Marks a call over a channel within this process as the page's. Such a call has no connection by which it
-  // could be identified, so it carries a secret that only this process has. `session`: of SignIns, 32
-  // hexadecimal digits, or empty; `browser`: its address, "127.0.0.1:53122".
+  // could be identified, so it carries a secret that only this process has. `session` is one of SignIns, 32
+  // hexadecimal digits, or empty; `browser` is the browser's address, "127.0.0.1:53122".
   void MarkAsPage(const std::string& session, const std::string& browser, grpc::ClientContext& context) const;
 
  private:
@@ -44,8 +44,8 @@ class Callers {
   std::shared_ptr<const tls::ServerTls> tls_;  // null: without TLS
 };
 
-// "10.0.0.3:40112" of grpc::ServerContext::peer(), "ipv4:10.0.0.3:40112"; "unix" if it has no network
-// address.
+// Converts grpc::ServerContext::peer(), "ipv4:10.0.0.3:40112", to "10.0.0.3:40112"; to "unix" if the peer has
+// no network address.
 std::string AddressOfPeer(const std::string& peer);
 
 }  // namespace tandem::controller

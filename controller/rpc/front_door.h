@@ -18,37 +18,37 @@
 
 namespace tandem::controller {
 
-// A gRPC server and the addresses at which it is reached. Open takes the addresses, Start makes the server,
-// and after Accept its clients are served. Listeners accept, and hand the connections to gRPC, which speaks
-// TLS on those of TCP if there is any.
+// A gRPC server and its addresses. Open binds the addresses, Start starts the server, and from Accept on
+// clients are served. Listeners accept connections and hand them to gRPC, which speaks TLS on TCP connections
+// if `tls` is set.
 class FrontDoor {
  public:
   struct Options {
     std::vector<std::string> listen;
-    std::string flag = "--listen";                        // that names them
-    std::shared_ptr<const tls::ServerTls> tls = nullptr;  // which has published its files; null: no TLS
+    std::string flag = "--listen";                        // the option of the command line that sets `listen`
+    std::shared_ptr<const tls::ServerTls> tls = nullptr;  // must have published its files; null: no TLS
     Admits admits = {};
-    // The most bytes that its connections and their messages may hold; beyond it gRPC ends some of their
+    // The most bytes that the server's connections and their messages may hold; beyond them gRPC ends some
     // streams. 0: no limit.
     size_t most_bytes = 0;
   };
 
-  // Errors are one line each. All but `options` outlive it; `connections` counts those with TLS.
+  // Errors are one line each. `connections`, which counts the connections with TLS, must outlive it.
   static absl::StatusOr<std::unique_ptr<FrontDoor>> Open(const Options& options, OpenConnections& connections,
                                                          std::shared_ptr<TurnedAway> turned_away);
 
   absl::Status Start(const std::vector<grpc::Service*>& services, const CallRecords& records);
   void Accept();
   void StopAccepting() { listeners_.clear(); }
-  // Calls that have not ended by `deadline` are cancelled.
+  // Waits for the calls to end, and cancels them at `deadline`.
   template <typename Time>
   void Shutdown(const Time& deadline) {
     server_->Shutdown(deadline);
   }
 
-  // With the real port if 0 was asked for.
+  // The addresses, with the real port if 0 was asked for.
   const std::vector<std::string>& addresses() const { return addresses_; }
-  // After Start.
+  // Call after Start.
   grpc::Server& server() { return *server_; }
 
  private:

@@ -24,10 +24,11 @@ namespace tandem::controller {
 using CallContext = grpc::CallbackServerContext;
 using UnaryCall = grpc::ServerUnaryReactor;
 
-// The users' RPCs: validate, translate, hand on. No handler blocks on another client.
+// The users' RPCs. A handler validates its request, and posts it to the engine or reads store and history.
+// None waits for another client.
 class JobsService final : public v1::Jobs::CallbackService {
  public:
-  // The parts of the controller that the service calls; they outlive it.
+  // The parts of the controller that the service calls. They must outlive it.
   struct Parts {
     Engine& engine;
     Store& store;
@@ -43,7 +44,7 @@ class JobsService final : public v1::Jobs::CallbackService {
   };
   explicit JobsService(const Parts& parts);
 
-  // Before the server is shut down: submitted jobs that wait to be planned are refused.
+  // Refuses the submitted jobs that wait to be planned. Call it before the server is shut down.
   void Close() { planner_.Close(); }
 
   UnaryCall* Submit(CallContext* context, const v1::SubmitRequest* request, v1::Job* response) override;
@@ -73,14 +74,14 @@ class JobsService final : public v1::Jobs::CallbackService {
                     v1::SignInResponse* response) override;
 
  private:
-  // Has the engine take the job, and replies with it.
+  // Posts the job to the engine, and replies with it.
   void PostSubmit(controller::Submit submit, UnaryCall* reactor, v1::Job* response);
 
   struct OwnJob {
     std::string caller;  // "user/alice"
     v1::Job job;
   };
-  // The job that a request names, if its caller may do this to it.
+  // Returns the job `job` if the caller may make this call about it.
   absl::StatusOr<OwnJob> AdmitOwner(const CallContext& context, std::string_view method,
                                     const google::protobuf::Message& request, const std::string& job);
 

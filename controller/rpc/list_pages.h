@@ -11,8 +11,9 @@
 
 namespace tandem::controller {
 
-// One page of what the List methods of Jobs show. A page ends where a message would become too large for
-// clients; then its token says where the next one begins. InvalidArgument if a request is out of bounds.
+// Fill in one page of the List methods of Jobs. A page also ends before its message becomes too large for
+// clients. If there are more entries, the response's token begins the next page. InvalidArgument if a request
+// is out of bounds.
 
 absl::Status ListJobs(const v1::ListJobsRequest& request, Store& store, History& history,
                       const ProgressBoard& progress, v1::ListJobsResponse& response);
@@ -22,7 +23,7 @@ absl::Status ListWorkers(const v1::ListWorkersRequest& request, const State& sta
 
 absl::Status ListEvents(const v1::ListEventsRequest& request, Store& store, v1::ListEventsResponse& response);
 
-// The norms of one page are of one table, which comes with them.
+// All norms on a page are of one parameter table, which is in the response.
 absl::Status ListReports(const v1::ListReportsRequest& request, Store& store, History& history,
                          v1::ListReportsResponse& response);
 

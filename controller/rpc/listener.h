@@ -22,25 +22,26 @@ namespace tandem::controller {
 // OK for a "host:port", which Listener::Open checks.
 absl::Status CheckNotInUse(const std::string& address, const std::string& flag = "--listen");
 
-// A listening socket that hands its connections to a server. gRPC's own listener never accepts again once an
-// accept has failed for want of descriptors (CVE-2023-4785); this one closes new connections while four
-// fifths of the limit are in use, so those that are open, the store and the metrics keep what they need, and
-// takes them again as soon as there is room. The first of them is logged, then one line in ten seconds.
+// A listening socket that hands its connections to a server. gRPC's own listener never accepts again after an
+// accept has failed for want of descriptors (CVE-2023-4785). This one closes new connections while four
+// fifths of the descriptors are in use, so that open connections, the store and the metrics keep what they
+// need. It logs the first closed connection, then their number every ten seconds.
 class Listener {
  public:
-  // Binds "host:port" (port 0: any) or "unix:/path", replacing a socket file at which no process listens. A
-  // name whose addresses are all loopback, though it does not mean loopback everywhere ("localhost" does), is
-  // this machine's own as Debian's installer writes it (127.0.1.1): then every address, because other
-  // machines know it by another one. One line on errors, which names `flag`.
+  // Binds "host:port" (port 0: any free port) or "unix:/path", replacing a socket file at which no process
+  // listens. Debian's installer maps the machine's own name to 127.0.1.1, while other machines know another
+  // address of it. So for a name with only loopback addresses, other than "localhost", every address of the
+  // machine is bound. Errors are one line, which names `flag`.
   static absl::StatusOr<std::unique_ptr<Listener>> Open(const std::string& address,
                                                         const std::string& flag = "--listen");
-  // Stops accepting, and removes the socket file if it is still this one.
+  // Stops accepting, and removes the socket file unless another process has replaced it.
   ~Listener();
 
   // The address, with the real port if 0 was asked for.
   const std::string& address() const { return address_; }
 
-  // From now on connections are given to `accepted`, which owns the descriptor; from a thread of this object.
+  // Starts to accept: `accepted` is called with each connection, whose descriptor it owns, from a thread of
+  // this object.
   void Start(std::function<void(int fd)> accepted);
 
  private:
@@ -52,13 +53,13 @@ class Listener {
 
   std::string address_;
   std::string path_;                               // of a unix socket
-  std::optional<std::pair<dev_t, ino_t>> socket_;  // its file: a later one of that name is not ours
+  std::optional<std::pair<dev_t, ino_t>> socket_;  // its file, by which a file that replaced it is recognised
   std::vector<int> sockets_;
   int wake_ = -1;   // an eventfd that ends the thread
-  int spare_ = -1;  // given up to accept, and close, a connection for which there is no other descriptor
+  int spare_ = -1;  // closed to make room to accept, and close, a connection when no descriptor is left
   std::function<void(int)> accepted_;
   absl::Time logged_ = absl::InfinitePast();
-  int64_t shed_ = 0;  // since the last line
+  int64_t shed_ = 0;  // connections closed since the last line
   std::thread thread_;
 };
 

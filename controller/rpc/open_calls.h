@@ -11,11 +11,11 @@
 
 namespace tandem::controller {
 
-// How many things each key has; keys that have none take no memory. Not thread-safe.
+// Counts by key; keys whose count is 0 take no memory. Not thread-safe.
 class Tally {
  public:
   void Add(const std::string& key) { ++nums_[key]; }
-  // Requires a key that was added.
+  // Requires a key that was added and not removed.
   void Remove(const std::string& key) {
     const auto it = nums_.find(key);
     if (--it->second == 0) {

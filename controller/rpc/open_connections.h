@@ -21,13 +21,13 @@
 
 namespace tandem::controller {
 
-// The TLS connections that gRPC has been given, and what each client may have of them. gRPC tells neither
-// when a connection ends nor which one a call is of: so the number of the descriptor is remembered with the
-// inode of its socket, and as long as they belong together the connection is open; a call's is found by the
-// client's address. Two connections of one client to two of our ports may have the same address; the counts
-// are right then too, and what ends one ends both.
+// The TLS connections that were handed to gRPC, and the limits on how many each client may have. gRPC tells
+// neither when a connection ends nor which connection a call uses. So each connection is recorded as a
+// descriptor with the inode of its socket: it is open as long as the descriptor still has that inode. The
+// connection of a call is found by the client's address. Two connections of one client to two ports of the
+// controller may have the same address; they are counted as two, and ended together.
 //
-// A connection that has made no call yet is a stranger's: it may be in the middle of its handshake.
+// A connection on which no call was made yet is a stranger's: it may be in the middle of its handshake.
 // Thread-safe.
 class OpenConnections {
  public:
@@ -38,27 +38,27 @@ class OpenConnections {
     // Connections of one worker's certificate, which a whole pool may share.
     size_t most_of_worker = std::numeric_limits<size_t>::max();
   };
-  // How long one may be open without a call. gRPC ends handshakes that take ten seconds.
+  // How long a connection may be open without a call. gRPC ends handshakes that take ten seconds.
   static constexpr absl::Duration kFirstCall = absl::Seconds(30);
 
-  // For most_of_worker: two fifths of so many descriptors, so that one certificate cannot use up the
-  // controller's.
+  // Returns two fifths of `descriptors`, the limit of the process, for most_of_worker: one certificate cannot
+  // use up all of them.
   static size_t MostOfAWorker(uint64_t descriptors);
 
-  // `clock` outlives it.
+  // `clock` must outlive it.
   OpenConnections(const Limits& limits, const platform::Clock& clock) : limits_(limits), clock_(clock) {}
 
-  // Records a connected socket that gRPC is given next. ResourceExhausted if there are too many strangers:
-  // then close the socket instead.
+  // Records a connected socket that is handed to gRPC next. ResourceExhausted if there are too many
+  // strangers: then close the socket instead.
   absl::Status Add(int fd) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Records that the connection from the address of `caller` is its own. ResourceExhausted, in a sentence for
-  // the caller, if it has too many; the connection ends five seconds later, so that the client can read why.
-  // Connections that were never added are not limited.
+  // Records that the connection from the address of `caller` belongs to it. If the caller has too many,
+  // returns ResourceExhausted, in a sentence for the caller, and ends the connection five seconds later, so
+  // that the client can read why. Connections that were never added are not limited.
   absl::Status Claim(const Caller& caller) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Forgets connections that have ended, and ends those that have made no call for too long and those whose
-  // caller is in the list, which are logged. Call about once a second.
+  // Forgets connections that have ended; ends, and logs, those that have made no call for too long and those
+  // whose caller is revoked. Call about once a second.
   void Sweep(const tls::RevokedList& revoked) ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
@@ -73,7 +73,7 @@ class OpenConnections {
   using ByAddress = std::multimap<std::string, Connection>;  // "10.0.0.3:40112"
 
   ByAddress::iterator Forget(ByAddress::iterator it) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // All but `kept`.
+  // Forgets all connections that have ended, but for `kept`.
   void ForgetEnded(ByAddress::iterator kept) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   bool HasRoomFor(const std::string& host) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
@@ -86,7 +86,7 @@ class OpenConnections {
   Tally nums_ ABSL_GUARDED_BY(mu_);          // by tls::ToText of the caller
 };
 
-// "10.0.0.3:40112"; "unix" if it has no network address.
+// Returns the peer's address, "10.0.0.3:40112"; "unix" if it has no network address.
 std::string AddressOfSocket(int fd);
 
 }  // namespace tandem::controller

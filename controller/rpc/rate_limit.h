@@ -18,7 +18,7 @@ class RateLimit {
   RateLimit(double per_second, double burst, const platform::Clock& clock)
       : per_second_(per_second), burst_(burst), clock_(clock) {}
 
-  // Returns zero if `key` may do it now, and counts it; otherwise how long until it may.
+  // Returns zero, and counts it, if `key` may do it now; otherwise the time until it may.
   absl::Duration Take(const std::string& key) ABSL_LOCKS_EXCLUDED(mu_);
 
   double per_second() const { return per_second_; }

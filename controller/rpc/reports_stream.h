@@ -14,9 +14,9 @@
 
 namespace tandem::controller {
 
-// One stream of Workers.Reports: batches go to the history, and are acknowledged when they are durable.
-// Reports of a job without a rank on the worker of `identity` are refused. `arrived` is called after each
-// batch. The stream belongs to gRPC until it is done.
+// Opens a stream of Workers.Reports, which belongs to gRPC until it is done. Batches of reports are added to
+// the history, and acknowledged when they are durable. A batch of an attempt without a rank on the worker of
+// `identity` is refused. `arrived` is called after each batch.
 grpc::ServerBidiReactor<v1::ReportBatch, v1::ReportAck>* OpenReports(Store& store, History& history,
                                                                      Metrics& metrics,
                                                                      const platform::Clock& clock,

@@ -8,18 +8,18 @@
 
 namespace tandem::controller {
 
-// Bounds of one request, besides its total size: far above any useful request, far below a harmful one.
+// Bounds of one request, besides its total size: far above any useful request, and far below a harmful one.
 struct RequestLimits {
-  size_t string_bytes = size_t{64} << 10;  // of each text
-  int list_entries = 100'000;              // of each list or map of texts or messages
+  size_t string_bytes = size_t{64} << 10;  // of each string
+  int list_entries = 100'000;              // of each list or map of strings or messages
 };
 
-// The bounds of messages of workers, which cut their own texts to half of that (worker/controller_client.cc).
+// The bounds of messages of workers, which cut their own strings to half of these
+// (worker/controller_client.cc).
 inline constexpr RequestLimits kLimitsOfWorker{.string_bytes = size_t{16} << 10, .list_entries = 20'000};
 
-// InvalidArgument for the first field beyond the limits, with its path, its size and what is allowed. Bytes,
-// and lists of numbers, are bounded by the message's size alone. Reads no more than the sizes of lists and
-// texts.
+// InvalidArgument for the first field beyond the limits, with its path, its size and what is allowed. Bytes
+// and lists of numbers are bounded only by the message's size. Reads only the sizes of lists and strings.
 absl::Status CheckLimits(const google::protobuf::Message& request, const RequestLimits& limits = {});
 
 }  // namespace tandem::controller

@@ -10,12 +10,12 @@
 
 namespace tandem::controller {
 
-// The same code and text.
+// Converts a status: same code, same message.
 grpc::Status ToRpc(const absl::Status& status);
 
-// INVALID_ARGUMENT with the text that `tandem validate` prints, and google.rpc.BadRequest details, a field
-// violation each. Trailers are bounded (8 kB): of very many violations the first ones are given in full, and
-// how many more there are.
+// Makes INVALID_ARGUMENT with the message that `tandem validate` prints, and google.rpc.BadRequest details
+// with a field violation for each violation. Trailers may have 8 kB: if the violations need more, the status
+// has the first ones and the number of the others.
 grpc::Status InvalidSpec(const std::vector<v1::Violation>& violations);
 
 }  // namespace tandem::controller

@@ -14,8 +14,8 @@
 namespace tandem::controller {
 
 // Server makes and owns everything. At its start, in order: Store and History open; Engine, Sessions,
-// Watches, UploadRelay and Metrics are made; FrontDoors take the addresses (Listener) and make gRPC servers
-// of JobsService (users) and WorkersService (workers); then they accept.
+// Watches, UploadRelay and Metrics are made; FrontDoors bind the addresses (Listener) and start gRPC servers
+// with JobsService (for users) and WorkersService (for workers); then they accept.
 //
 // A call passes the interceptors and Access::Admit, and becomes an input of the Engine or a read of Store and
 // History. What the Engine publishes goes to Sessions, Watches and Metrics. Each stream is an object of its
@@ -24,15 +24,15 @@ namespace tandem::controller {
 // A whole controller: store, history, engine, gRPC services, metrics. Thread-safe.
 class Server {
  public:
-  // Serves when it returns. Errors are one line each, and say what to do: InvalidArgument is CheckOptions',
-  // any other error is what this machine refuses.
+  // Returns when the server accepts calls. Errors are one line each, and say what to do: InvalidArgument if
+  // CheckOptions refuses the options, otherwise what this machine refuses.
   static absl::StatusOr<std::unique_ptr<Server>> Start(const ServerOptions& options,
                                                        const platform::Clock& clock,
                                                        platform::Random& random);
   // Ends the streams, then closes the store. Takes a second or less.
   ~Server();
 
-  // The addresses it listens on, with the real port if 0 was asked for: --listen, and --worker-listen.
+  // The addresses of --listen and of --worker-listen, with the real port if 0 was asked for.
   const std::vector<std::string>& addresses() const;
   const std::vector<std::string>& worker_addresses() const;
   // "" if metrics are off.

@@ -19,15 +19,15 @@
 
 namespace tandem::controller {
 
-// The answer to a worker that is not let in, for good if `final`.
+// Makes the answer to a worker that is refused. `final`: it must not try again.
 v1::Refused Refusal(std::string reason, std::string message, bool final);
 
-// One stream of Workers.Session. What it owes the worker is state, so the newest replaces what was not sent
-// yet, and a slow worker costs no memory. Thread-safe.
+// One stream of Workers.Session. It sends state, so what it sends next replaces what was not sent yet, and a
+// slow worker costs no memory. Thread-safe.
 class Session : public WritingStream<grpc::ServerBidiReactor<v1::WorkerMessage, v1::ControllerMessage>,
                                      v1::ControllerMessage, Session> {
  public:
-  // `caller` has opened it.
+  // `caller` has opened the stream.
   Session(Sessions& sessions, Engine& engine, std::string id, Caller caller);
 
   void Start() ABSL_LOCKS_EXCLUDED(mu_);
@@ -35,7 +35,7 @@ class Session : public WritingStream<grpc::ServerBidiReactor<v1::WorkerMessage, 
   const std::string& id() const { return id_; }
   // The worker as it is known now.
   struct Peer {
-    std::string worker;  // "" until its hello is let in
+    std::string worker;  // "" until its hello is admitted
     uint64_t incarnation = 0;
     bool draining = false;  // it has reported that it was asked to end
     absl::Time last_seen;
@@ -47,7 +47,7 @@ class Session : public WritingStream<grpc::ServerBidiReactor<v1::WorkerMessage, 
   void Send(const v1::UploadRequest& request) ABSL_LOCKS_EXCLUDED(mu_);
   void SendHeartbeat() ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Counts the worker as not connected from now on. The stream ends after the message that is being written.
+  // Disconnects the worker. The stream ends after the message that is being written.
   void End(const grpc::Status& status) override ABSL_LOCKS_EXCLUDED(mu_);
 
   void OnReadDone(bool ok) override ABSL_LOCKS_EXCLUDED(mu_);
@@ -65,10 +65,11 @@ class Session : public WritingStream<grpc::ServerBidiReactor<v1::WorkerMessage, 
   void Gone() ABSL_LOCKS_EXCLUDED(mu_, hello_order_);
   void WriteNext() override ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   uint64_t Ack() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Returns what to call when the message with this number is committed.
+  // Returns the callback that acknowledges the message with this number; call it when the message is
+  // committed.
   std::function<void()> Acknowledging(uint64_t seq);
-  // The same for a message that may be refused: after an error the session ends, and the worker sends the
-  // message again in its next one.
+  // As Acknowledging, for a message that may be refused: called with an error, it ends the session, and the
+  // worker sends the message again in the next.
   std::function<void(const absl::Status&)> Taking(uint64_t seq);
 
   Sessions& sessions_;
@@ -77,9 +78,9 @@ class Session : public WritingStream<grpc::ServerBidiReactor<v1::WorkerMessage, 
   const Caller caller_;
   v1::WorkerMessage incoming_;  // of the chain of reads
 
-  // Held while the engine gets the hello, and while gone_ is set: the worker's next session, which ends this
-  // one before it posts its own hello, never posts it before this one's. Before mu_; the engine may answer at
-  // once.
+  // Held while the hello is posted to the engine, and while gone_ is set. The worker's next session ends this
+  // one before it posts its own hello, so it never posts first. Acquired before mu_, which the engine's reply
+  // needs.
   absl::Mutex hello_order_;
 
   Peer peer_ ABSL_GUARDED_BY(mu_);
@@ -91,7 +92,7 @@ class Session : public WritingStream<grpc::ServerBidiReactor<v1::WorkerMessage, 
   std::optional<v1::Refused> refused_ ABSL_GUARDED_BY(mu_);
   std::optional<v1::Welcome> welcome_ ABSL_GUARDED_BY(mu_);
   std::optional<v1::Assignments> assignments_ ABSL_GUARDED_BY(mu_);
-  // By attempt and key: one that is asked for again and again is owed once.
+  // By attempt and key, so that a value is sent once, however often the worker asks for it.
   std::map<std::pair<AttemptKey, std::string>, v1::KvValue> values_ ABSL_GUARDED_BY(mu_);
   std::deque<v1::UploadRequest> uploads_ ABSL_GUARDED_BY(mu_);
   bool heartbeat_due_ ABSL_GUARDED_BY(mu_) = false;

@@ -27,9 +27,10 @@ class Sessions {
     int64_t term = 0;
     absl::Duration orphan_timeout = absl::Seconds(600);
     absl::Duration heartbeat_interval = absl::Seconds(1);
-    absl::Duration silence = absl::Seconds(5);  // a stream without any message for longer is closed
+    absl::Duration silence = absl::Seconds(5);  // a stream without a message for longer is closed
 
-    // Makes both as short as it takes to see that a worker is silent well before it counts as lost.
+    // Shortens heartbeat_interval and silence, so that a silent worker's stream is closed well before
+    // `worker_timeout`.
     void FitTo(absl::Duration worker_timeout);
   };
 
@@ -39,12 +40,12 @@ class Sessions {
         random_(random),
         wakefulness_(clock.Now(), 2 * options.heartbeat_interval) {}
 
-  // A new stream, opened by `caller`; it belongs to gRPC until it is done.
+  // Makes the stream that `caller` opens. It belongs to gRPC until it is done.
   grpc::ServerBidiReactor<v1::WorkerMessage, v1::ControllerMessage>* Open(Engine& engine,
                                                                           const Caller& caller);
 
-  // Send something to a worker. It is dropped if that session is over: the worker resends its state when it
-  // returns.
+  // Send something to a worker. It is dropped if the session is over: the worker sends its state again when
+  // it reconnects.
   void Push(const std::string& worker, const std::string& session, const v1::Assignments& assignments);
   void Send(const std::string& worker, const v1::KvValue& value);
   // Returns false if the worker is not connected.
@@ -52,8 +53,8 @@ class Sessions {
 
   absl::Duration heartbeat_interval() const { return options_.heartbeat_interval; }
 
-  // Returns since when the controller has run without standing still. Silence before that time says nothing
-  // about a worker. Call as often as ticks come.
+  // Returns when the last standstill of the controller ended. Silence before that time says nothing about a
+  // worker. Call at every tick.
   absl::Time AwakeSince() { return wakefulness_.Touch(clock_.Now()); }
 
   // Sends a heartbeat to every worker, and closes silent sessions. Call once every heartbeat_interval().
@@ -63,7 +64,8 @@ class Sessions {
   void Close();
   bool closed() const ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Called with every worker whose session ended, from any thread. Set before the first Open.
+  // Sets the callback that gets every worker whose session has ended, from any thread. Call it before the
+  // first Open.
   void OnGone(std::function<void(const std::string& worker)> gone) { gone_ = std::move(gone); }
 
   // Returns when a connected worker was last heard from.
@@ -72,9 +74,9 @@ class Sessions {
  private:
   friend class Session;
 
-  // Makes `session` the worker's. Refuses it if another process of that id is connected; for good if that
-  // process has been connected for so long that it cannot have died unnoticed, was heard from lately, and was
-  // not asked to end.
+  // Makes `session` the worker's session. Refuses it if another process with that id is connected, and for
+  // good if that process has been connected for so long that it cannot have died unnoticed, was heard from
+  // lately, and was not asked to end.
   std::optional<v1::Refused> Admit(const v1::Hello& hello, const std::shared_ptr<Session>& session);
   // Forgets a session that has ended, and calls `gone_` if it was still its worker's.
   void Leave(const Session* session);
@@ -84,7 +86,7 @@ class Sessions {
   // The session that holds a worker's id.
   struct Holder {
     std::shared_ptr<Session> session;
-    std::map<uint64_t, absl::Time> contenders;  // when each other process of that id was first refused
+    std::map<uint64_t, absl::Time> contenders;  // by incarnation: when each was first refused
   };
 
   const Options options_;
@@ -97,7 +99,7 @@ class Sessions {
   bool closed_ ABSL_GUARDED_BY(mu_) = false;
   std::map<std::string, Holder> by_worker_ ABSL_GUARDED_BY(mu_);
   std::map<const Session*, std::weak_ptr<Session>> all_
-      ABSL_GUARDED_BY(mu_);  // also those before their Hello
+      ABSL_GUARDED_BY(mu_);  // also sessions before their Hello
 };
 
 }  // namespace tandem::controller

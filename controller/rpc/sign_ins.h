@@ -18,39 +18,38 @@
 
 namespace tandem::controller {
 
-// The users that are signed in to the page. A caller that its connection identifies gets a code; the browser
-// that has the code trades it for a session, and calls with the session count as the caller's. Codes and
-// sessions are 128 random bits as 32 hexadecimal digits; only their SHA-256 is kept and looked for, so
-// neither memory nor the time that a look takes says anything about one. They end with the process.
-// Thread-safe.
+// The users that are signed in to the page. A caller that is identified by its connection gets a code; a
+// browser exchanges the code for a session, and calls with the session count as the caller's. Codes and
+// sessions are 128 random bits as 32 hexadecimal digits. Only their SHA-256 is kept and compared, so neither
+// the memory nor the time of a lookup reveals them. They end with the process. Thread-safe.
 class SignIns {
  public:
   static constexpr absl::Duration kCodeLife = absl::Minutes(1);
   static constexpr absl::Duration kSessionLife = absl::Hours(8);
-  // Codes and sessions of one identity: beyond these the oldest ends.
+  // The most codes and sessions of one identity; beyond them the oldest ends.
   static constexpr size_t kMostOfOne = 16;
 
-  // Both outlive it. Until SetPage there is no page.
+  // Both must outlive it. Until SetPage there is no page.
   SignIns(platform::Random& random, const platform::Clock& clock) : random_(random), clock_(clock) {}
 
   // Sets the address of the page, "127.0.0.1:9464", or why users cannot sign in to it.
   void SetPage(absl::StatusOr<std::string> page) ABSL_LOCKS_EXCLUDED(mu_);
 
   struct Code {
-    std::string secret;  // good once, for kCodeLife
+    std::string secret;  // may be used once, within kCodeLife
     std::string page;    // of SetPage
   };
-  // FailedPrecondition if users cannot sign in; PermissionDenied if the caller is in the newest list of
-  // EndRevoked, since its connection may live on for a moment.
+  // Makes a code. FailedPrecondition if users cannot sign in; PermissionDenied if the caller is in the last
+  // list of EndRevoked, which its connection may outlive for a moment.
   absl::StatusOr<Code> Issue(const Caller& caller) ABSL_LOCKS_EXCLUDED(mu_);
 
   struct Session {
     std::string secret;
     Caller caller;
-    absl::Duration life;  // kSessionLife, or as long as the caller's certificate is good
+    absl::Duration life;  // kSessionLife, or less if the caller's certificate expires earlier
   };
-  // Trades a code, which is then used up, for a session. nullopt if the code was used before, has expired or
-  // never existed.
+  // Exchanges a code, which is then used up, for a session. nullopt if the code was used before, has expired
+  // or never existed.
   std::optional<Session> Redeem(const std::string& code) ABSL_LOCKS_EXCLUDED(mu_);
 
   // Returns the caller of a session; nullopt if it has ended or never existed.

@@ -16,8 +16,8 @@
 
 namespace tandem::controller {
 
-// A reactor of gRPC, `Self`, that keeps itself alive until gRPC is done with it. References that live longer
-// find it finished.
+// A reactor of gRPC, `Self`, that keeps itself alive until gRPC is done with it. From then on finished_ is
+// true for all who still hold a reference.
 template <typename Reactor, typename Self>
 class OwnedStream : public Reactor, public std::enable_shared_from_this<Self> {
  public:
@@ -28,7 +28,7 @@ class OwnedStream : public Reactor, public std::enable_shared_from_this<Self> {
   }
 
   void OnDone() override ABSL_LOCKS_EXCLUDED(mu_) {
-    // Dropped, and perhaps deleted, after the lock is released.
+    // Released, and perhaps deleted, after the lock.
     std::shared_ptr<Self> self;
     const absl::MutexLock lock(&mu_);
     finished_ = true;
@@ -43,7 +43,7 @@ class OwnedStream : public Reactor, public std::enable_shared_from_this<Self> {
   std::shared_ptr<Self> self_ ABSL_GUARDED_BY(mu_);
 };
 
-// The streams that still exist, each with a reference.
+// Returns references to the streams that still exist.
 template <typename Stream>
 std::vector<std::shared_ptr<Stream>> LiveOf(const std::map<const Stream*, std::weak_ptr<Stream>>& streams) {
   std::vector<std::shared_ptr<Stream>> live;
@@ -59,7 +59,7 @@ std::vector<std::shared_ptr<Stream>> LiveOf(const std::map<const Stream*, std::w
 template <typename Reactor, typename Message, typename Self>
 class WritingStream : public OwnedStream<Reactor, Self> {
  public:
-  // The first status that it is given is the stream's.
+  // Ends the stream with the status of the first call.
   virtual void End(const grpc::Status& status) ABSL_LOCKS_EXCLUDED(mu_) {
     const absl::MutexLock lock(&mu_);
     if (!end_.has_value()) {
@@ -100,7 +100,7 @@ class WritingStream : public OwnedStream<Reactor, Self> {
   std::optional<grpc::Status> end_ ABSL_GUARDED_BY(mu_);
 };
 
-// What a method returns for a stream that ends before anything is read or written.
+// Converts to the reactor of any stream: one that ends with `status` before anything is read or written.
 struct RefuseCall {
   template <typename Reactor>
   operator Reactor*() const {  // NOLINT(google-explicit-constructor): it is the method's type

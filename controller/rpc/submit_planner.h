@@ -12,8 +12,8 @@
 
 namespace tandem::controller {
 
-// Works out what submitted specs leave to be chosen by a simulation (plan/prefetch_choice.h), which takes
-// seconds: on a thread of its own, one spec after the other, so that no other call waits for it. Thread-safe.
+// Chooses, by a simulation (plan/prefetch_choice.h), what submitted specs leave open. That takes seconds, so
+// it is done on a thread of its own, one spec after the other, and no other call waits for it. Thread-safe.
 class SubmitPlanner {
  public:
   using Choose = std::function<absl::Status(v1::JobSpec& resolved)>;
@@ -22,11 +22,11 @@ class SubmitPlanner {
   explicit SubmitPlanner(Choose choose);
   ~SubmitPlanner();
 
-  // Calls `done` from the planner's thread. Without a call, ResourceExhausted if too many specs wait, or
-  // Unavailable if it is closed.
+  // Calls `done` from the planner's thread. ResourceExhausted if too many specs wait, Unavailable if it is
+  // closed; then `done` is not called.
   absl::Status Post(v1::JobSpec resolved, Done done) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Refuses the waiting specs with Unavailable at once; the spec in progress is completed.
+  // Refuses the waiting specs with Unavailable, and completes the spec in progress.
   void Close() ABSL_LOCKS_EXCLUDED(mu_);
 
   static constexpr size_t kMostWaiting = 16;

@@ -15,17 +15,18 @@
 
 namespace tandem::controller {
 
-// Counts clients that were refused, for one line of the log in ten seconds. Thread-safe.
+// Counts refused clients, and logs a line about them every ten seconds. Thread-safe.
 class TurnedAway {
  public:
   void Add(const std::string& why) ABSL_LOCKS_EXCLUDED(mu_);
-  // Logs how many there were since the last line, and the reason of the last one. Call about once a second.
+  // Logs the number of refused clients since the last line, and the reason of the last refusal. Call about
+  // once a second.
   void LogRefusals(absl::Time now) ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
   absl::Mutex mu_;
   int64_t clients_ ABSL_GUARDED_BY(mu_) = 0;  // since the last line
-  std::string why_ ABSL_GUARDED_BY(mu_);      // the last of them
+  std::string why_ ABSL_GUARDED_BY(mu_);      // the reason of the last refusal
   absl::Time logged_ ABSL_GUARDED_BY(mu_) = absl::InfinitePast();
 };
 
@@ -35,9 +36,9 @@ struct Admits {
   bool workers = true;
 };
 
-// Credentials for gRPC's TLS 1.2 and 1.3 with the files that `tls` has published. Every client must show a
-// certificate, and only an admitted one gets to speak HTTP/2. A refused client does not learn why; the log
-// has the reason.
+// Makes gRPC's credentials for TLS 1.2 and 1.3 with the files that `tls` has published. Every client must
+// show a certificate; one that is not admitted is refused in the handshake, before any HTTP/2. It does not
+// learn why; the log has the reason.
 std::shared_ptr<grpc::ServerCredentials> TlsCredentials(std::shared_ptr<const tls::ServerTls> tls,
                                                         Admits admits,
                                                         std::shared_ptr<TurnedAway> turned_away);

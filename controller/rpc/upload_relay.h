@@ -25,13 +25,12 @@
 
 namespace tandem::controller {
 
-// Passes logs and timelines, which are on the workers, on to readers: a reader asks here, the workers are
-// asked to upload, and what they send goes to the reader. A slow reader holds back only its own uploads.
-// Thread-safe.
+// Relays logs and timelines from workers to readers: when a reader is opened, the workers are asked to
+// upload, and what they send goes to the reader. A slow reader holds back only its own uploads. Thread-safe.
 //
-// What is held for readers is bounded by Limits, however many of them read nothing: beyond it a chunk is not
-// taken, and its worker sends no more. While the limit of all is reached, a reader that has taken nothing for
-// ten seconds is ended, so that the others go on.
+// Limits bounds what is held for readers, however many of them read nothing: beyond a limit no chunk is
+// accepted, and its worker waits. While the limit of all readers is reached, a reader that has read nothing
+// for ten seconds is ended, so that the others go on.
 class UploadRelay {
  public:
   struct Limits {
@@ -40,13 +39,13 @@ class UploadRelay {
     size_t readers_of_caller = 64;
     size_t readers = 512;
   };
-  // The longest piece of a log in one chunk; a longer one is refused.
+  // The most bytes of a log in one chunk; a longer chunk is refused.
   static constexpr size_t kMostLogBytes = size_t{256} << 10;
 
-  // Sends a request to a worker; false if the worker is not connected.
+  // Sends a request to a worker; returns false if the worker is not connected.
   using Request = std::function<bool(const std::string& worker, const v1::UploadRequest& request)>;
 
-  // `progress`, `clock` and `random` outlive the relay.
+  // `progress`, `clock` and `random` must outlive the relay.
   UploadRelay(Request request, const ProgressBoard& progress, const platform::Clock& clock,
               platform::Random& random, const Limits& limits)
       : limits_(limits), request_(std::move(request)), progress_(progress), clock_(clock), random_(random) {}
@@ -56,37 +55,38 @@ class UploadRelay {
     v1::UploadRequest request;  // without its id
   };
 
-  // What a reader gets: the next chunk, none for now (`more` is called when that changes), or the end.
+  // What a reader gets: the next chunk, the end, or neither for now (`more` is called when that changes).
   struct Next {
     std::optional<v1::UploadChunk> chunk;  // a log's or a profile's, with its rank
     bool end = false;
-    absl::Status status;  // of the end
-    // Uploads that may go on: the reader calls them, with no lock held.
+    absl::Status status;  // with which it ended
+    // Callbacks of uploads that may go on. The reader must call them, with no lock held.
     std::vector<std::function<void()>> resumes;
   };
-  // A reader for `caller` ("user/alice"), by its id. `more` is called from any thread, with no lock held.
-  // ResourceExhausted if the caller, or all callers, have too many readers.
+  // Opens a reader for `caller` ("user/alice"), and returns its id. `more` is called from any thread, with no
+  // lock held. ResourceExhausted if the caller, or all callers, have too many readers.
   absl::StatusOr<uint64_t> Open(const std::string& caller, const std::vector<Wanted>& wanted,
                                 std::function<void()> more) ABSL_LOCKS_EXCLUDED(mu_);
   Next Read(uint64_t reader) ABSL_LOCKS_EXCLUDED(mu_);
   void Close(uint64_t reader) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // A chunk from the worker of `identity`. kFull: it was not taken; deliver it again when `resume` is called
-  // (once). kGone: the reader has gone, it was asked of another worker, or another chunk of the upload waits.
-  // kTooLong: it has more than kMostLogBytes of a log.
+  // Delivers a chunk from the worker of `identity`. kFull: it was not accepted; deliver it again when
+  // `resume` is called (once). kGone: the reader has gone, another worker was asked for the upload, or
+  // another chunk of the upload waits. kTooLong: it has more than kMostLogBytes of a log.
   enum class Taken { kOk, kFull, kGone, kTooLong };
   Taken Deliver(const v1::UploadChunk& chunk, const tls::Identity& identity, std::function<void()> resume)
       ABSL_LOCKS_EXCLUDED(mu_);
-  // The upload is over. `cut`: the worker did not say that this was all.
+  // Ends an upload. `cut`: the stream broke before the worker had ended it.
   void Finish(const std::string& upload, bool cut) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // A worker is not connected any more: logs that it has not begun never come, and no timelines.
+  // Call when a worker has disconnected. Ends with an error the logs that it has not begun to upload, and all
+  // its unfinished timelines.
   void WorkerGone(const std::string& worker) ABSL_LOCKS_EXCLUDED(mu_);
-  // Gives up on workers that do not answer, on timelines of jobs that are stalled, and on readers that hold
+  // Ends uploads of workers that do not answer, timelines of jobs that are stalled, and readers that hold
   // back the others. Call about once a second.
   void Tick() ABSL_LOCKS_EXCLUDED(mu_);
 
-  // The bytes that are held for all readers now.
+  // The bytes that are held for all readers.
   size_t bytes() const ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
@@ -95,16 +95,16 @@ class UploadRelay {
     v1::RankSlot slot;
     absl::Time asked;
     bool begun = false;
-    bool waits = false;  // a chunk of it was not taken
+    bool waits = false;  // a chunk of it was not accepted
     bool is_profile = false;
     std::string job_id;
-    int missing = 0;  // timelines of a profile that have not come
+    int missing = 0;  // timelines of a profile that have not come yet
   };
   struct Reader {
     std::string caller;
     std::deque<v1::UploadChunk> chunks;
-    size_t bytes = 0;            // of them, in memory
-    absl::Time took;             // when it last took one, or was opened
+    size_t bytes = 0;            // of the chunks, in memory
+    absl::Time took;             // when it last read a chunk, or was opened
     std::set<std::string> open;  // uploads
     std::function<void()> more;
     std::vector<std::pair<std::string, std::function<void()>>> resumes;  // by upload
@@ -115,9 +115,9 @@ class UploadRelay {
     return reader.bytes < limits_.bytes_of_reader && bytes_ < limits_.bytes;
   }
   void Add(v1::UploadChunk chunk, Reader& reader) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // The uploads that may go on; to be called after the lock is released.
+  // Returns the callbacks of the uploads that may go on; call them after the lock is released.
   std::vector<std::function<void()>> TakeResumes(Reader& reader) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // The same, of every reader that has room.
+  // As above, for every reader that has room.
   std::vector<std::function<void()>> TakeResumes() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Ends readers that hold back the others; appends what is to be called after the lock is released.
   void EndIdle(std::vector<std::function<void()>>& calls) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);

@@ -14,26 +14,28 @@
 
 namespace tandem::controller {
 
-// The two ends of a log, or of timelines, on the way from a worker to a reader. The streams belong to gRPC
-// until they are done.
+// The two streams by which a log, or timelines, go from a worker to a reader. They belong to gRPC until they
+// are done.
 
-// Jobs.ReadLog (of v1::LogChunk) or Jobs.Profile (of v1::ProfileChunk) of these ranks for `caller`
-// ("user/alice"), or its refusal.
+// Opens Jobs.ReadLog (with v1::LogChunk) or Jobs.Profile (with v1::ProfileChunk) of the wanted ranks for
+// `caller` ("user/alice"). If `wanted` is an error, the stream ends with it.
 template <typename Chunk>
 grpc::ServerWriteReactor<Chunk>* OpenReader(UploadRelay& relay, const std::string& caller,
                                             const absl::StatusOr<std::vector<UploadRelay::Wanted>>& wanted);
 
-// Workers.Upload, by the worker of `identity`: what was asked of another worker is not taken.
+// Opens Workers.Upload by the worker of `identity`. Uploads that another worker was asked for are not
+// accepted.
 grpc::ServerReadReactor<v1::UploadChunk>* OpenUpload(UploadRelay& relay, const tls::Identity& identity);
 
-// What the workers of a job are asked to upload for a user that reads its logs or profiles it.
+// Return the uploads to ask the workers of a job for, when a user reads its logs or profiles it.
 
-// The logs of the rank and the attempt of the request; all ranks, and the newest attempt, if it names none.
+// The logs of the rank and attempt in the request; without a rank, of all ranks; without an attempt, of the
+// newest.
 absl::StatusOr<std::vector<UploadRelay::Wanted>> WantedLogs(const v1::Job& job,
                                                             const v1::LogRequest& request);
 
-// The timelines of all ranks. id: of the profile, not 0 and below 2^46, so that ranks can agree on it as a
-// part of a double.
+// The timelines of all ranks. `id` is the profile's: not 0, and below 2^46, so that ranks can agree on it in
+// a part of a double.
 absl::StatusOr<std::vector<UploadRelay::Wanted>> WantedProfiles(const v1::Job& job,
                                                                 const v1::ProfileRequest& request,
                                                                 uint64_t id);

@@ -16,30 +16,30 @@
 
 namespace tandem::controller {
 
-// What one Watch sends, in order: a snapshot of every job that matches, `synced`, then events, each followed
-// by its job, and reports if the client asked for them. It reads the store and the history and no queue
-// beyond a page (or one report with norms, which may be large), so it may be as slow as it likes, and a
-// client that comes back with the last cursor goes on without gap or repeat. Not thread-safe.
+// Yields what one Watch sends, in order: a snapshot of every job that matches, `synced`, then events, each
+// followed by its job, and reports if the client asked for them. It reads store and history a page at a time
+// (or one report with norms, which may be large) and queues nothing else, so a client may be slow. A client
+// that returns with its last cursor continues without a gap or a repeat. Not thread-safe.
 class WatchReader {
  public:
-  // NotFound for a job that is not there; OutOfRange for a cursor of another store.
+  // NotFound if there is no such job; OutOfRange for a cursor of another store.
   static absl::StatusOr<std::unique_ptr<WatchReader>> Open(Store& store, History& history,
                                                            const ProgressBoard& progress,
                                                            const v1::WatchRequest& request, absl::Time now);
 
-  // The next response, or none for now.
+  // Returns the next response; nullopt if there is none for now.
   absl::StatusOr<std::optional<v1::WatchResponse>> Next(absl::Time now);
 
-  // When Next may have something although nothing changes: a report that min_interval holds back, or a look
-  // at the progress of the job.
+  // When Next may have a response although store and history do not change: a report that min_interval holds
+  // back, or the progress of the job.
   absl::Time due() const { return due_; }
 
  private:
   struct Reports {
     History::Position position;
     absl::Time last_sent = absl::InfinitePast();
-    std::string table;                          // digest of the one that was sent
-    absl::Time ended = absl::InfiniteFuture();  // when its end was sent
+    std::string table;                          // digest of the table that was sent last
+    absl::Time ended = absl::InfiniteFuture();  // when the end of the job was sent
   };
 
   WatchReader(Store& store, History& history, const ProgressBoard& progress, v1::WatchRequest request)
@@ -47,7 +47,7 @@ class WatchReader {
 
   absl::Status Begin(absl::Time now);
   absl::Status Resume(absl::Time now);
-  // Add a response about a job to the page, with the cursor as it is now.
+  // Add a response about a job to the page; AddWithCursor with the cursor as it is now.
   v1::WatchResponse& Add(const std::string& job_id);
   v1::WatchResponse& AddWithCursor(const std::string& job_id);
   absl::Status ReadSnapshot(absl::Time now);
@@ -69,10 +69,10 @@ class WatchReader {
   Phase phase_ = Phase::kSnapshot;
   int64_t snapshot_before_ = 0;
   int64_t seq_ = 0;           // of the last event that was read
-  bool changed_due_ = false;  // the job of that event is to be sent
+  bool changed_due_ = false;  // the job of that event must be sent next
   std::map<std::string, Reports> reports_;
   std::string last_read_;  // the job whose reports came last
-  bool quiet_ = false;     // the last progress that was sent was of a job that stood still
+  bool quiet_ = false;     // the last progress that was sent was that of a job that stood still
   absl::Time next_look_ = absl::InfinitePast();
   std::deque<v1::WatchResponse> page_;
   absl::Time due_ = absl::InfiniteFuture();

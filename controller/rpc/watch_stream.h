@@ -17,17 +17,17 @@ namespace tandem::controller {
 
 class WatchStream;
 
-// The open Watch streams, and the thread that wakes those that wait. A stream writes one response at a time
-// and reads the next when that has left, so a stuck client holds nothing but its own connection. Thread-safe.
+// The open Watch streams, and the thread that wakes streams that wait. A stream writes one response at a time
+// and reads the next one after it, so a stuck client holds nothing but its own connection. Thread-safe.
 class Watches {
  public:
   Watches(Store& store, History& history, const ProgressBoard& progress, const platform::Clock& clock);
   ~Watches();
 
-  // A new stream; it belongs to gRPC until it is done.
+  // Opens a stream, which belongs to gRPC until it is done.
   grpc::ServerWriteReactor<v1::WatchResponse>* Open(const v1::WatchRequest& request);
 
-  // Wakes the streams, for which there may be something new.
+  // Wakes the streams, because there may be something new for them.
   void Poke() ABSL_LOCKS_EXCLUDED(mu_);
 
   // Ends every stream, now and later.

@@ -15,10 +15,10 @@
 
 namespace tandem::controller {
 
-// The daemons' RPCs: each opens a stream of its own kind.
+// The RPCs of worker daemons: each opens a stream of its own class.
 class WorkersService final : public v1::Workers::CallbackService {
  public:
-  // The parts of the controller that the service calls; they outlive it.
+  // The parts of the controller that the service calls. They must outlive it.
   struct Parts {
     Engine& engine;
     Store& store;
