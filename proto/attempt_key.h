@@ -8,10 +8,10 @@
 
 namespace tandem::proto {
 
-// One attempt of a job, by which controller and worker keep what they know of it. It is the only fence: what
-// is said about another attempt than the current one changes nothing.
+// Identifies one attempt of a job. It is the only fence between attempts: a message about an attempt that is
+// not the current one changes nothing.
 struct AttemptKey {
-  std::string job;  // its id
+  std::string job;  // the job's id
   int attempt = 0;  // from 1
   auto operator<=>(const AttemptKey&) const = default;
 };

@@ -8,11 +8,11 @@
 
 namespace tandem::proto {
 
-// "RUNNING" of JOB_STATE_RUNNING: the value's name without its type's prefix; the digits of a number that
-// this build does not know.
+// Returns the name of an enum's value without the prefix of its type: "RUNNING" for JOB_STATE_RUNNING. For a
+// number that this build does not know, returns its digits.
 std::string ValueName(const google::protobuf::EnumDescriptor& type, int number);
 
-// The same in lower case: "cuda" of DEVICE_CUDA, as in a job file.
+// Returns that name in lower case, as in a job file: "cuda" for DEVICE_CUDA.
 std::string LowerName(const google::protobuf::EnumDescriptor& type, int number);
 
 template <typename Enum>

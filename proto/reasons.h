@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// Every reason that the service gives: for the end of a job or a rank, for what a job waits, of a worker, of
-// an event. `tandem describe` shows what one means, and docs/reasons.md lists them; the target update_reasons
-// writes it. A reason is part of the API: it is never renamed.
+// Every reason that the service gives: why a job or a rank ended, what a job waits for, why a worker accepts
+// no ranks or is refused, and what an event is about. `tandem describe` shows the meaning of a reason, and
+// docs/reasons.md, which the target update_reasons writes, lists them all. Reasons are part of the API: they
+// are never renamed.
 
 #include <array>
 #include <cstdint>
@@ -104,11 +105,11 @@ enum class ReasonOf : uint8_t { kEnd, kWait, kWorker, kSession, kEvent };
 struct Reason {
   const char* code;  // CamelCase
   ReasonOf of;
-  const char* failure;  // class of an end, as the CLI says it; empty otherwise
+  const char* failure;  // class of failure, as the CLI shows it; empty unless kEnd
   const char* meaning;  // without a full stop
   const char* remedy;   // what to do
 
-  // Whether there is nothing to do.
+  // Whether a user need not do anything.
   constexpr bool IsOrdinary() const {
     return std::string_view(remedy) == "nothing" || std::string_view(remedy) == "wait";
   }

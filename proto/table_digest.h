@@ -7,7 +7,7 @@
 
 namespace tandem::proto {
 
-// The digest of a parameter table, which does not depend on the digest that the table has.
+// Computes the digest of a parameter table. The table's own field `digest` is ignored.
 std::string DigestOf(v1::ParameterTable table);
 
 }  // namespace tandem::proto

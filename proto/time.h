@@ -7,11 +7,11 @@
 
 namespace tandem::proto {
 
-// Times and durations as messages carry them, to the nanosecond.
+// Convert to and from the times and durations of messages, to the nanosecond.
 google::protobuf::Timestamp ToProto(absl::Time time);
 google::protobuf::Duration ToProto(absl::Duration duration);
 
-// An unset time is the Unix epoch, an unset duration zero.
+// An unset time is read as the Unix epoch, an unset duration as zero.
 absl::Time FromProto(const google::protobuf::Timestamp& time);
 absl::Duration FromProto(const google::protobuf::Duration& duration);
 

@@ -6,7 +6,7 @@
 
 namespace tandem::proto {
 
-// The allowed names of workers, in words for messages.
+// The allowed ids of workers, described for error messages.
 inline constexpr char kWorkerIds[] = "1 to 253 letters, digits, '-', '_' and '.'";
 
 inline bool IsWorkerId(std::string_view id) {
