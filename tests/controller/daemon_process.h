@@ -21,8 +21,9 @@ extern char** environ;
 
 namespace tandem::controller {
 
-// A tandem-controller process on a socket in its folder. `failpoint`: where it is to die; empty: what users
-// run. `setup`: commands of the shell that becomes it, such as "ulimit -n 256"; empty: there is none.
+// A tandem-controller process that listens on a socket in its folder: the program that users run or, with a
+// `failpoint`, one that dies there. `setup`: commands that a shell runs before it becomes the process, such
+// as "ulimit -n 256".
 class Daemon {
  public:
   Daemon(const std::string& folder, const std::string& failpoint, const std::vector<std::string>& more = {},
@@ -62,7 +63,7 @@ class Daemon {
       Wait();
     }
   }
-  // How it ended.
+  // Waits for its end, and returns the wait status.
   int Wait() {
     int status = 0;
     waitpid(std::exchange(pid_, 0), &status, 0);
@@ -84,7 +85,7 @@ class Daemon {
   pid_t pid_ = 0;
 };
 
-// A daemon that users run, and a client of it.
+// A controller process as users run it, and a client of it.
 class DaemonTest : public ::testing::Test {
  protected:
   std::string Log() const { return Daemon::Log(folder_.path()); }

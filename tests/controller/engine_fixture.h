@@ -17,10 +17,10 @@
 
 namespace tandem::controller {
 
-// An engine with a store of its own, by a clock that the test moves. What its outbox uses outlives it.
+// An engine with a store of its own and a clock that the test moves. What its outbox uses must outlive it.
 class EngineTest : public ::testing::Test {
  protected:
-  // Starts it on what the store has. Without `fatal` the store must not fail.
+  // Starts the engine with the stored state. Unless `fatal` is set, the test fails if the store does.
   void Start(Engine::Outbox outbox) {
     if (!outbox.fatal) {
       outbox.fatal = [](const absl::Status& status) { ADD_FAILURE() << status; };

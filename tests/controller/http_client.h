@@ -12,8 +12,7 @@
 
 namespace tandem::controller {
 
-// A TCP connection over loopback to the port of "HOST:PORT", by IPv6 if that is in brackets; closes at the
-// end.
+// A TCP connection over loopback to the port of "HOST:PORT", by IPv6 if HOST is in brackets.
 class HttpConnection {
  public:
   explicit HttpConnection(const std::string& address)
@@ -36,12 +35,12 @@ class HttpConnection {
   void Send(const std::string& bytes) {
     EXPECT_EQ(send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL), static_cast<ssize_t>(bytes.size()));
   }
-  // False: the other side has closed, so nothing can be sent.
+  // False if the other side has closed the connection.
   bool IsOpen() {
     char byte = 0;
     return recv(fd_, &byte, 1, MSG_DONTWAIT | MSG_PEEK) < 0 && (errno == EAGAIN || errno == EWOULDBLOCK);
   }
-  // All that comes until the other side closes.
+  // Reads until the other side closes.
   std::string Read() {
     std::string out;
     std::array<char, 4096> buffer{};
@@ -55,7 +54,7 @@ class HttpConnection {
   const int fd_;
 };
 
-// The body that a GET of /metrics answers.
+// Returns the body of a GET of /metrics.
 inline std::string Scrape(const std::string& address) {
   HttpConnection connection(address);
   connection.Send("GET /metrics HTTP/1.0\r\n\r\n");

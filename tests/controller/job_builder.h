@@ -78,7 +78,7 @@ inline v1::Cause CauseOf(v1::FailureClass failure, const std::string& reason, in
   return out;
 }
 
-// A state, fed with inputs at a time that the test moves; keeps every event.
+// A State that is fed inputs at times that the test sets; keeps every event.
 class Driver {
  public:
   Driver() { state.awake_since = kStart; }
@@ -102,7 +102,7 @@ class Driver {
   void Say(const std::string& worker, const v1::AttemptStatus& status) {
     Feed(AttemptReport{.worker = worker, .status = status});
   }
-  // All ranks of the job on this worker, in one phase.
+  // The worker reports that all its ranks of the job are in `phase`.
   void SayAll(const std::string& worker, const std::string& job_id, v1::RankPhase phase) {
     v1::AttemptStatus status = StatusOf(job_id, Job(job_id).attempt());
     for (const v1::RankSlot& slot : Current(Job(job_id)).slots()) {
@@ -117,7 +117,7 @@ class Driver {
     now += time;
     Feed(Tick{});
   }
-  // Two workers of one slot, a job of two ranks, in this state.
+  // Connects two workers of one slot, and runs a job of two ranks on them until it is in this state.
   void Run(v1::JobState until) {
     Connect("a", 1);
     Connect("b", 1);
@@ -137,7 +137,7 @@ class Driver {
     return absl::StrCat(proto::ValueName(Job().state()), " ", Job().reason());
   }
 
-  // Commits to the store what has been decided since the last time.
+  // Commits to the store the events since the last Save.
   template <typename Store>
   absl::Status Save(Store& store) {
     std::vector<const JobEntry*> rows;
@@ -155,7 +155,7 @@ class Driver {
   size_t saved = 0;  // events
 };
 
-// A notice of worker "a" about the driver's job, to be filled in.
+// A notice of worker "a" about the driver's job; the caller fills in what is noticed.
 inline CheckpointNoticed Noticed(uint64_t number = 0) {
   CheckpointNoticed noticed{.worker = "a"};
   *noticed.notice.mutable_id() = StatusOf("id-job").id();

@@ -52,7 +52,7 @@ checkpoint: {directory: "/tmp/never-made/)" + name + R"("}
   template <typename Request, typename Response>
   using Method = grpc::Status (v1::Jobs::Stub::*)(grpc::ClientContext*, const Request&, Response*);
 
-  // Makes a call; `waits`: for the controller, if it is away.
+  // Makes a call. `waits`: if the controller is away, waits for it.
   template <typename Request, typename Response>
   grpc::Status Call(Method<Request, Response> method, const std::type_identity_t<Request>& request,
                     std::type_identity_t<Response>& response, bool waits = true) const {
@@ -61,7 +61,7 @@ checkpoint: {directory: "/tmp/never-made/)" + name + R"("}
     context.set_wait_for_ready(waits);
     return (*stub_.*method)(&context, request, &response);
   }
-  // The response of a call that must succeed.
+  // Makes a call that must succeed, and returns its response.
   template <typename Request, typename Response>
   Response Ask(Method<Request, Response> method, const std::type_identity_t<Request>& request = {}) const {
     Response response;
@@ -69,7 +69,7 @@ checkpoint: {directory: "/tmp/never-made/)" + name + R"("}
     EXPECT_TRUE(status.ok()) << status.error_message();
     return response;
   }
-  // A request about one job.
+  // Makes a request about one job.
   template <typename Request>
   static Request Of(const std::string& job) {
     Request request;
@@ -83,7 +83,7 @@ checkpoint: {directory: "/tmp/never-made/)" + name + R"("}
     request.set_request_id(request_id);
     return Call(&v1::Jobs::Stub::Submit, request, job);
   }
-  // A job that must be taken; and one that then runs to its end.
+  // Submit a job that must be accepted; Ended also waits for its end.
   v1::Job Submitted(const std::string& name, int ranks) {
     v1::Job job;
     const grpc::Status status = Submit(SpecOf(name, ranks), "", job);
@@ -132,7 +132,7 @@ checkpoint: {directory: "/tmp/never-made/)" + name + R"("}
     return stream->Finish();
   }
 
-  // Asks until `done` says so, or fails the test after two minutes.
+  // Calls `done` until it returns true, or fails the test after two minutes.
   template <typename Done>
   static void Until(Done done) {
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::minutes(2);

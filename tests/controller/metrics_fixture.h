@@ -15,7 +15,7 @@
 
 namespace tandem::controller {
 
-// Metrics by a clock of their own, and the state of a controller to look at.
+// Metrics with a clock of their own, and the state of a controller to look at.
 class MetricsTest : public ::testing::Test {
  protected:
   static v1::StepReport ReportOf(int64_t step) {

@@ -15,7 +15,7 @@
 
 namespace tandem::controller {
 
-// Callers. kOwner and kOtherUser are users; the jobs are the first one's.
+// The kinds of callers. kOwner and kOtherUser are users; the jobs are kOwner's.
 enum Who {
   kPlain,
   kNobody,
@@ -53,7 +53,7 @@ class SecureServiceTest : public ServiceTest {
   explicit SecureServiceTest(std::unique_ptr<tls::Certificates> certificates)
       : ServiceTest({}, FilesWithList(*certificates)), certificates_(std::move(certificates)) {}
 
-  // Of a new certificate.
+  // Makes credentials with a new certificate.
   std::shared_ptr<grpc::ChannelCredentials> Of(tls::Role role, const char* name) const {
     return CredentialsOf(*certificates_, certificates_->Of({role, name}));
   }

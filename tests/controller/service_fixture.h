@@ -16,8 +16,7 @@
 
 namespace tandem::controller {
 
-// Starts a controller in this process, on a port of its own, whose state is in `folder`; null after a
-// failure.
+// Starts a controller in this process, with its state in `folder`, on a free port. Null after a failure.
 inline std::unique_ptr<Server> StartServer(const platform::TemporaryFolder& folder, ServerOptions options,
                                            const platform::Clock& clock = platform::SteadyClock()) {
   std::signal(SIGPIPE, SIG_IGN);  // as the daemon does
@@ -30,7 +29,7 @@ inline std::unique_ptr<Server> StartServer(const platform::TemporaryFolder& fold
   return server.ok() ? *std::move(server) : nullptr;
 }
 
-// The whole controller in this process, over real gRPC; workers are the test's to pretend.
+// The whole controller in this process, over real gRPC, without workers: tests simulate them.
 class ServiceTest : public ::testing::Test {
  protected:
   explicit ServiceTest(const Limits& limits = {}, const tls::TlsFiles& tls = {},

@@ -17,18 +17,18 @@
 
 namespace tandem::controller {
 
-// A worker daemon as the controller sees one, over real gRPC: dials, and dials again when the connection is
-// lost; lists in Hello what it has; runs what it is assigned, all at once, in pretended ranks.
+// A worker daemon as the controller sees it, over real gRPC. It dials, again after each lost connection;
+// lists its attempts in Hello; and runs every assignment at once in simulated ranks.
 class SimulatedWorker {
  public:
   struct Script {
     int slots = 1;
-    int64_t steps = 256;   // reported by rank 0; that many are committed at once
+    int64_t steps = 256;   // steps that rank 0 reports; this many are committed at once
     bool hold = false;     // the ranks stay at READY until Release()
-    int stopped_for = 0;   // seconds for which they have been stopped then
-    bool mute = false;     // heartbeats are not answered, and a lost connection stays lost
-    std::string log_line;  // what the upload of a log answers
-    int timelines = 0;     // how many that of a profile answers
+    int stopped_for = 0;   // seconds for which held ranks report that their processes are stopped
+    bool mute = false;     // does not answer heartbeats, and does not dial again
+    std::string log_line;  // the content of every log that it uploads
+    int timelines = 0;     // how many timelines it uploads for a profile
     std::shared_ptr<grpc::ChannelCredentials> credentials = nullptr;  // null: no TLS
   };
 
@@ -37,10 +37,10 @@ class SimulatedWorker {
 
   void Release();
 
-  // How often an attempt of a job was begun, by job.
+  // How many attempts were started, by job.
   std::map<std::string, int> starts() const;
   std::string refused() const;
-  // The attempts whose ranks have all exited, and which are not forgotten yet.
+  // The number of attempts whose ranks have all exited and which the worker has not forgotten yet.
   size_t ended() const;
 
  private:
@@ -51,7 +51,7 @@ class SimulatedWorker {
   void Converge(const v1::Assignments& assignments);
   void Advance(v1::AttemptStatus& status);
   void Send(v1::WorkerMessage message);
-  // Whether they are acknowledged, or this worker has none.
+  // Sends the reports of an attempt. Returns true if they are acknowledged, or if there are none.
   bool SendReports(const v1::AttemptStatus& status);
   void Upload(const v1::UploadRequest& request);
 

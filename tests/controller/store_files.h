@@ -15,8 +15,8 @@ inline std::string ReadAll(const std::string& path) {
   return std::string(std::istreambuf_iterator<char>(file), {});
 }
 
-// Overwrites one page of the database after the other, but for the first, and calls `look` with what the file
-// holds then.
+// For each page of the database but the first: writes the file with only this page overwritten, and calls
+// `look` with the file's content.
 inline void DamageEachPage(const std::string& path,
                            const std::function<void(const std::string& damaged)>& look) {
   constexpr size_t kPage = 4096;

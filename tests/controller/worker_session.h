@@ -14,8 +14,8 @@ namespace tandem::controller {
 
 using WorkerStream = grpc::ClientReaderWriter<v1::WorkerMessage, v1::ControllerMessage>;
 
-// The session of a worker whose messages the test writes itself: the first, of number 1, was `hello`, and the
-// controller has welcomed it, or the test has failed.
+// The session of a worker whose messages the test writes. The constructor sends `hello` with seq 1 and reads
+// the controller's welcome; without a welcome the test fails.
 class WorkerSession {
  public:
   WorkerSession(const std::shared_ptr<grpc::Channel>& channel, const v1::Hello& hello)
@@ -40,8 +40,8 @@ class WorkerSession {
   std::unique_ptr<WorkerStream> stream_;
 };
 
-// The attempt, and no other one, that the controller first wants of the worker, whenever it does; an empty
-// one after a failure.
+// Waits until the controller assigns attempts to the worker. Expects one, and returns it; an empty id after a
+// failure.
 inline v1::AttemptId FirstAttempt(WorkerStream& session) {
   v1::ControllerMessage message;
   while (session.Read(&message)) {
