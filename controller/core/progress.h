@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 
@@ -26,5 +27,14 @@ std::optional<v1::Progress> ProgressOf(const State& state, const v1::Job& job, a
 
 // "no progress for 23s: rank 1 on worker b is stopped, by a signal or a debugger, in step 37, ..."
 std::string StallText(const v1::Progress& progress);
+
+// The steps of a job that were reported. A step that is repeated counts once.
+struct StepTotals {
+  int64_t steps = 0;
+  double seconds = 0;  // their total time
+};
+
+// Divides the time of `job` since its submission into parts (waiting, starting, steps, …). Pure.
+v1::TimeAccount AccountTime(const v1::Job& job, const StepTotals& totals, absl::Time now);
 
 }  // namespace tandem::controller

@@ -16,8 +16,8 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "controller/core/progress.h"
 #include "controller/core/state.h"
-#include "controller/core/time_account.h"
 #include "controller/metrics/progress_board.h"
 #include "platform/clock.h"
 

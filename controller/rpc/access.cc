@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
-#include "controller/rpc/request_limits.h"
+#include "controller/rpc/call_limits.h"
 #include "platform/status_macros.h"
 
 namespace tandem::controller {
@@ -69,7 +69,7 @@ absl::StatusOr<Caller> Access::Admit(const grpc::ServerContextBase& context, std
           " calls a second; try again in ", absl::FormatDuration(absl::Ceil(wait, absl::Milliseconds(1)))));
     }
   }
-  if (is_person && open_.NumOf(caller.identity) > kMostOpenCalls) {
+  if (is_person && open_.NumOf(tls::ToText(caller.identity)) > kMostOpenCalls) {
     return absl::ResourceExhaustedError(
         absl::StrCat(tls::ToText(caller.identity), " has ", kMostOpenCalls,
                      " calls open, the most that one caller may have; end some watches or logs"));

@@ -7,10 +7,9 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "controller/rpc/call_limits.h"
 #include "controller/rpc/callers.h"
-#include "controller/rpc/open_calls.h"
 #include "controller/rpc/open_connections.h"
-#include "controller/rpc/rate_limit.h"
 #include "google/protobuf/message.h"
 #include "platform/clock.h"
 #include "tandem/v1/state.pb.h"
@@ -36,7 +35,7 @@ class Access {
   static constexpr size_t kMostOpenCalls = 1000;
 
   // All must outlive it.
-  Access(const Callers& callers, const OpenCalls& open, OpenConnections& connections,
+  Access(const Callers& callers, const Tally& open, OpenConnections& connections,
          const platform::Clock& clock)
       : callers_(callers),
         open_(open),
@@ -46,7 +45,7 @@ class Access {
   // Returns the caller; every method of our services calls this first. Unauthenticated if the caller's
   // certificate was revoked or its session on the page has ended, PermissionDenied if its role may not call
   // the method, ResourceExhausted if it calls too often or has too many connections, InvalidArgument if the
-  // request is out of bounds (request_limits.h; null: not read yet). Errors are one line: the caller, the
+  // request is out of bounds (call_limits.h; null: not read yet). Errors are one line: the caller, the
   // call, what is allowed, and what to do.
   absl::StatusOr<Caller> Admit(const grpc::ServerContextBase& context, std::string_view method,
                                const google::protobuf::Message* request);
@@ -60,7 +59,7 @@ class Access {
 
  private:
   const Callers& callers_;
-  const OpenCalls& open_;
+  const Tally& open_;
   OpenConnections& connections_;
   RateLimit rate_;
 };

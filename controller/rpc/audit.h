@@ -6,7 +6,7 @@
 #include <string>
 
 #include "absl/status/status.h"
-#include "controller/rpc/rate_limit.h"
+#include "controller/rpc/call_limits.h"
 #include "platform/clock.h"
 
 namespace tandem::controller {

@@ -70,7 +70,7 @@ class CallInterceptor : public experimental::Interceptor {
   }
   ~CallInterceptor() override {
     if (caller_.has_value()) {
-      records_.open_calls.Remove(caller_->identity);
+      records_.open_calls.Remove(tls::ToText(caller_->identity));
     }
   }
 
@@ -100,11 +100,12 @@ class CallInterceptor : public experimental::Interceptor {
     absl::StatusOr<Caller> caller = records_.callers.Of(*info_.server_context());
     if (caller.ok()) {
       caller_ = *std::move(caller);
-      records_.open_calls.Add(caller_->identity);
+      records_.open_calls.Add(tls::ToText(caller_->identity));
     }
     // Access::Admit asks the same for our methods, and says the reason.
-    if (found_ == nullptr && (!caller_.has_value() || !records_.connections.Claim(*caller_).ok() ||
-                              records_.open_calls.NumOf(caller_->identity) > Access::kMostOpenCalls)) {
+    if (found_ == nullptr &&
+        (!caller_.has_value() || !records_.connections.Claim(*caller_).ok() ||
+         records_.open_calls.NumOf(tls::ToText(caller_->identity)) > Access::kMostOpenCalls)) {
       info_.server_context()->TryCancel();
     }
   }

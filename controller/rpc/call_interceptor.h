@@ -7,8 +7,8 @@
 
 #include "controller/metrics/metrics.h"
 #include "controller/rpc/audit.h"
+#include "controller/rpc/call_limits.h"
 #include "controller/rpc/callers.h"
-#include "controller/rpc/open_calls.h"
 #include "controller/rpc/open_connections.h"
 #include "platform/clock.h"
 
@@ -17,7 +17,7 @@ namespace tandem::controller {
 // The objects that count and record calls. All must outlive the server.
 struct CallRecords {
   const Callers& callers;
-  OpenCalls& open_calls;
+  Tally& open_calls;  // by tls::ToText of the caller
   OpenConnections& connections;
   Metrics& metrics;
   AuditLog& audit;

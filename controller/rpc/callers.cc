@@ -13,6 +13,7 @@
 #include "absl/strings/str_replace.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
+#include "controller/rpc/sign_ins.h"
 #include "platform/sha256.h"
 #include "platform/status_macros.h"
 

@@ -8,12 +8,24 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "controller/rpc/caller.h"
-#include "controller/rpc/sign_ins.h"
+#include "absl/time/time.h"
 #include "platform/random.h"
+#include "tls/certificate.h"
+#include "tls/identity.h"
 #include "tls/server_tls.h"
 
 namespace tandem::controller {
+
+class SignIns;
+
+// The identity of a caller, and its address.
+struct Caller {
+  tls::Identity identity;
+  std::string address;                            // "10.0.0.3:40112", or "unix"
+  tls::Fingerprints fingerprints = nullptr;       // of its certificate; null if it has none
+  absl::Time not_after = absl::InfiniteFuture();  // of its certificate
+  bool is_page = false;  // this process makes the call for a browser that shows its page
+};
 
 // Identifies the caller of a call: by the certificate of its connection, by its session on the page, or,
 // without TLS, as local. Thread-safe, except Believe.

@@ -7,9 +7,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "controller/core/assignments.h"
-#include "controller/core/time_account.h"
+#include "controller/core/progress.h"
+#include "controller/rpc/call_limits.h"
 #include "controller/rpc/list_pages.h"
-#include "controller/rpc/request_limits.h"
 #include "controller/rpc/rpc_errors.h"
 #include "controller/rpc/streams.h"
 #include "controller/rpc/upload_stream.h"

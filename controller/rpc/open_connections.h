@@ -14,8 +14,8 @@
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
-#include "controller/rpc/caller.h"
-#include "controller/rpc/open_calls.h"
+#include "controller/rpc/call_limits.h"
+#include "controller/rpc/callers.h"
 #include "platform/clock.h"
 #include "tls/revoked_list.h"
 

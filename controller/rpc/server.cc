@@ -24,11 +24,11 @@
 #include "controller/metrics/progress_board.h"
 #include "controller/rpc/access.h"
 #include "controller/rpc/audit.h"
+#include "controller/rpc/call_limits.h"
 #include "controller/rpc/callers.h"
 #include "controller/rpc/front_door.h"
 #include "controller/rpc/jobs_service.h"
 #include "controller/rpc/listener.h"
-#include "controller/rpc/open_calls.h"
 #include "controller/rpc/open_connections.h"
 #include "controller/rpc/sessions.h"
 #include "controller/rpc/sign_ins.h"
@@ -124,7 +124,7 @@ struct Server::Parts {
   std::shared_ptr<tls::ServerTls> tls;  // null: none
   SignIns sign_ins{random, clock};
   Callers callers{random, sign_ins};
-  OpenCalls open_calls;
+  Tally open_calls;  // bounds the memory that calls of one user may hold
   OpenConnections connections{{.most_of_worker = OpenConnections::MostOfAWorker(platform::DescriptorLimit())},
                               clock};
   Access access{callers, open_calls, connections, clock};

@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
-#include "controller/rpc/request_limits.h"
+#include "controller/rpc/call_limits.h"
 #include "controller/rpc/rpc_errors.h"
 #include "platform/log.h"
 #include "platform/shown_text.h"

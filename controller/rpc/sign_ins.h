@@ -11,7 +11,7 @@
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
-#include "controller/rpc/caller.h"
+#include "controller/rpc/callers.h"
 #include "platform/clock.h"
 #include "platform/random.h"
 #include "tls/revoked_list.h"

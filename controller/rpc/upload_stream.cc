@@ -11,7 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "controller/core/state.h"
-#include "controller/rpc/request_limits.h"
+#include "controller/rpc/call_limits.h"
 #include "controller/rpc/streams.h"
 #include "platform/counted_text.h"
 #include "proto/names.h"

@@ -27,7 +27,7 @@ class WorkersService final : public v1::Workers::CallbackService {
     UploadRelay& uploads;
     Metrics& metrics;
     const platform::Clock& clock;
-    std::function<void()> reports_arrived;
+    std::function<void()> reports_arrived;  // called after each batch of reports
     Access& access;
   };
   explicit WorkersService(const Parts& parts) : parts_(parts) {}

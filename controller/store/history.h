@@ -16,9 +16,9 @@
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
-#include "controller/core/time_account.h"
-#include "controller/store/commit_count.h"
+#include "controller/core/progress.h"
 #include "controller/store/disk_lock.h"
+#include "controller/store/journal.h"
 #include "controller/store/norm_ring.h"
 #include "controller/store/sqlite.h"
 #include "tandem/v1/workers.pb.h"
@@ -36,7 +36,7 @@ struct HistoryStatements;
 // committed reports, over a connection of their own. Unavailable if the disk does not even read
 // (disk_lock.h).
 //
-// The number of commits is in DIR/history.commits too (commit_count.h), because SQLite takes the first
+// The number of commits is in DIR/history.commits too (journal.h), because SQLite takes the first
 // damaged frame of its log for the end of the log: after a flipped bit, or with the log removed, reports are
 // missing without an error. Open logs how many commits are missing, and the history goes on without them.
 //

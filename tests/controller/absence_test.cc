@@ -8,7 +8,7 @@
 
 #include "controller/core/assignments.h"
 #include "controller/core/decide.h"
-#include "controller/wakefulness.h"
+#include "controller/rpc/sessions.h"
 #include "proto/time.h"
 #include "tests/controller/job_builder.h"
 

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "absl/strings/match.h"
-#include "controller/http/profile_trace.h"
+#include "controller/http/json_api.h"
 #include "tests/controller/job_builder.h"
 #include "tests/controller/service_fixture.h"
 #include "tests/controller/simulated_worker.h"
@@ -133,8 +133,10 @@ TEST_F(ProfileTest, AnOversizedTraceIsRefusedBeforeRecording) {
   v1::Job job;
   ASSERT_TRUE(client_->Submit(spec, "", job).ok());
   JobClient::Until([&] { return client_->Get("wide", job).ok() && job.state() == v1::JOB_STATE_RUNNING; });
-  const HttpAnswer answer =
-      ProfileTrace(client_->stub(), [](grpc::ClientContext&) {}, {{"job", "wide"}, {"steps", "16"}});
+  JsonApi api(client_->channel(), [](const auto&...) {});
+  const HttpAnswer answer = api.Answer(
+      "Profile", {.path = "/api/Profile", .query = {{"job", "wide"}, {"steps", "16"}}, .is_post = true},
+      "session");
   EXPECT_EQ(answer.status, 409);
   EXPECT_THAT(answer.body, HasSubstr("more than 100000 instructions"));
   EXPECT_THAT(answer.body, HasSubstr("tandem profile wide --trace FILE"));

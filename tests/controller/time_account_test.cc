@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "controller/core/time_account.h"
-
 #include <gtest/gtest.h>
 
+#include "controller/core/progress.h"
 #include "tests/controller/job_builder.h"
 
 namespace tandem::controller {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "controller/rpc/request_limits.h"
+#include "controller/rpc/call_limits.h"
 
+#include <algorithm>
+#include <iterator>
 #include <string>
 #include <vector>
 
@@ -57,6 +59,26 @@ absl::Status Check(const Message& message, const RequestLimits& limits, const st
 }
 
 }  // namespace
+
+absl::Duration RateLimit::Take(const std::string& key) {
+  const absl::Time now = clock_.Now();
+  const absl::Duration refill = absl::Seconds(burst_ / per_second_);
+  const absl::MutexLock lock(&mu_);
+  if (now - swept_ > refill) {
+    swept_ = now;
+    for (auto it = buckets_.begin(); it != buckets_.end();) {
+      it = now - it->second.at > refill ? buckets_.erase(it) : std::next(it);
+    }
+  }
+  Bucket& bucket = buckets_.try_emplace(key, Bucket{.tokens = burst_, .at = now}).first->second;
+  bucket.tokens = std::min(burst_, bucket.tokens + absl::ToDoubleSeconds(now - bucket.at) * per_second_);
+  bucket.at = now;
+  if (bucket.tokens < 1) {
+    return absl::Seconds((1 - bucket.tokens) / per_second_);
+  }
+  bucket.tokens -= 1;
+  return absl::ZeroDuration();
+}
 
 absl::Status CheckLimits(const Message& request, const RequestLimits& limits) {
   return Check(request, limits, "");
