@@ -63,8 +63,6 @@ void ApplyTransition(const v1::Event& event, JobEntry& entry) {
       *entry.runtime.mutable_stopping_since() = event.has_decided() ? event.decided() : event.time();
     }
   }
-  job.set_recovering(job.attempt() > 1 &&
-                     (event.to() == v1::JOB_STATE_ADMITTED || event.to() == v1::JOB_STATE_STARTING));
   if (IsTerminal(event.to())) {
     job.set_outcome(event.to());
     *job.mutable_ended() = event.time();

@@ -18,7 +18,8 @@ Decision NoLiveJob(const std::string& name) {
   return {.status = absl::NotFoundError(absl::StrCat("no live job ", name))};
 }
 
-Decision RequestCheckpoint(const JobEntry& entry, const WantedCheckpoint& wanted, absl::Time now) {
+Decision RequestCheckpoint(const JobEntry& entry, const v1::CheckpointRequested& wanted,
+                           const std::string& actor, absl::Time now) {
   const v1::Job& job = entry.job;
   if (job.resolved().checkpoint().directory().empty()) {
     return {.status = absl::FailedPreconditionError(absl::StrCat(
@@ -27,16 +28,15 @@ Decision RequestCheckpoint(const JobEntry& entry, const WantedCheckpoint& wanted
             .job_id = job.id()};
   }
   const CheckpointWanted* before = WantedOf(entry);
-  if (before != nullptr && (before->stop() || !wanted.stop)) {
+  if (before != nullptr && (before->stop() || !wanted.stop())) {
     return {.job_id = job.id()};
   }
   v1::Event event =
-      EventOf(job, job.state(), now, wanted.actor, proto::reason::kCheckpointRequested,
-              wanted.stop ? absl::StrCat("a checkpoint, then the end of the job: ", wanted.reason)
-                          : "a checkpoint after the step that runs");
+      EventOf(job, job.state(), now, actor, proto::reason::kCheckpointRequested,
+              wanted.stop() ? absl::StrCat("a checkpoint, then the end of the job: ", wanted.reason())
+                            : "a checkpoint after the step that runs");
   event.set_step(job.last_step());
-  event.mutable_checkpoint_requested()->set_stop(wanted.stop);
-  event.mutable_checkpoint_requested()->set_reason(wanted.reason);
+  *event.mutable_checkpoint_requested() = wanted;
   return {.events = {std::move(event)}, .job_id = job.id()};
 }
 
@@ -51,7 +51,7 @@ Decision DecideAskCheckpoint(const State& state, const AskCheckpoint& ask, absl:
                 proto::ValueName(entry->job.state()), "; only a running job can save a checkpoint")),
             .job_id = entry->job.id()};
   }
-  return RequestCheckpoint(*entry, {.actor = ask.actor}, now);
+  return RequestCheckpoint(*entry, {}, ask.actor, now);
 }
 
 std::optional<v1::Event> AnswerOf(const State& state, const JobEntry& entry, absl::Time now) {

@@ -15,19 +15,15 @@ namespace tandem::controller {
 // `stop` gets none, because the end of the job answers it. A request that is unanswered when its attempt ends
 // is void.
 
-struct WantedCheckpoint {
-  bool stop = false;   // the job ends after it
-  std::string reason;  // of the end
-  std::string actor;
-};
-
 // Returns the decision for a call about a job that is not live: NotFound, with `name`, which is neither the
 // id nor the name of a live job.
 Decision NoLiveJob(const std::string& name);
 
-// Requests a checkpoint. FailedPrecondition if the job has no checkpoint directory. While a request is
-// unanswered, another one has no effect, unless only the new one has `stop`. Requires a RUNNING job.
-Decision RequestCheckpoint(const JobEntry& entry, const WantedCheckpoint& wanted, absl::Time now);
+// Requests a checkpoint for `actor`. FailedPrecondition if the job has no checkpoint directory. While a
+// request is unanswered, another one has no effect, unless only the new one has `stop`. Requires a RUNNING
+// job.
+Decision RequestCheckpoint(const JobEntry& entry, const v1::CheckpointRequested& wanted,
+                           const std::string& actor, absl::Time now);
 
 // Decides a user's request. NotFound if there is no such live job; FailedPrecondition if it is not RUNNING.
 Decision DecideAskCheckpoint(const State& state, const AskCheckpoint& ask, absl::Time now);

@@ -288,7 +288,10 @@ Decision DecideCancel(const State& state, const Cancel& cancel, absl::Time now) 
     return {.job_id = job.id()};  // it ends already
   }
   if (cancel.checkpoint && job.state() == v1::JOB_STATE_RUNNING) {
-    return RequestCheckpoint(*entry, {.stop = true, .reason = cancel.reason, .actor = cancel.actor}, now);
+    v1::CheckpointRequested wanted;
+    wanted.set_stop(true);
+    wanted.set_reason(cancel.reason);
+    return RequestCheckpoint(*entry, wanted, cancel.actor, now);
   }
   v1::Cause cause =
       MakeCause(v1::FAILURE_CLASS_REQUESTED, cancel.reason, absl::StrCat("cancelled by ", cancel.actor));

@@ -133,14 +133,10 @@ void Session::OnDone() {
 
 uint64_t Session::Ack() const { return uncommitted_.empty() ? received_ : *uncommitted_.begin() - 1; }
 
-std::function<void()> Session::Acknowledging(uint64_t seq) {
-  return [self = shared_from_this(), seq] { self->Done(seq); };
-}
-
 std::function<void(const absl::Status&)> Session::Taking(uint64_t seq) {
-  return [self = shared_from_this(), acknowledge = Acknowledging(seq)](const absl::Status& taken) {
+  return [self = shared_from_this(), seq](const absl::Status& taken) {
     if (taken.ok()) {
-      acknowledge();
+      self->Done(seq);
     } else {
       self->End(ToRpc(taken));
     }

@@ -65,11 +65,9 @@ class Session : public WritingStream<grpc::ServerBidiReactor<v1::WorkerMessage, 
   void Gone() ABSL_LOCKS_EXCLUDED(mu_, hello_order_);
   void WriteNext() override ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   uint64_t Ack() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Returns the callback that acknowledges the message with this number; call it when the message is
-  // committed.
-  std::function<void()> Acknowledging(uint64_t seq);
-  // As Acknowledging, for a message that may be refused: called with an error, it ends the session, and the
-  // worker sends the message again in the next.
+  // Returns the callback that acknowledges the message with this number. Call it when the message is
+  // committed, or with the error for which it is refused: then the session ends, and the worker sends the
+  // message again in the next.
   std::function<void(const absl::Status&)> Taking(uint64_t seq);
 
   Sessions& sessions_;

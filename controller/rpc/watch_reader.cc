@@ -240,24 +240,17 @@ absl::Status WatchReader::ReadReports(absl::Time now) {
           std::vector<v1::StepReport> next,
           history_.After(job_id, reports.position, request_.norms() ? 1 : kPage, request_.norms()));
       found = std::move(next);
+    } else if (!ended && now < reports.last_sent + min_interval_) {
+      due_ = std::min(due_, reports.last_sent + min_interval_);
     } else {
-      TANDEM_ASSIGN_OR_RETURN(const int64_t count, history_.CountAfter(job_id, reports.position));
-      if (count > 0 && !ended && now < reports.last_sent + min_interval_) {
-        due_ = std::min(due_, reports.last_sent + min_interval_);
-      } else if (count > 0) {
-        TANDEM_ASSIGN_OR_RETURN(std::optional<v1::StepReport> newest,
-                                history_.Newest(job_id, reports.position, request_.norms()));
-        if (newest.has_value()) {
-          // Counted after it was read: more may have come since the first count.
-          const History::Position position{.attempt = newest->attempt(), .step = newest->step()};
-          const absl::StatusOr<int64_t> all = history_.CountAfter(job_id, reports.position);
-          const absl::StatusOr<int64_t> later = history_.CountAfter(job_id, position);
-          if (!all.ok() || !later.ok()) {
-            return all.ok() ? later.status() : all.status();
-          }
-          skipped = std::max<int64_t>(0, *all - *later - 1);
-          found.push_back(*std::move(newest));
-        }
+      TANDEM_ASSIGN_OR_RETURN(std::optional<v1::StepReport> newest,
+                              history_.Newest(job_id, reports.position, request_.norms()));
+      if (newest.has_value()) {
+        const History::Position position{.attempt = newest->attempt(), .step = newest->step()};
+        TANDEM_ASSIGN_OR_RETURN(const int64_t all, history_.CountAfter(job_id, reports.position));
+        TANDEM_ASSIGN_OR_RETURN(const int64_t later, history_.CountAfter(job_id, position));
+        skipped = std::max<int64_t>(0, all - later - 1);
+        found.push_back(*std::move(newest));
       }
     }
     for (v1::StepReport& report : found) {
