@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "absl/time/time.h"
-#include "proto/attempt_key.h"
+#include "proto/protocol.h"
 #include "tandem/v1/trainer.pb.h"
 #include "tandem/v1/workers.pb.h"
 #include "worker/instruction_names.h"

@@ -40,7 +40,7 @@
 #include "platform/shown_text.h"
 #include "platform/signal_name.h"
 #include "platform/status_macros.h"
-#include "proto/worker_id.h"
+#include "proto/protocol.h"
 #include "tls/client_tls.h"
 #include "worker/daemon.h"
 #include "worker/data_address.h"

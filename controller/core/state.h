@@ -10,7 +10,7 @@
 
 #include "absl/time/time.h"
 #include "controller/core/job_table.h"
-#include "proto/attempt_key.h"
+#include "proto/protocol.h"
 #include "tandem/v1/state.pb.h"
 #include "tandem/v1/workers.pb.h"
 

@@ -11,7 +11,6 @@
 #include "proto/protocol.h"
 #include "proto/reasons.h"
 #include "proto/time.h"
-#include "proto/worker_id.h"
 
 namespace tandem::controller {
 namespace {

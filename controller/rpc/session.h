@@ -15,7 +15,7 @@
 #include "controller/rpc/callers.h"
 #include "controller/rpc/sessions.h"
 #include "controller/rpc/streams.h"
-#include "proto/attempt_key.h"
+#include "proto/protocol.h"
 
 namespace tandem::controller {
 

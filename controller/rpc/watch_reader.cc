@@ -34,8 +34,7 @@ absl::Status WatchReader::Begin(absl::Time now) {
   if (request_.norms() && !request_.reports()) {
     return absl::InvalidArgumentError("norms: they come with reports; ask for reports too");
   }
-  min_interval_ =
-      absl::Seconds(request_.min_interval().seconds()) + absl::Nanoseconds(request_.min_interval().nanos());
+  min_interval_ = proto::FromProto(request_.min_interval());
   if (min_interval_ < absl::ZeroDuration()) {
     return absl::InvalidArgumentError("min_interval: must not be negative");
   }

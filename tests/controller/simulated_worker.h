@@ -12,7 +12,7 @@
 #include <string>
 #include <thread>
 
-#include "proto/attempt_key.h"
+#include "proto/protocol.h"
 #include "tandem/v1/workers.grpc.pb.h"
 
 namespace tandem::controller {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "proto/attempt_key.h"
+#include "proto/protocol.h"
 
 #include <gtest/gtest.h>
 
