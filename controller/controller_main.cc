@@ -171,7 +171,7 @@ int Serve(const CLI::App& app, tandem::controller::ServerOptions options) {
   sigwait(&signals, &signal);
   Log(LogLevel::kInfo, "stopping",
       {{"reason",
-        store_failed ? tandem::proto::reason::kStoreFailed : tandem::platform::SignalName(signal)}});
+        store_failed ? tandem::proto::ReasonCode("StoreFailed") : tandem::platform::SignalName(signal)}});
   server->reset();
   Log(LogLevel::kInfo, "stopped");
   return store_failed ? 1 : 0;

@@ -56,7 +56,7 @@ std::unique_ptr<Backend> MakeCudaBackend(int index) {
                      " in the environment of this worker, so gathers and reductions cannot all run beside "
                      "compute; allowed: ",
                      schedules::kMostStreams, ", or unset; unset it and start the worker again"),
-        proto::reason::kInvalidEnvironment);
+        proto::ReasonCode("InvalidEnvironment"));
   }
   return std::make_unique<CudaBackend>(index);
 }

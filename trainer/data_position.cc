@@ -28,7 +28,7 @@ constexpr int64_t kMostWeights = 1'000'000 + kMostSources;  // their sum, as dat
           "checkpoint.resume: what the checkpoint of step ", there.step, " says of its texts ", why,
           ": it was changed, or saved by a build that reads in another order; go on from another one, "
           "or take its weights alone with checkpoint.start_from"),
-      proto::reason::kDataPositionDiffers);
+      proto::ReasonCode("DataPositionDiffers"));
 }
 
 std::string NameOf(const TextPosition& text) { return text.name.empty() ? "the text" : text.name; }

@@ -50,7 +50,7 @@ Failure User(std::string reason, const std::string& message) {
 }
 
 Failure OutOf(const std::string& message) {
-  return Make(v1::FAILURE_CLASS_OUT_OF_MEMORY, proto::reason::kOutOfMemory, message,
+  return Make(v1::FAILURE_CLASS_OUT_OF_MEMORY, proto::ReasonCode("OutOfMemory"), message,
               link::ExitCode::kOutOfMemory);
 }
 
@@ -80,23 +80,24 @@ Failure Describe(const std::exception_ptr& error) {
   } catch (const UserError& e) {
     return User(e.reason, e.what());
   } catch (const BuildMismatch& e) {
-    return Own(proto::reason::kBuildMismatch, e.what());
+    return Own(proto::ReasonCode("BuildMismatch"), e.what());
   } catch (const NumericError& e) {
     Failure failure = Make(v1::FAILURE_CLASS_NUMERIC, e.reason, e.what(), link::ExitCode::kNumeric);
     failure.cause.set_step(e.step);
     return failure;
   } catch (const model::RowsBeyondRoom& e) {
-    return User(proto::reason::kInvalidJob, e.what());
+    return User(proto::ReasonCode("InvalidJob"), e.what());
   } catch (const data::DataError& e) {
-    return User(proto::reason::kInvalidData, e.what());
+    return User(proto::ReasonCode("InvalidData"), e.what());
   } catch (const comm::AddressError& e) {
-    return Own(proto::reason::kDataAddressUnusable, e.what());
+    return Own(proto::ReasonCode("DataAddressUnusable"), e.what());
   } catch (const comm::CommError& e) {
-    return Make(v1::FAILURE_CLASS_PEER_LOST, proto::reason::kPeerLost, e.what(), link::ExitCode::kPeerLost);
+    return Make(v1::FAILURE_CLASS_PEER_LOST, proto::ReasonCode("PeerLost"), e.what(),
+                link::ExitCode::kPeerLost);
   } catch (const checkpoint::DirectoryLost& e) {  // the user started another job there
-    return User(proto::reason::kCheckpointDirectoryLost, e.what());
+    return User(proto::ReasonCode("CheckpointDirectoryLost"), e.what());
   } catch (const checkpoint::CheckpointError& e) {
-    return Own(proto::reason::kCheckpointFailed, e.what());
+    return Own(proto::ReasonCode("CheckpointFailed"), e.what());
   } catch (const device::OutOfMemory& e) {
     return OutOf(e.what());
   } catch (const std::bad_alloc&) {
@@ -106,12 +107,13 @@ Failure Describe(const std::exception_ptr& error) {
   } catch (const c10::Error& e) {
     // LibTorch's allocator of host memory has no exception of its own.
     const std::string message = e.what_without_backtrace();
-    return absl::StrContains(message, "DefaultCPUAllocator: ") ? OutOf(message)
-                                                               : Own(proto::reason::kInternalError, message);
+    return absl::StrContains(message, "DefaultCPUAllocator: ")
+               ? OutOf(message)
+               : Own(proto::ReasonCode("InternalError"), message);
   } catch (const std::exception& e) {
-    return Own(proto::reason::kInternalError, e.what());
+    return Own(proto::ReasonCode("InternalError"), e.what());
   } catch (...) {
-    return Own(proto::reason::kInternalError, "an exception that is not a std::exception");
+    return Own(proto::ReasonCode("InternalError"), "an exception that is not a std::exception");
   }
 }
 

@@ -23,7 +23,7 @@ namespace tandem::trainer {
 // The job cannot run as requested. what() says what to change. Exit code 64.
 class UserError : public std::runtime_error {
  public:
-  explicit UserError(const std::string& message, std::string reason = proto::reason::kInvalidJob)
+  explicit UserError(const std::string& message, std::string reason = proto::ReasonCode("InvalidJob"))
       : std::runtime_error(message), reason(std::move(reason)) {}
 
   const std::string reason;  // CamelCase reason of the job's cause
@@ -40,7 +40,7 @@ class BuildMismatch : public std::runtime_error {
 class NumericError : public std::runtime_error {
  public:
   NumericError(const std::string& message, int64_t step,
-               std::string reason = proto::reason::kNonfiniteGradients)
+               std::string reason = proto::ReasonCode("NonfiniteGradients"))
       : std::runtime_error(message), step(step), reason(std::move(reason)) {}
 
   const int64_t step;

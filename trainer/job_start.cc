@@ -108,10 +108,10 @@ std::vector<std::string> TakeDirectory(platform::Files& files, const ResumeOptio
       checkpoint::TakeOwnership(files, options.directory, options.self, pause);
   const absl::Status& taken = doomed.status();
   if (absl::IsFailedPrecondition(taken)) {
-    throw UserError(std::string(taken.message()), proto::reason::kCheckpointDirectoryInUse);
+    throw UserError(std::string(taken.message()), proto::ReasonCode("CheckpointDirectoryInUse"));
   }
   if (absl::IsAborted(taken)) {
-    throw UserError(std::string(taken.message()), proto::reason::kCheckpointDirectoryLost);
+    throw UserError(std::string(taken.message()), proto::ReasonCode("CheckpointDirectoryLost"));
   }
   ThrowIfRankZeroCannotWrite(taken);
   return *std::move(doomed);
@@ -186,7 +186,7 @@ std::string AtMostReasons(std::vector<std::string> reasons) {
                    AtMostReasons(std::move(reasons)),
                    "; restore one, name another with checkpoint.resume, or set checkpoint: {resume: none} to "
                    "start from step 1"),
-      proto::reason::kNoValidCheckpoint);
+      proto::ReasonCode("NoValidCheckpoint"));
 }
 
 // At most kMostPassedOver, and how many there are beside.

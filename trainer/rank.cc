@@ -364,7 +364,7 @@ class Rank::Impl {
     throw NumericError(absl::StrCat(kMostSpikesInARow, " steps in a row up to ", last_of_spikes_,
                                     " were not applied, the last one because its gradient norm is a spike "
                                     "(training.spikes: skip)"),
-                       last_of_spikes_, proto::reason::kGradientSpike);
+                       last_of_spikes_, proto::ReasonCode("GradientSpike"));
   }
 
   // Nothing of that step, nor of the one after it, is applied: the device skips the first, and the second's

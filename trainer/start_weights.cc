@@ -75,7 +75,7 @@ namespace {
 
 [[noreturn]] void FailUnusable(const std::string& path, const std::string& reason) {
   throw UserError(absl::StrCat(jobspec::kStartFrom, ": ", path, ": ", reason),
-                  proto::reason::kStartWeightsUnusable);
+                  proto::ReasonCode("StartWeightsUnusable"));
 }
 
 // Collective.

@@ -208,7 +208,7 @@ class TrainerProcess {
       if (deadline > 0 && BootNanoseconds() >= deadline) {
         v1::Cause cause;
         cause.set_class_(v1::FAILURE_CLASS_INFRASTRUCTURE);
-        cause.set_reason(proto::reason::kControllerLost);
+        cause.set_reason(proto::ReasonCode("ControllerLost"));
         cause.set_message("no controller has been heard of for longer than the orphan timeout");
         SendLastFrame(cause, static_cast<int>(ExitCode::kFenced));
       }

@@ -37,30 +37,31 @@ struct Verdict {
 // What an exit code without a Failed message says.
 Verdict VerdictOf(int exit_code) {
   if (exit_code >= 64 && exit_code <= 78 && exit_code != static_cast<int>(ExitCode::kPreempted)) {
-    return {v1::FAILURE_CLASS_USER, proto::reason::kUserError, "an error of the job; its log says which",
+    return {v1::FAILURE_CLASS_USER, proto::ReasonCode("UserError"), "an error of the job; its log says which",
             true};
   }
   switch (static_cast<ExitCode>(exit_code)) {
     case ExitCode::kDone:
-      return {v1::FAILURE_CLASS_INFRASTRUCTURE, proto::reason::kExitedEarly, "before it had finished"};
+      return {v1::FAILURE_CLASS_INFRASTRUCTURE, proto::ReasonCode("ExitedEarly"), "before it had finished"};
     case ExitCode::kPreempted:
-      return {v1::FAILURE_CLASS_PREEMPTED, proto::reason::kPreempted, "a worker of the job was asked to end"};
+      return {v1::FAILURE_CLASS_PREEMPTED, proto::ReasonCode("Preempted"),
+              "a worker of the job was asked to end"};
     case ExitCode::kPeerLost:
-      return {v1::FAILURE_CLASS_PEER_LOST, proto::reason::kPeerLost, "it lost another rank"};
+      return {v1::FAILURE_CLASS_PEER_LOST, proto::ReasonCode("PeerLost"), "it lost another rank"};
     case ExitCode::kStopped:
-      return {v1::FAILURE_CLASS_INFRASTRUCTURE, proto::reason::kStoppedUnasked,
+      return {v1::FAILURE_CLASS_INFRASTRUCTURE, proto::ReasonCode("StoppedUnasked"),
               "stopped, though the daemon had not asked"};
     case ExitCode::kFenced:
-      return {v1::FAILURE_CLASS_INFRASTRUCTURE, proto::reason::kFenced,
+      return {v1::FAILURE_CLASS_INFRASTRUCTURE, proto::ReasonCode("Fenced"),
               "it had not heard from a controller for too long"};
     case ExitCode::kNumeric:
-      return {v1::FAILURE_CLASS_NUMERIC, proto::reason::kNonFinite, "loss or gradients are not finite"};
+      return {v1::FAILURE_CLASS_NUMERIC, proto::ReasonCode("NonFinite"), "loss or gradients are not finite"};
     case ExitCode::kOutOfMemory:
-      return {v1::FAILURE_CLASS_OUT_OF_MEMORY, proto::reason::kOutOfMemory, "out of memory"};
+      return {v1::FAILURE_CLASS_OUT_OF_MEMORY, proto::ReasonCode("OutOfMemory"), "out of memory"};
     case ExitCode::kUserError:
       break;  // above
   }
-  return {v1::FAILURE_CLASS_INFRASTRUCTURE, proto::reason::kRankExited, "its log says more", true};
+  return {v1::FAILURE_CLASS_INFRASTRUCTURE, proto::ReasonCode("RankExited"), "its log says more", true};
 }
 
 v1::Cause MakeCause(v1::FailureClass failure, const std::string& reason, const std::string& message) {
@@ -72,7 +73,8 @@ v1::Cause MakeCause(v1::FailureClass failure, const std::string& reason, const s
 }
 
 v1::Cause Requested(const std::string& reason, const std::string& message) {
-  return MakeCause(v1::FAILURE_CLASS_REQUESTED, reason.empty() ? proto::reason::kStopped : reason, message);
+  return MakeCause(v1::FAILURE_CLASS_REQUESTED, reason.empty() ? proto::ReasonCode("Stopped") : reason,
+                   message);
 }
 
 std::string HowItEnded(int rank, const Exit& exit) {
@@ -99,7 +101,7 @@ v1::Cause FromExit(const AttemptState& attempt, const RankState& rank, const Exi
     const bool out_of_memory = !exit.out_of_memory.empty();
     v1::Cause cause = MakeCause(
         out_of_memory ? v1::FAILURE_CLASS_OUT_OF_MEMORY : v1::FAILURE_CLASS_INFRASTRUCTURE,
-        out_of_memory ? proto::reason::kOutOfMemory : proto::reason::kRankKilled,
+        out_of_memory ? proto::ReasonCode("OutOfMemory") : proto::ReasonCode("RankKilled"),
         absl::StrCat(HowItEnded(number, exit), " ", where, out_of_memory ? ": " : "", exit.out_of_memory));
     cause.set_after_stop(rank.stop_sent && exit.signal != SIGKILL);
     return cause;
@@ -171,7 +173,7 @@ v1::Cause CauseOfRefusal(const std::string& worker, v1::FailureClass failure, co
 v1::Cause CauseOfNoStart(const std::string& worker, const RankState& rank, const std::string& why,
                          absl::Time now) {
   v1::Cause cause =
-      CauseOfRefusal(worker, v1::FAILURE_CLASS_INFRASTRUCTURE, proto::reason::kSpawnFailed,
+      CauseOfRefusal(worker, v1::FAILURE_CLASS_INFRASTRUCTURE, proto::ReasonCode("SpawnFailed"),
                      absl::StrCat("rank ", rank.start.rank(), " could not be started: ", why), now);
   SetSlot(worker, rank, cause);
   return cause;

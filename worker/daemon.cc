@@ -254,8 +254,8 @@ void Daemon::WriteRanks(const RecordRanks& command) {
     const absl::string_view remedy = platform::RemedyOf(written);
     recorded.problem =
         absl::StrCat(written.message(), "; ", remedy.empty() ? "repair that file system" : remedy);
-    recorded.reason = absl::IsOutOfRange(written) ? proto::reason::kWorkerLimits
-                                                  : proto::reason::kWorkerDisk;  // of open files
+    recorded.reason = absl::IsOutOfRange(written) ? proto::ReasonCode("WorkerLimits")
+                                                  : proto::ReasonCode("WorkerDisk");  // of open files
   }
   processes_[command.attempt] = std::move(record);
   TANDEM_FAILPOINT("worker.after_accept");

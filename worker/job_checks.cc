@@ -62,6 +62,7 @@ class CheckThreads::Shared {
                     .problem = absl::StrCat("its files cannot be checked on this worker: ", why.message()),
                     .reason = proto::reason::kWorkerLimits});
     }
+                  .reason = proto::ReasonCode("WorkerLimits")});
   }
 
   void Drop(const AttemptKey& attempt) ABSL_LOCKS_EXCLUDED(mu_) {
@@ -144,7 +145,7 @@ class CheckThreads::Shared {
         return false;
       }
       if (PathsThatHang().contains(path)) {
-        checked.reason = proto::reason::kPathHangs;
+        checked.reason = proto::ReasonCode("PathHangs");
         checked.problem =
             absl::StrCat(field, " ", platform::Shown(path, 200),
                          " is not looked at, since a check of it on this worker has not come back for ",

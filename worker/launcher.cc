@@ -238,7 +238,7 @@ class Launcher::Rank {
     v1::FromTrainer message;
     v1::Cause& cause = *message.mutable_failed();
     cause.set_class_(v1::FAILURE_CLASS_INFRASTRUCTURE);
-    cause.set_reason(proto::reason::kLinkLost);
+    cause.set_reason(proto::ReasonCode("LinkLost"));
     cause.set_message(absl::StrCat("rank ", key_.rank, " closed its control socket and did not exit"));
     Forward(std::move(message));
   }

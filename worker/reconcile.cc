@@ -103,7 +103,8 @@ class Reconciler {
     }
     for (auto& [key, attempt] : state_.live) {
       if (!attempt.stop) {
-        Stop(key, attempt, {.reason = proto::reason::kWorkerStopped, .begin = now_, .grace = kDefaultGrace});
+        Stop(key, attempt,
+             {.reason = proto::ReasonCode("WorkerStopped"), .begin = now_, .grace = kDefaultGrace});
       }
     }
   }
@@ -142,7 +143,7 @@ class Reconciler {
         if (now_ >= attempt.check_by) {
           RefuseAttempt(key, attempt,
                         CauseOfRefusal(state_.settings.worker_id, v1::FAILURE_CLASS_INFRASTRUCTURE,
-                                       proto::reason::kPathHangs, WhyNoAnswer(attempt), now_),
+                                       proto::ReasonCode("PathHangs"), WhyNoAnswer(attempt), now_),
                         commands_);
           changed_ = true;
         }
@@ -188,7 +189,7 @@ class Reconciler {
     if (!begin || (attempt.stop && attempt.stop->begin <= *begin)) {
       return;
     }
-    Stop(key, attempt, {.reason = proto::reason::kRankLost, .begin = *begin, .grace = kDefaultGrace});
+    Stop(key, attempt, {.reason = proto::ReasonCode("RankLost"), .begin = *begin, .grace = kDefaultGrace});
   }
 
   void Reconcile(const RankKey& key, AttemptState& attempt, RankState& rank) {

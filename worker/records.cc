@@ -171,7 +171,7 @@ absl::StatusOr<v1::AttemptStatus> Records::RecoverAttempt(const AttemptKey& atte
     out.set_pid(process.pid);
     v1::Cause& cause = *out.mutable_cause();
     cause.set_class_(v1::FAILURE_CLASS_INFRASTRUCTURE);
-    cause.set_reason(proto::reason::kWorkerLost);
+    cause.set_reason(proto::ReasonCode("WorkerLost"));
     cause.set_message(absl::StrCat("rank ", out.rank(), " died with the daemon of worker ", worker_id));
     cause.set_rank(out.rank());
     cause.set_worker(worker_id);

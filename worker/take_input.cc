@@ -139,7 +139,8 @@ class Taker {
       return;
     }
     if (!input.violations.empty()) {
-      Refuse(input.attempt, *attempt, v1::FAILURE_CLASS_USER, proto::reason::kInvalidSpec, input.violations);
+      Refuse(input.attempt, *attempt, v1::FAILURE_CLASS_USER, proto::ReasonCode("InvalidSpec"),
+             input.violations);
     } else if (!input.problem.empty()) {
       Refuse(input.attempt, *attempt, v1::FAILURE_CLASS_INFRASTRUCTURE, input.reason, input.problem);
     } else {
@@ -362,7 +363,7 @@ class Taker {
       if (!listed.contains(key) && !is_unknown && !attempt.stop) {
         StopAttempt(
             key, attempt,
-            {.reason = proto::reason::kWithdrawn, .begin = now_, .grace = GraceOf(attempt.assignment)},
+            {.reason = proto::ReasonCode("Withdrawn"), .begin = now_, .grace = GraceOf(attempt.assignment)},
             commands_);
       }
     }
@@ -416,13 +417,14 @@ class Taker {
       commands_.push_back(
           LogLine{.attempt = key, .text = absl::StrCat("assigned ", assignment.ranks_size(), " rank(s)")});
       if (draining) {  // assigned before the controller heard of it
-        Refuse(key, *attempt, v1::FAILURE_CLASS_PREEMPTED, proto::reason::kPreempted, kAskedToEnd);
+        Refuse(key, *attempt, v1::FAILURE_CLASS_PREEMPTED, proto::ReasonCode("Preempted"), kAskedToEnd);
       } else if (!unfit.empty()) {
-        Refuse(key, *attempt, v1::FAILURE_CLASS_INFRASTRUCTURE, proto::reason::kBadAssignment, unfit);
+        Refuse(key, *attempt, v1::FAILURE_CLASS_INFRASTRUCTURE, proto::ReasonCode("BadAssignment"), unfit);
       }
     }
     if (stop) {
-      const std::string reason = assignment.reason().empty() ? proto::reason::kStopped : assignment.reason();
+      const std::string reason =
+          assignment.reason().empty() ? proto::ReasonCode("Stopped") : assignment.reason();
       StopAttempt(key, *attempt, {.reason = reason, .begin = now_, .grace = GraceOf(assignment)}, commands_);
     }
   }

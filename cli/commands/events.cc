@@ -107,7 +107,7 @@ std::string RenderEvents(const std::vector<v1::Event>& events, bool with_job, co
         NewState(event),
         StepOf(event) > 0 ? absl::StrCat(StepOf(event)) : "",
         event.actor(),
-        event.reason().empty() && is_save ? proto::reason::kCheckpointCommitted : event.reason(),
+        event.reason().empty() && is_save ? proto::ReasonCode("CheckpointCommitted") : event.reason(),
         event.message().empty() && is_save ? absl::StrCat(saved.path(), ", ", BytesText(saved.bytes()))
                                            : event.message()};
     if (with_job) {

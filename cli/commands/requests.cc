@@ -72,8 +72,8 @@ absl::Status EndedUnsaved(const Context& context, const v1::Job& job) {
 }  // namespace
 
 Outcome Cancel(Context& context, Client& client, const CancelOptions& options) {
-  TANDEM_ASSIGN_OR_RETURN(v1::Job job,
-                          client.Cancel(options.job, proto::reason::kCancelledByUser, options.checkpoint));
+  TANDEM_ASSIGN_OR_RETURN(
+      v1::Job job, client.Cancel(options.job, proto::ReasonCode("CancelledByUser"), options.checkpoint));
   const std::string at_once =
       absl::StrCat("`tandem cancel ", Escape(options.job), "` ends it without a checkpoint");
   if (!options.timeout.has_value()) {

@@ -102,7 +102,8 @@ class RunControl {
     if (!context_.console.IsTerminal(Stream::kOut)) {
       Note(context_.console, "run: cancelling the job; Ctrl-C again kills it");
     }
-    const absl::Status cancelled = cluster_.client().Cancel(job_, proto::reason::kCancelledByUser).status();
+    const absl::Status cancelled =
+        cluster_.client().Cancel(job_, proto::ReasonCode("CancelledByUser")).status();
     if (cancelled.ok() || absl::IsFailedPrecondition(cancelled)) {
       return absl::OkStatus();  // FailedPrecondition: it has just ended by itself; the watch will say how
     }

@@ -47,7 +47,7 @@ void EndRunningJobs(Context& context, LocalCluster& cluster, Interrupts& interru
   for (const v1::Job& job : *jobs) {
     if (HasRanks(job)) {
       const absl::StatusOr<v1::Job> cancelled =
-          cluster.client().Cancel(job.id(), proto::reason::kClusterStopped);
+          cluster.client().Cancel(job.id(), proto::ReasonCode("ClusterStopped"));
       if (cancelled.ok()) {
         ending.push_back(job.id());
         Note(context.console, absl::StrCat("up: ending job ", job.name(), " at step ", job.last_step()));

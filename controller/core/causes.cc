@@ -60,10 +60,11 @@ std::optional<v1::Cause> CauseOf(const v1::RankSlot& slot, const v1::RankStatus&
     // The daemon knows which signals it sent itself and says REQUESTED for those: a rank that somebody else
     // killed within the grace of a stop, which its peer's loss brought about first, is still the first cause.
     cause = status.cause();
-    if (cause.class_() == v1::FAILURE_CLASS_REQUESTED && cause.reason() == proto::reason::kWorkerStopped) {
+    if (cause.class_() == v1::FAILURE_CLASS_REQUESTED &&
+        cause.reason() == proto::ReasonCode("WorkerStopped")) {
       // Not by us: the daemon was asked to end.
       cause.set_class_(v1::FAILURE_CLASS_INFRASTRUCTURE);
-      cause.set_reason(proto::reason::kStoppedByWorker);
+      cause.set_reason(proto::ReasonCode("StoppedByWorker"));
       cause.set_message(absl::StrCat("worker ", slot.worker(),
                                      " was asked to end, as by SIGTERM, and stopped ",
                                      "its ranks: ", cause.message()));
@@ -73,13 +74,13 @@ std::optional<v1::Cause> CauseOf(const v1::RankSlot& slot, const v1::RankStatus&
   } else if (status.exited() && !status.finished()) {
     const std::string who = NameOf(slot);
     if (killed_by_restart) {
-      cause = MakeCause(v1::FAILURE_CLASS_INFRASTRUCTURE, proto::reason::kWorkerLost,
+      cause = MakeCause(v1::FAILURE_CLASS_INFRASTRUCTURE, proto::ReasonCode("WorkerLost"),
                         absl::StrCat(who, " died with the worker's daemon, which was restarted"));
     } else if (status.stop_requested()) {
-      cause =
-          MakeCause(v1::FAILURE_CLASS_REQUESTED, proto::reason::kStopped, absl::StrCat(who, " was stopped"));
+      cause = MakeCause(v1::FAILURE_CLASS_REQUESTED, proto::ReasonCode("Stopped"),
+                        absl::StrCat(who, " was stopped"));
     } else {
-      cause = MakeCause(v1::FAILURE_CLASS_INFRASTRUCTURE, proto::reason::kExitedWithoutFinishing,
+      cause = MakeCause(v1::FAILURE_CLASS_INFRASTRUCTURE, proto::ReasonCode("ExitedWithoutFinishing"),
                         absl::StrCat(who, " exited before it had finished, without saying why"));
     }
   } else {
@@ -115,7 +116,7 @@ std::optional<v1::Cause> Disagreement(const State& state, const v1::Job& job) {
     // First, since other digests may be a consequence; and where none differs, two builds may still compute
     // other numbers by the same program.
     if (starts && expected->build() != ready.build()) {
-      return refusal(v1::FAILURE_CLASS_INFRASTRUCTURE, proto::reason::kBuildMismatch,
+      return refusal(v1::FAILURE_CLASS_INFRASTRUCTURE, proto::ReasonCode("BuildMismatch"),
                      absl::StrCat(NameOf(*first), " is of build ", expected->build(), ", and ", NameOf(slot),
                                   " of build ", ready.build(),
                                   ", which may compute other numbers; run the same build on every worker"));
@@ -145,7 +146,7 @@ std::optional<v1::Cause> Disagreement(const State& state, const v1::Job& job) {
     for (const auto& check : checks) {
       if (check.a != check.b) {
         return refusal(
-            check.failure, proto::reason::kDigestMismatch,
+            check.failure, proto::ReasonCode("DigestMismatch"),
             absl::StrCat(NameOf(*first), " and ", NameOf(slot), " disagree on the ", check.what, " (",
                          check.a.substr(0, 12), " and ", check.b.substr(0, 12), "); ", check.remedy));
       }
@@ -203,7 +204,7 @@ std::optional<v1::Cause> StartTimeout(const State& state, const v1::Job& job, ab
     late.push_back(absl::StrCat("and ", cause.missing_ranks_size() - kMostNamed, " more"));
   }
   cause.set_class_(v1::FAILURE_CLASS_INFRASTRUCTURE);
-  cause.set_reason(proto::reason::kStartTimeout);
+  cause.set_reason(proto::ReasonCode("StartTimeout"));
   cause.set_message(absl::StrCat(
       "not ready within ", absl::FormatDuration(state.limits.start_timeout), ": ", absl::StrJoin(late, ", "),
       "; see the logs of the ranks and of the worker, or give the controller a longer "
@@ -260,7 +261,7 @@ std::optional<v1::Cause> InViewOfRequests(const JobEntry& entry, v1::Cause first
   } else {
     // Nobody here asked for it: the daemon stopped its ranks on its own, as when its machine shuts down.
     first.set_class_(v1::FAILURE_CLASS_INFRASTRUCTURE);
-    first.set_reason(proto::reason::kStoppedByWorker);
+    first.set_reason(proto::ReasonCode("StoppedByWorker"));
   }
   return first;
 }
@@ -276,7 +277,8 @@ int DistanceFromRoot(const v1::Cause& cause) {
     case v1::FAILURE_CLASS_PEER_LOST:
       return 4;
     default:
-      if (cause.reason() == proto::reason::kWorkerLost || cause.reason() == proto::reason::kStoppedByWorker) {
+      if (cause.reason() == proto::ReasonCode("WorkerLost") ||
+          cause.reason() == proto::ReasonCode("StoppedByWorker")) {
         return 2;
       }
       return cause.after_stop() ? 3 : cause.signal() != 0 ? 0 : 1;
@@ -315,7 +317,7 @@ v1::Cause MakeCause(v1::FailureClass failure, const std::string& reason, const s
 }
 
 v1::Cause WorkerLost(const v1::Job& job, const std::string& worker, const std::string& what) {
-  v1::Cause cause = MakeCause(v1::FAILURE_CLASS_INFRASTRUCTURE, proto::reason::kWorkerLost, "");
+  v1::Cause cause = MakeCause(v1::FAILURE_CLASS_INFRASTRUCTURE, proto::ReasonCode("WorkerLost"), "");
   cause.set_worker(worker);
   for (const v1::RankSlot& slot : Current(job).slots()) {
     if (slot.worker() == worker) {

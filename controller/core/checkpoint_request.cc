@@ -32,7 +32,7 @@ Decision RequestCheckpoint(const JobEntry& entry, const v1::CheckpointRequested&
     return {.job_id = job.id()};
   }
   v1::Event event =
-      EventOf(job, job.state(), now, actor, proto::reason::kCheckpointRequested,
+      EventOf(job, job.state(), now, actor, proto::ReasonCode("CheckpointRequested"),
               wanted.stop() ? absl::StrCat("a checkpoint, then the end of the job: ", wanted.reason())
                             : "a checkpoint after the step that runs");
   event.set_step(job.last_step());
@@ -67,7 +67,7 @@ std::optional<v1::Event> AnswerOf(const State& state, const JobEntry& entry, abs
     const std::string& error = status->request_error();
     v1::Event event =
         EventOf(entry.job, entry.job.state(), now, worker,
-                error.empty() ? proto::reason::kCheckpointDone : proto::reason::kCheckpointNotDone,
+                error.empty() ? proto::ReasonCode("CheckpointDone") : proto::ReasonCode("CheckpointNotDone"),
                 error.empty() ? "the checkpoint that was asked for is saved" : error);
     event.set_step(entry.job.last_step());
     event.mutable_checkpoint_answered()->set_request(wanted->request());

@@ -107,7 +107,7 @@ std::optional<v1::Event> NextOfStopping(const State& state, const JobEntry& entr
               event);
   event.set_step(LastStep(state, job));
   if (job.outcome() == v1::JOB_STATE_SUCCEEDED) {
-    event.set_reason(proto::reason::kFinished);
+    event.set_reason(proto::ReasonCode("Finished"));
     event.set_message("every rank finished and exited with 0");
     return event;
   }
@@ -136,7 +136,7 @@ std::optional<v1::Event> NextOf(const State& state, const JobEntry& entry, absl:
     const std::vector<std::string> workers = WorkersOf(job);
     if (std::all_of(workers.begin(), workers.end(),
                     [&](const std::string& worker) { return StatusOf(state, worker, key) != nullptr; })) {
-      return EventOf(job, v1::JOB_STATE_STARTING, now, kController, proto::reason::kAccepted,
+      return EventOf(job, v1::JOB_STATE_STARTING, now, kController, proto::ReasonCode("Accepted"),
                      "every worker has accepted the attempt");
     }
     return std::nullopt;
@@ -150,8 +150,8 @@ std::optional<v1::Event> NextOf(const State& state, const JobEntry& entry, absl:
       }
       ready = &status->ready();
     }
-    v1::Event event =
-        EventOf(job, v1::JOB_STATE_RUNNING, now, kController, proto::reason::kReady, "every rank is ready");
+    v1::Event event = EventOf(job, v1::JOB_STATE_RUNNING, now, kController, proto::ReasonCode("Ready"),
+                              "every rank is ready");
     SetHappened(LastOfRanks(state, job, now, &v1::RankStatus::has_ready_at, &v1::RankStatus::ready_at), now,
                 event);
     event.set_step(ready->resumed_step());
@@ -173,7 +173,7 @@ std::optional<v1::Event> NextOf(const State& state, const JobEntry& entry, absl:
       return std::nullopt;
     }
   }
-  v1::Event event = EventOf(job, v1::JOB_STATE_STOPPING, now, kController, proto::reason::kFinishing,
+  v1::Event event = EventOf(job, v1::JOB_STATE_STOPPING, now, kController, proto::ReasonCode("Finishing"),
                             "every rank has finished; waiting for their exits");
   SetHappened(LastOfRanks(state, job, now, &v1::RankStatus::has_finished_at, &v1::RankStatus::finished_at),
               now, event);
@@ -196,7 +196,7 @@ std::optional<v1::Event> NextOfHead(const State& state, const v1::Job& job, absl
     workers.insert(slot.worker());
   }
   v1::Event event =
-      EventOf(job, v1::JOB_STATE_ADMITTED, now, kController, proto::reason::kPlaced,
+      EventOf(job, v1::JOB_STATE_ADMITTED, now, kController, proto::ReasonCode("Placed"),
               absl::StrCat(platform::CountedText(placement.slots.size(), "rank"), " on ",
                            absl::StrJoin(workers, ", "), ", device ", proto::LowerName(placement.device)));
   v1::Attempt& attempt = *event.mutable_admitted();
@@ -221,8 +221,8 @@ std::optional<v1::Event> NextOfQueue(const State& state, absl::Time now) {
     if (!why.has_value()) {
       break;
     }
-    if (job.reason() != proto::reason::kBeyondCapacity || job.message() != *why) {
-      return EventOf(job, v1::JOB_STATE_QUEUED, now, kController, proto::reason::kBeyondCapacity, *why);
+    if (job.reason() != proto::ReasonCode("BeyondCapacity") || job.message() != *why) {
+      return EventOf(job, v1::JOB_STATE_QUEUED, now, kController, proto::ReasonCode("BeyondCapacity"), *why);
     }
   }
   if (head == queue.end()) {
@@ -235,7 +235,7 @@ std::optional<v1::Event> NextOfQueue(const State& state, absl::Time now) {
   return behind == state.jobs.queue_to_update().end()
              ? std::nullopt
              : std::optional(EventOf(state.jobs.at(behind->second).job, v1::JOB_STATE_QUEUED, now,
-                                     kController, proto::reason::kBehindOthers, kBehindOthersMessage));
+                                     kController, proto::ReasonCode("BehindOthers"), kBehindOthersMessage));
 }
 
 Decision DecideSubmit(const State& state, const Submit& submit, absl::Time now) {
@@ -271,9 +271,9 @@ Decision DecideSubmit(const State& state, const Submit& submit, absl::Time now) 
   *job.mutable_submitted() = submit.submitted;
   *job.mutable_resolved() = submit.resolved;
   job.set_resolved_digest(submit.resolved_digest);
-  job.set_reason(proto::reason::kSubmitted);
+  job.set_reason(proto::ReasonCode("Submitted"));
   *job.mutable_created() = proto::ToProto(now);
-  v1::Event event = EventOf(job, v1::JOB_STATE_QUEUED, now, submit.owner, proto::reason::kSubmitted, "");
+  v1::Event event = EventOf(job, v1::JOB_STATE_QUEUED, now, submit.owner, proto::ReasonCode("Submitted"), "");
   *event.mutable_submitted() = std::move(job);
   return {.events = {std::move(event)}, .job_id = submit.id};
 }
@@ -310,10 +310,10 @@ Decision DecideWorker(const State& state, const std::string& worker, const std::
                       absl::Time now) {
   const WorkerEntry& entry = state.workers.at(worker);
   const bool connected = entry.connected;
-  const auto& [reason, what] = connected ? std::pair(proto::reason::kWorkerConnected, "connected")
-                               : HasLeft(entry)
-                                   ? std::pair(proto::reason::kWorkerLeft, "has left, as it was asked to")
-                                   : std::pair(proto::reason::kWorkerDisconnected, "is away");
+  const auto& [reason, what] =
+      connected        ? std::pair(proto::ReasonCode("WorkerConnected"), "connected")
+      : HasLeft(entry) ? std::pair(proto::ReasonCode("WorkerLeft"), "has left, as it was asked to")
+                       : std::pair(proto::ReasonCode("WorkerDisconnected"), "is away");
   v1::Event event;
   *event.mutable_time() = proto::ToProto(now);
   event.set_reason(reason);

@@ -74,7 +74,7 @@ void JobTable::SetIndexed(const JobEntry& entry, bool is_indexed) {
   }
   if (job.state() == v1::JOB_STATE_QUEUED) {
     SetMember(is_indexed, queue_, {entry.runtime.submitted_seq(), job.id()});
-    if (job.reason() != proto::reason::kBehindOthers || job.message() != kBehindOthersMessage) {
+    if (job.reason() != proto::ReasonCode("BehindOthers") || job.message() != kBehindOthersMessage) {
       SetMember(is_indexed, queue_to_update_, {entry.runtime.submitted_seq(), job.id()});
     }
   }

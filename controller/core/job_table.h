@@ -25,7 +25,7 @@ bool IsTerminal(v1::JobState state);
 // ADMITTED to STOPPING: there may be ranks.
 bool HasRanks(v1::JobState state);
 
-// The message of proto::reason::kBehindOthers.
+// The message of a job that waits for reason BehindOthers.
 inline constexpr char kBehindOthersMessage[] =
     "an earlier job waits for slots; jobs start in the order of their submission (`tandem get jobs --state "
     "QUEUED` lists them)";
@@ -65,7 +65,7 @@ class JobTable {
   size_t num_live() const { return jobs_.size() - ended_.size(); }
 
   // queue(): the QUEUED jobs in the order of submission. queue_to_update(): the QUEUED jobs that do not yet
-  // have reason kBehindOthers and message kBehindOthersMessage.
+  // have reason BehindOthers and message kBehindOthersMessage.
   const Tickets& queue() const { return queue_; }
   const Tickets& queue_to_update() const { return queue_to_update_; }
 

@@ -18,14 +18,14 @@ constexpr int kMostWarningsOfAnAttempt = 1000;
 
 std::string ReasonOf(v1::CheckpointProblem problem) {
   static const auto& reasons = *new std::map<v1::CheckpointProblem, std::string>{
-      {v1::CHECKPOINT_PROBLEM_SAVE_FAILED, proto::reason::kCheckpointFailed},
-      {v1::CHECKPOINT_PROBLEM_PASSED_OVER, proto::reason::kCheckpointPassedOver},
-      {v1::CHECKPOINT_PROBLEM_OTHER_SEED, proto::reason::kResumedWithOtherSeed},
-      {v1::CHECKPOINT_PROBLEM_OTHER_DATA, proto::reason::kResumedWithOtherData},
-      {v1::CHECKPOINT_PROBLEM_OTHER_TRAINING, proto::reason::kResumedWithOtherTraining},
-      {v1::CHECKPOINT_PROBLEM_NOT_REMOVED, proto::reason::kCheckpointNotRemoved}};
+      {v1::CHECKPOINT_PROBLEM_SAVE_FAILED, proto::ReasonCode("CheckpointFailed")},
+      {v1::CHECKPOINT_PROBLEM_PASSED_OVER, proto::ReasonCode("CheckpointPassedOver")},
+      {v1::CHECKPOINT_PROBLEM_OTHER_SEED, proto::ReasonCode("ResumedWithOtherSeed")},
+      {v1::CHECKPOINT_PROBLEM_OTHER_DATA, proto::ReasonCode("ResumedWithOtherData")},
+      {v1::CHECKPOINT_PROBLEM_OTHER_TRAINING, proto::ReasonCode("ResumedWithOtherTraining")},
+      {v1::CHECKPOINT_PROBLEM_NOT_REMOVED, proto::ReasonCode("CheckpointNotRemoved")}};
   const auto found = reasons.find(problem);
-  return found == reasons.end() ? proto::reason::kCheckpointWarning : found->second;
+  return found == reasons.end() ? proto::ReasonCode("CheckpointWarning") : found->second;
 }
 
 // When the worker heard of it from its rank.
@@ -58,13 +58,13 @@ Decision DecideWarning(const State& state, const JobEntry& entry, const Checkpoi
     if (entry.job.data() == in.notice.training().message()) {
       return {};  // of a later attempt, or of a worker that has not heard that it is known
     }
-    fill(proto::reason::kDataRead, in.notice.training());
+    fill(proto::ReasonCode("DataRead"), in.notice.training());
     *event.mutable_training_warning() = in.notice.training();
   } else if (in.notice.has_training()) {
     const v1::TrainingWarning& warning = in.notice.training();
-    fill(warning.is_spike()        ? proto::reason::kGradientSpike
-         : warning.is_loss_spike() ? proto::reason::kLossSpike
-                                   : proto::reason::kNonfiniteGradients,
+    fill(warning.is_spike()        ? proto::ReasonCode("GradientSpike")
+         : warning.is_loss_spike() ? proto::ReasonCode("LossSpike")
+                                   : proto::ReasonCode("NonfiniteGradients"),
          warning);
     *event.mutable_training_warning() = in.notice.training();
   } else {
@@ -102,8 +102,8 @@ Decision DecideNotice(const State& state, const CheckpointNoticed& in, absl::Tim
   if (step < 0 || step > entry.job.resolved().training().steps()) {
     return {};  // no rank that Tandem started says so; what rises has an end then
   }
-  v1::Event event = EventOf(entry.job, entry.job.state(), now, in.worker, proto::reason::kCheckpointCommitted,
-                            in.notice.committed().path());
+  v1::Event event = EventOf(entry.job, entry.job.state(), now, in.worker,
+                            proto::ReasonCode("CheckpointCommitted"), in.notice.committed().path());
   event.set_step(step);
   *event.mutable_checkpoint() = in.notice.committed();
   SetHappened(NoticedAt(state, entry.job, in, now), now, event);

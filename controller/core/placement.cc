@@ -235,19 +235,19 @@ Placement Place(const State& state, const v1::Job& job) {
   }
   if (std::none_of(state.workers.begin(), state.workers.end(),
                    [](const auto& worker) { return worker.second.connected; })) {
-    return {.reason = proto::reason::kNoWorkers,
+    return {.reason = proto::ReasonCode("NoWorkers"),
             .message = absl::StrCat(needs,
                                     ", and no worker is connected; start tandem-worker, or see in its log "
                                     "why it is not connected")};
   }
   if (!mixed.empty()) {
-    return {.reason = proto::reason::kMixedBuilds,
+    return {.reason = proto::ReasonCode("MixedBuilds"),
             .message = absl::StrCat(needs, " on workers of one build, and ", mixed,
                                     " are of two, which may compute other numbers; run the same build on "
                                     "every worker")};
   }
   if (!apart.empty()) {
-    return {.reason = proto::reason::kWorkersApart,
+    return {.reason = proto::ReasonCode("WorkersApart"),
             .message = absl::StrCat(
                 needs, " on workers whose ranks reach each other, and ", apart,
                 " do not: a loopback address is reached on its own machine only; start each tandem-worker "
@@ -258,7 +258,7 @@ Placement Place(const State& state, const v1::Job& job) {
     absl::StrAppend(&message, "; resources.ranks_per_worker allows ",
                     job.resolved().resources().ranks_per_worker(), " on each");
   }
-  return {.reason = proto::reason::kWaitingForSlots, .message = std::move(message)};
+  return {.reason = proto::ReasonCode("WaitingForSlots"), .message = std::move(message)};
 }
 
 }  // namespace tandem::controller

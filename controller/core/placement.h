@@ -24,8 +24,8 @@ struct Placement {
 // later attempts keep the device of the first.
 Placement Place(const State& state, const v1::Job& job);
 
-// Returns why a queued job cannot start before more workers register (proto::reason::kBeyondCapacity): it
-// needs more than all registered workers have, connected and free or not. Such a job does not hold up the
+// Returns why a queued job cannot start before more workers register (reason BeyondCapacity):
+// it needs more than all registered workers have, connected and free or not. Such a job does not hold up the
 // jobs behind it. nullopt if the registered workers could run it at some time.
 std::optional<std::string> WhyBeyondCapacity(const State& state, const v1::Job& job);
 

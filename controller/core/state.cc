@@ -90,16 +90,16 @@ const v1::RankStatus* StatusOf(const State& state, const v1::RankSlot& slot, con
 
 std::string WhyNotSchedulable(const State& state, const WorkerEntry& worker) {
   if (!worker.connected) {
-    return proto::reason::kNotConnected;
+    return proto::ReasonCode("NotConnected");
   }
   if (worker.inventory.draining()) {
-    return proto::reason::kDraining;
+    return proto::ReasonCode("Draining");
   }
   // Ranks of an attempt that is not wanted hold slots that only the worker knows.
   for (const auto& [key, status] : worker.attempts) {
     if (!status.ended() && !status.has_refused() && !IsLive(state, key)) {
-      return worker.unknown.contains(key) ? proto::reason::kRunsUnknownJob
-                                          : proto::reason::kStoppingLeftovers;
+      return worker.unknown.contains(key) ? proto::ReasonCode("RunsUnknownJob")
+                                          : proto::ReasonCode("StoppingLeftovers");
     }
   }
   for (const v1::Slot& slot : worker.inventory.slots()) {
@@ -107,7 +107,7 @@ std::string WhyNotSchedulable(const State& state, const WorkerEntry& worker) {
       return "";
     }
   }
-  return proto::reason::kNoHealthySlots;
+  return proto::ReasonCode("NoHealthySlots");
 }
 
 v1::Worker Describe(const State& state, const std::string& id) {

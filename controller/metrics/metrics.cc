@@ -168,8 +168,9 @@ void Metrics::Look(const State& state) {
   for (const auto& [id, entry] : state.jobs) {
     ++jobs_[entry.job.state()];
     beyond_capacity_ +=
-        entry.job.state() == v1::JOB_STATE_QUEUED && entry.job.reason() == proto::reason::kBeyondCapacity ? 1
-                                                                                                          : 0;
+        entry.job.state() == v1::JOB_STATE_QUEUED && entry.job.reason() == proto::ReasonCode("BeyondCapacity")
+            ? 1
+            : 0;
     if (IsTerminal(entry.job.state())) {
       continue;  // JobEnded has said so
     }

@@ -16,7 +16,7 @@ namespace {
 std::string HeadOf(const State& state) {
   for (const auto& [seq, id] : state.jobs.queue()) {
     const v1::Job& job = state.jobs.at(id).job;
-    if (job.reason() != proto::reason::kBeyondCapacity) {
+    if (job.reason() != proto::ReasonCode("BeyondCapacity")) {
       return absl::StrCat("waits behind job ", job.name(), " (", id, "), which ",
                           job.message().empty() ? "is looked at next" : job.message());
     }
@@ -66,7 +66,7 @@ void ProgressBoard::Fill(v1::Job& job) const {
   if (std::optional<v1::Progress> progress = Find(job.id()); progress && HasRanks(job.state())) {
     *job.mutable_progress() = *std::move(progress);
   }
-  if (job.state() == v1::JOB_STATE_QUEUED && job.reason() == proto::reason::kBehindOthers) {
+  if (job.state() == v1::JOB_STATE_QUEUED && job.reason() == proto::ReasonCode("BehindOthers")) {
     const absl::MutexLock lock(&mu_);
     if (!head_.empty()) {
       job.set_message(head_);

@@ -254,7 +254,7 @@ UnaryCall* JobsService::Cancel(CallContext* context, const v1::CancelRequest* re
                                           FindOwnJob(parts_.store, request->job(), call.method, call.caller));
                   controller::Cancel cancel{.job = job.id(),
                                             .reason = request->reason().empty()
-                                                          ? proto::reason::kCancelledByUser
+                                                          ? proto::ReasonCode("CancelledByUser")
                                                           : request->reason(),
                                             .actor = tls::ToText(call.caller.identity),
                                             .checkpoint = request->checkpoint()};

@@ -68,7 +68,7 @@ grpc::ChannelArguments ArgumentsOfPage() {
 void LogWorkersGone(const std::vector<v1::Event>& events) {
   for (const v1::Event& event : events) {
     if (event.has_worker() && !event.worker().connected()) {
-      const bool left = event.reason() == proto::reason::kWorkerLeft;
+      const bool left = event.reason() == proto::ReasonCode("WorkerLeft");
       platform::Log(left ? platform::LogLevel::kInfo : platform::LogLevel::kWarning,
                     left ? "worker left, as it was asked to" : "worker disconnected",
                     {{"worker", event.worker().worker_id()}, {"message", event.message()}});

@@ -177,7 +177,7 @@ void Session::Handle() {
   }
   if (!hello_seen) {
     if (!incoming_.has_hello()) {
-      Refuse(Refusal(proto::reason::kHelloMissing, "the first message of a session must be hello",
+      Refuse(Refusal(proto::ReasonCode("HelloMissing"), "the first message of a session must be hello",
                      /*final=*/true));
       return;
     }
@@ -218,7 +218,7 @@ void Session::Handle() {
 
 std::optional<v1::Refused> Session::WhyNot(const v1::Hello& hello) const {
   if (!proto::IsWorkerId(hello.worker_id())) {
-    return Refusal(proto::reason::kBadWorkerId, absl::StrCat("worker_id must be ", proto::kWorkerIds),
+    return Refusal(proto::ReasonCode("BadWorkerId"), absl::StrCat("worker_id must be ", proto::kWorkerIds),
                    /*final=*/true);
   }
   if (!tls::MayBeWorker(caller_.identity, hello.worker_id())) {
@@ -227,14 +227,14 @@ std::optional<v1::Refused> Session::WhyNot(const v1::Hello& hello) const {
         name.ends_with('*') ? absl::StrCat("any that begins with \"", name.substr(0, name.size() - 1), "\"")
                             : name;
     return Refusal(
-        proto::reason::kWorkerIdDenied,
+        proto::ReasonCode("WorkerIdDenied"),
         absl::StrCat("the certificate of ", tls::ToText(caller_.identity), " is not that of worker ",
                      hello.worker_id(), "; start it with another --id, allowed: ", allowed,
                      "; or give it a certificate of its own"),
         /*final=*/true);
   }
   if (hello.protocol_min() > proto::kProtocol || hello.protocol_max() < proto::kProtocol) {
-    return Refusal(proto::reason::kProtocolMismatch,
+    return Refusal(proto::ReasonCode("ProtocolMismatch"),
                    absl::StrCat("worker ", hello.worker_id(), " (build ", hello.build(),
                                 ") speaks protocols ", hello.protocol_min(), " to ", hello.protocol_max(),
                                 ", this controller ", proto::kProtocol, "; run the same build on both"),
@@ -244,7 +244,7 @@ std::optional<v1::Refused> Session::WhyNot(const v1::Hello& hello) const {
   const bool ours = hello.store_id() == sessions_.options_.store_id;
   if (ours && hello.highest_term() > term) {
     return Refusal(
-        proto::reason::kOldTerm,
+        proto::ReasonCode("OldTerm"),
         absl::StrCat(
             "worker ", hello.worker_id(), " has seen term ", hello.highest_term(),
             ", this controller is at term ", term,
@@ -258,7 +258,7 @@ std::optional<v1::Refused> Session::WhyNot(const v1::Hello& hello) const {
   }
   if (slot_bytes > kMostSlotBytes) {
     return Refusal(
-        proto::reason::kBadInventory,
+        proto::ReasonCode("BadInventory"),
         absl::StrCat("its ", hello.inventory().slots_size(), " slots take ", slot_bytes,
                      " bytes; allowed are at most ", kMostSlotBytes, "; start the worker with fewer --slots"),
         /*final=*/true);
@@ -266,7 +266,8 @@ std::optional<v1::Refused> Session::WhyNot(const v1::Hello& hello) const {
   std::set<int> indices;
   for (const v1::Slot& slot : hello.inventory().slots()) {
     if (!indices.insert(slot.index()).second) {
-      return Refusal(proto::reason::kBadInventory, absl::StrCat("slot ", slot.index(), " is listed twice"),
+      return Refusal(proto::ReasonCode("BadInventory"),
+                     absl::StrCat("slot ", slot.index(), " is listed twice"),
                      /*final=*/true);
     }
   }
@@ -348,11 +349,11 @@ void Session::Refuse(const v1::Refused& refused) {
   Gone();
   const absl::MutexLock lock(&mu_);
   refused_ = refused;
-  end_ = grpc::Status(refused.reason() == proto::reason::kWorkerIdInUse ? grpc::StatusCode::ALREADY_EXISTS
-                      : refused.reason() == proto::reason::kWorkerIdDenied
-                          ? grpc::StatusCode::PERMISSION_DENIED
-                          : grpc::StatusCode::FAILED_PRECONDITION,
-                      refused.message());
+  end_ = grpc::Status(
+      refused.reason() == proto::ReasonCode("WorkerIdInUse")    ? grpc::StatusCode::ALREADY_EXISTS
+      : refused.reason() == proto::ReasonCode("WorkerIdDenied") ? grpc::StatusCode::PERMISSION_DENIED
+                                                                : grpc::StatusCode::FAILED_PRECONDITION,
+      refused.message());
   WriteNext();
 }
 

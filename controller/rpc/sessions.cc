@@ -63,7 +63,7 @@ std::optional<v1::Refused> Sessions::Admit(const v1::Hello& hello, const std::sh
       const bool stays = contender != holder.contenders.end() &&
                          now - std::max(contender->second, awake_since) > patience &&
                          now - other.last_seen <= 2 * options_.heartbeat_interval;
-      return Refusal(proto::reason::kWorkerIdInUse,
+      return Refusal(proto::ReasonCode("WorkerIdInUse"),
                      absl::StrCat("worker_id ", hello.worker_id(),
                                   " is connected from another process; give each worker its own --id, or "
                                   "stop the other one"),

@@ -59,7 +59,7 @@ void CheckAgainstEveryJob(const JobTable& table) {
     }
     if (job.state() == v1::JOB_STATE_QUEUED) {
       queue.insert({entry.runtime.submitted_seq(), id});
-      if (job.reason() != proto::reason::kBehindOthers || job.message() != kBehindOthersMessage) {
+      if (job.reason() != proto::ReasonCode("BehindOthers") || job.message() != kBehindOthersMessage) {
         to_update.insert({entry.runtime.submitted_seq(), id});
       }
     }
@@ -103,7 +103,7 @@ TEST(JobTableTest, MatchesAScanAfterAnyChanges) {
     } else {
       table.Change(id, [&](JobEntry& entry) {
         entry.job.set_state(state);
-        entry.job.set_reason(random() % 2 == 0 ? proto::reason::kBehindOthers : "NotEnoughSlots");
+        entry.job.set_reason(random() % 2 == 0 ? proto::ReasonCode("BehindOthers") : "NotEnoughSlots");
         entry.job.set_message(random() % 2 == 0 ? kBehindOthersMessage : "");
       });
     }

@@ -138,7 +138,7 @@ TEST(SpikesTest, TenSkipsInARowEndTheJob) {
       FAIL() << "went on";
     } catch (const trainer::NumericError& error) {
       EXPECT_EQ(error.step, 139);
-      EXPECT_EQ(error.reason, proto::reason::kGradientSpike);
+      EXPECT_EQ(error.reason, proto::ReasonCode("GradientSpike"));
       EXPECT_EQ(std::string(error.what()),
                 "10 steps in a row up to 139 were not applied, the last one because its gradient norm is a "
                 "spike (training.spikes: skip)");

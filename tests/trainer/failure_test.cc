@@ -39,7 +39,7 @@ TEST(FailureTest, EveryKindHasItsClassAndExitCode) {
   EXPECT_EQ(Of(NumericError("NaN", 7)).exit_code, static_cast<int>(ExitCode::kNumeric));
   EXPECT_EQ(Of(NumericError("NaN", 7)).cause.step(), 7);
   EXPECT_EQ(Of(NumericError("NaN", 7)).cause.reason(), "NonfiniteGradients");
-  EXPECT_EQ(Of(NumericError("spike", 7, proto::reason::kGradientSpike)).cause.reason(), "GradientSpike");
+  EXPECT_EQ(Of(NumericError("spike", 7, proto::ReasonCode("GradientSpike"))).cause.reason(), "GradientSpike");
   EXPECT_EQ(Of(std::bad_alloc()).cause.class_(), v1::FAILURE_CLASS_OUT_OF_MEMORY);
   EXPECT_EQ(Of(checkpoint::CheckpointError("disk")).exit_code, 1);
   EXPECT_EQ(Of(checkpoint::CheckpointError("disk")).cause.class_(), v1::FAILURE_CLASS_INFRASTRUCTURE);

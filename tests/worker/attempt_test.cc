@@ -209,7 +209,7 @@ TEST_F(AttemptTest, UnwritableRecordIsTheMachinesFault) {
   core_.Feed(Checked{.attempt = kJob});
   core_.Feed(RanksRecorded{.attempt = kJob,
                            .problem = "write /state/x: No space left on device; make room",
-                           .reason = proto::reason::kWorkerDisk});
+                           .reason = proto::ReasonCode("WorkerDisk")});
   EXPECT_THAT(core_.Take<Spawn>(), IsEmpty());
   const v1::Cause refused = core_.TakeStatus().refused();
   EXPECT_EQ(refused.class_(), v1::FAILURE_CLASS_INFRASTRUCTURE);
@@ -306,7 +306,8 @@ TEST_F(AttemptTest, AStopDuringRecordingSpawnsNothing) {
   core_.Assign({});
   EXPECT_THAT(core_.Take<RecordRanks>(), SizeIs(1));
   EXPECT_THAT(core_.Take<RecordEnd>(), SizeIs(1));
-  core_.Feed(RanksRecorded{.attempt = kJob, .problem = "no space", .reason = proto::reason::kWorkerDisk});
+  core_.Feed(
+      RanksRecorded{.attempt = kJob, .problem = "no space", .reason = proto::ReasonCode("WorkerDisk")});
   core_.Feed(EndRecorded{kJob});
   EXPECT_THAT(core_.Take<Spawn>(), IsEmpty());
   EXPECT_FALSE(core_.TakeStatus().has_refused()) << "the stop came first";
@@ -325,7 +326,7 @@ TEST_F(AttemptTest, AHangingPathRefusesTheAttemptByName) {
   core_.Feed(EndRecorded{kJob});
   const v1::Cause refused = core_.TakeStatus().refused();
   EXPECT_EQ(refused.class_(), v1::FAILURE_CLASS_INFRASTRUCTURE);
-  EXPECT_EQ(refused.reason(), proto::reason::kPathHangs);
+  EXPECT_EQ(refused.reason(), proto::ReasonCode("PathHangs"));
   EXPECT_THAT(refused.message(),
               testing::StartsWith("checkpoint.directory /dead too does not answer on worker w1 (waited 2m)"));
   core_.Heartbeat();
@@ -360,11 +361,12 @@ TEST_F(AttemptTest, NamingALargeProgramMayTakeLong) {
 
 TEST_F(AttemptTest, HangingPathIsTheMachinesFault) {
   core_.Connect({CoreHarness::Job("j", 1)});
-  core_.Feed(Checked{
-      .attempt = kJob, .problem = "data.train /dead is not looked at", .reason = proto::reason::kPathHangs});
+  core_.Feed(Checked{.attempt = kJob,
+                     .problem = "data.train /dead is not looked at",
+                     .reason = proto::ReasonCode("PathHangs")});
   const v1::Cause refused = core_.TakeStatus().refused();
   EXPECT_EQ(refused.class_(), v1::FAILURE_CLASS_INFRASTRUCTURE);
-  EXPECT_EQ(refused.reason(), proto::reason::kPathHangs);
+  EXPECT_EQ(refused.reason(), proto::ReasonCode("PathHangs"));
   EXPECT_EQ(refused.message(), "data.train /dead is not looked at");
 }
 
