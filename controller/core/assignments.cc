@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "controller/core/assignments.h"
 
-#include "controller/core/checkpoint_request.h"
+#include "controller/core/checkpoints.h"
 #include "parallel/from_spec.h"
 #include "parallel/job_groups.h"
 #include "platform/status_macros.h"

@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "controller/core/checkpoint_request.h"
+#include "controller/core/checkpoints.h"
 #include "proto/names.h"
 #include "proto/reasons.h"
 #include "proto/time.h"

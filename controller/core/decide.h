@@ -17,7 +17,7 @@ namespace tandem::controller {
 // the workers as they were observed. In the order of a call:
 //
 //   Observe   records what a worker reported (observe.cc)
-//   Decide    derives events (decide.cc, with notices.h, checkpoint_request.h, causes.h and placement.h)
+//   Decide    derives events (decide.cc, with causes.h, checkpoints.h and placement.h)
 //   Apply     makes one event true (apply.cc)
 //   Step      does all three until nothing more follows
 //

@@ -2,21 +2,46 @@
 #pragma once
 
 #include <grpcpp/grpcpp.h>
+#include <grpcpp/security/server_credentials.h>
 
 #include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
 #include "controller/rpc/call_interceptor.h"
 #include "controller/rpc/listener.h"
 #include "controller/rpc/open_connections.h"
-#include "controller/rpc/tls_credentials.h"
+#include "platform/clock.h"
 #include "tls/server_tls.h"
 
 namespace tandem::controller {
+
+// Counts refused clients, and logs a line about them every ten seconds. Thread-safe.
+class TurnedAway {
+ public:
+  void Add(const std::string& why) ABSL_LOCKS_EXCLUDED(mu_);
+  // Logs the number of refused clients since the last line, and the reason of the last refusal. Call about
+  // once a second.
+  void LogRefusals(absl::Time now) ABSL_LOCKS_EXCLUDED(mu_);
+
+ private:
+  absl::Mutex mu_;
+  int64_t clients_ ABSL_GUARDED_BY(mu_) = 0;  // since the last line
+  std::string why_ ABSL_GUARDED_BY(mu_);      // the reason of the last refusal
+  absl::Time logged_ ABSL_GUARDED_BY(mu_) = absl::InfinitePast();
+};
+
+// The roles that may connect.
+struct Admits {
+  bool users = true;  // and admins
+  bool workers = true;
+};
 
 // A gRPC server and its addresses. Open binds the addresses, Start starts the server, and from Accept on
 // clients are served. Listeners accept connections and hand them to gRPC, which speaks TLS on TCP connections

@@ -32,7 +32,6 @@
 #include "controller/rpc/open_connections.h"
 #include "controller/rpc/sessions.h"
 #include "controller/rpc/sign_ins.h"
-#include "controller/rpc/tls_credentials.h"
 #include "controller/rpc/upload_relay.h"
 #include "controller/rpc/watch_stream.h"
 #include "controller/rpc/workers_service.h"

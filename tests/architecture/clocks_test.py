@@ -30,7 +30,7 @@ ALLOWED = {
     "controller/server.cc": (1, "as cli/client.cc"),
     "tls/client_tls.cc": (1, "a certificate is valid by the wall clock"),
     "tls/server_tls.cc": (1, "as tls/client_tls.cc"),
-    "controller/tls_credentials.cc": (1, "as tls/client_tls.cc"),
+    "controller/front_door.cc": (1, "as tls/client_tls.cc"),
     "worker/controller_client.cc": (1, "as cli/client.cc"),
 }
 

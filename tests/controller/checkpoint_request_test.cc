@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Checkpoints on request, and an end after one.
-#include "controller/core/checkpoint_request.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "controller/core/assignments.h"
+#include "controller/core/checkpoints.h"
 #include "tests/controller/job_builder.h"
 
 namespace tandem::controller {

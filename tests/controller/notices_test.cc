@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "controller/core/notices.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <string>
 
+#include "controller/core/checkpoints.h"
 #include "proto/names.h"
 #include "proto/reasons.h"
 #include "proto/time.h"
