@@ -14,7 +14,7 @@ namespace tandem::controller {
 namespace {
 
 constexpr size_t kBatch = 256;  // items of one commit
-// While nothing is committed, room is looked for as often.
+// How often room is tested for while nothing is committed.
 constexpr absl::Duration kLookForRoom = absl::Seconds(30);
 // A batch that takes longer than this part of the workers' timeout was a standstill.
 constexpr int kStandstillPart = 4;
@@ -130,7 +130,7 @@ void Engine::Run() {
 
 Decision Engine::Decide(const Input& input, absl::Time now, Reply& reply) {
   if (const auto* submit = std::get_if<Submit>(&input); submit != nullptr && !submit->request_id.empty()) {
-    // A job that has ended is in the store alone, and answers for its request id from then on.
+    // A job that has ended is only in the store, which still knows its request id.
     const absl::StatusOr<std::optional<v1::Job>> ended =
         store_.FindRequest(submit->owner, submit->request_id);
     if (!ended.ok()) {
@@ -186,7 +186,7 @@ void Engine::Take(Decided decided, BatchResult& out) {
     FindUnknown(*hello);
   }
   Reply reply;
-  // Its answer, or what it lets the worker forget, is a change of what the worker is to hear.
+  // The report may change what the worker is to be sent.
   const auto* const report = std::get_if<AttemptReport>(&decided.input);
   if (report != nullptr && MayChangeAssignments(state_, *report)) {
     dirty_.insert(report->worker);
@@ -267,11 +267,12 @@ void Engine::SetRoom(const absl::Status& room) {
   }
 }
 
-// Makes what was decided durable, or undoes it where there is no room for it.
+// Makes the decisions of a batch durable, or undoes them if there is no room.
 absl::Status Engine::CommitOrUndo(BatchResult& out) {
   const bool had_room = StoreRoom().ok();
   const absl::Status kept = out.events.empty() ? absl::OkStatus() : Commit(out.events);
-  // Where a small commit finds room, most may find none; and while nothing is committed, nothing says so.
+  // A small commit may find room although most would not, and without commits a full disk would not be
+  // noticed.
   const absl::Time now = clock_.Now();
   const bool due = !had_room || (out.events.empty() && now - looked_at_ >= kLookForRoom);
   if (due || !out.events.empty()) {
@@ -292,8 +293,8 @@ absl::Status Engine::CommitOrUndo(BatchResult& out) {
   return absl::OkStatus();
 }
 
-// Jobs as they are stored. What was observed of workers stays: all that follows from it is decided
-// again by the next input.
+// Restores the jobs as they are stored. What was observed of workers stays: the next input decides again what
+// follows from it.
 absl::Status Engine::Undo(const std::vector<v1::Event>& events) {
   for (const std::string& id : JobsOf(events)) {
     TANDEM_ASSIGN_OR_RETURN(std::optional<JobEntry> row, store_.Row(id));
@@ -314,7 +315,7 @@ void Engine::Refuse(const absl::Status& status, BatchResult& out) {
       const auto stored = state_.jobs.find(answer.job_id);
       const bool known = answer.job_id.empty() || stored != state_.jobs.end();
       if (known && !answer.stores) {
-        // It asked for nothing new: the answer that it got stands, about the job as it is stored.
+        // It decided nothing: its reply stays, with the job as it is stored.
         if (stored != state_.jobs.end()) {
           answer.reply.job = stored->second.job;
         }
@@ -335,15 +336,15 @@ void Engine::HoldUntilRoom(Decided noticed) {
   std::map<NoticeKey, Decided>& held = held_[in.worker];
   held.insert_or_assign({in.notice.number(), KeyOf(in.notice.id())}, std::move(noticed));
   if (held.size() > kMostHeld) {
-    // Its worker has dropped it, too.
+    // Its worker has dropped it too.
     if (const Decided oldest = std::move(held.extract(held.begin()).mapped()); oldest.done) {
       oldest.done({});
     }
   }
 }
 
-// A worker stops what its controller does not want. What the controller may have lost goes on, as no user has
-// decided that it end.
+// Finds attempts that the store lacks. A worker would stop them as unwanted; they go on, because the store
+// may have lost their jobs and no user has ended them.
 void Engine::FindUnknown(WorkerHello& hello) {
   for (const v1::AttemptStatus& status : hello.hello.inventory().attempts()) {
     const AttemptKey key = KeyOf(status.id());
@@ -363,7 +364,7 @@ void Engine::FindUnknown(WorkerHello& hello) {
   }
 }
 
-// Meanwhile no message was taken, and no call was answered.
+// Records a standstill if the batch took long: no message was read meanwhile, and no call answered.
 void Engine::NoteStandstill(absl::Time began) {
   const absl::Time now = clock_.Now();
   if (now - began > state_.limits.worker_timeout / kStandstillPart) {

@@ -9,7 +9,7 @@
 namespace tandem::controller {
 namespace {
 
-// By what an event says beside a transition, or else by where that leads.
+// The kind of an event: by its fact, or else by the state that it leads to.
 constexpr std::pair<v1::Event::FactCase, const char*> kFactKinds[] = {
     {v1::Event::kSubmitted, "submitted"},
     {v1::Event::kCheckpoint, "checkpoint"},

@@ -57,8 +57,9 @@ std::optional<v1::Cause> CauseOf(const v1::RankSlot& slot, const v1::RankStatus&
                                  bool killed_by_restart) {
   v1::Cause cause;
   if (status.has_cause()) {
-    // The daemon knows which signals it sent itself and says REQUESTED for those: a rank that somebody else
-    // killed within the grace of a stop, which its peer's loss brought about first, is still the first cause.
+    // The daemon knows which signals it sent itself and says REQUESTED for those: a rank that was killed by
+    // another process within the grace of a stop, which its peer's loss brought about, is still the first
+    // cause.
     cause = status.cause();
     if (cause.class_() == v1::FAILURE_CLASS_REQUESTED &&
         cause.reason() == proto::ReasonCode("WorkerStopped")) {
@@ -113,8 +114,8 @@ std::optional<v1::Cause> Disagreement(const State& state, const v1::Job& job) {
       cause.set_worker(slot.worker());
       return cause;
     };
-    // First, since other digests may be a consequence; and where none differs, two builds may still compute
-    // other numbers by the same program.
+    // Builds come first, because other digests may differ as a consequence; and even with equal digests, two
+    // builds may compute other numbers.
     if (starts && expected->build() != ready.build()) {
       return refusal(v1::FAILURE_CLASS_INFRASTRUCTURE, proto::ReasonCode("BuildMismatch"),
                      absl::StrCat(NameOf(*first), " is of build ", expected->build(), ", and ", NameOf(slot),
@@ -242,13 +243,13 @@ std::optional<v1::Cause> LossOf(const State& state, const v1::Job& job, const st
              : absl::StrCat("has been away for ", absl::FormatDuration(state.limits.worker_timeout)));
 }
 
-// What `first` is, given what the ranks were asked for; none where it is what stopping them brings about.
+// Adjusts `first` to what the ranks were asked for; nullopt if it is only the consequence of stopping them.
 std::optional<v1::Cause> InViewOfRequests(const JobEntry& entry, v1::Cause first) {
   const v1::Job& job = entry.job;
   const CheckpointWanted* const wanted = WantedOf(entry);
   const bool ends = wanted != nullptr && wanted->stop();
   if (ends && first.class_() == v1::FAILURE_CLASS_PREEMPTED) {
-    first.set_class_(v1::FAILURE_CLASS_REQUESTED);  // so they end after a checkpoint, whoever asked
+    first.set_class_(v1::FAILURE_CLASS_REQUESTED);  // the ranks end after a checkpoint, as asked
   }
   if (first.class_() != v1::FAILURE_CLASS_REQUESTED) {
     return first;
@@ -259,7 +260,8 @@ std::optional<v1::Cause> InViewOfRequests(const JobEntry& entry, v1::Cause first
   if (ends) {
     first.set_reason(wanted->reason());
   } else {
-    // Nobody here asked for it: the daemon stopped its ranks on its own, as when its machine shuts down.
+    // The controller did not ask for it: the daemon stopped its ranks on its own, as when its machine shuts
+    // down.
     first.set_class_(v1::FAILURE_CLASS_INFRASTRUCTURE);
     first.set_reason(proto::ReasonCode("StoppedByWorker"));
   }

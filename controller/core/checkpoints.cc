@@ -14,7 +14,7 @@
 namespace tandem::controller {
 namespace {
 
-// More than a job has use for; the worker of an attempt may send them without end.
+// A worker could send warnings without end.
 constexpr int kMostWarningsOfAnAttempt = 1000;
 
 std::string ReasonOf(v1::CheckpointProblem problem) {
@@ -29,7 +29,7 @@ std::string ReasonOf(v1::CheckpointProblem problem) {
   return found == reasons.end() ? proto::ReasonCode("CheckpointWarning") : found->second;
 }
 
-// When the worker heard of it from its rank.
+// Returns when the worker got the notice from its rank.
 absl::Time NoticedAt(const State& state, const v1::Job& job, const CheckpointNoticed& in, absl::Time now) {
   const auto worker = state.workers.find(in.worker);
   if (!in.notice.has_at() || worker == state.workers.end()) {
@@ -57,7 +57,7 @@ Decision DecideWarning(const State& state, const JobEntry& entry, const Checkpoi
   };
   if (in.notice.training().is_data()) {
     if (entry.job.data() == in.notice.training().message()) {
-      return {};  // of a later attempt, or of a worker that has not heard that it is known
+      return {};  // the same in a later attempt, or sent again
     }
     fill(proto::ReasonCode("DataRead"), in.notice.training());
     *event.mutable_training_warning() = in.notice.training();
@@ -170,7 +170,7 @@ Decision DecideNotice(const State& state, const CheckpointNoticed& in, absl::Tim
     return {};  // sent again after a lost connection
   }
   if (step < 0 || step > entry.job.resolved().training().steps()) {
-    return {};  // no rank that Tandem started says so; what rises has an end then
+    return {};  // not of a rank that Tandem started: a huge step would hide all later checkpoints
   }
   v1::Event event = EventOf(entry.job, entry.job.state(), now, in.worker,
                             proto::ReasonCode("CheckpointCommitted"), in.notice.committed().path());

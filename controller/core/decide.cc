@@ -28,7 +28,7 @@ struct Overloaded : Ts... {
 template <class... Ts>
 Overloaded(Ts...) -> Overloaded<Ts...>;
 
-// When the last of the job's ranks was there, by the time that they report; `now` where one reports none.
+// Returns the latest of a time that each of the job's ranks reports; `now` if one does not report it.
 template <typename Has, typename Get>
 absl::Time LastOfRanks(const State& state, const v1::Job& job, absl::Time now, Has has, Get get) {
   absl::Time last = proto::FromProto(Current(job).started());
@@ -64,8 +64,8 @@ v1::Event Failing(const State& state, const v1::Job& job, const v1::Cause& cause
   return event;
 }
 
-// So that one event reports it: the same cause comes again with every status, and after a new connection by a
-// corrected clock.
+// Whether two causes are one, so that one event reports it: a cause comes again with every status and, after
+// a new connection, with a corrected time.
 bool IsSame(const v1::Cause& a, const v1::Cause& b) {
   return a.rank() == b.rank() && a.worker() == b.worker() && a.reason() == b.reason();
 }
@@ -324,7 +324,7 @@ Decision DecideWorker(const State& state, const std::string& worker, const std::
   return {.events = {std::move(event)}};
 }
 
-// What its ranks saved or warned of comes before what the inventory ends.
+// Decides the notices of its ranks first, because the inventory may end their jobs.
 Decision DecideHello(const State& state, const WorkerHello& in, absl::Time now) {
   Decision out = DecideWorker(state, in.hello.worker_id(), in.session, now);
   for (const v1::CheckpointNotice& notice : in.hello.inventory().notices()) {
@@ -340,7 +340,7 @@ Decision DecideHello(const State& state, const WorkerHello& in, absl::Time now) 
   return out;
 }
 
-// Observed, where there was room for it; what follows is decided by Tick.
+// The report was observed, unless there was no room for it; what follows is decided by Tick.
 Decision DecideReport(const State& state, const AttemptReport& in) {
   const auto worker = state.workers.find(in.worker);
   if (worker == state.workers.end() || StatusOf(state, in.worker, KeyOf(in.status.id())) != nullptr) {

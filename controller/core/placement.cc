@@ -16,7 +16,7 @@
 namespace tandem::controller {
 namespace {
 
-// What jobs hold. Workers of one machine may offer the same GPU, so it is held by its uuid too.
+// The slots that jobs hold. Workers of one machine may offer the same GPU, so its uuid is held too.
 struct Held {
   std::set<std::pair<std::string, int>> slots;  // worker, slot
   std::set<std::string> gpus;                   // uuids
@@ -39,13 +39,15 @@ Held HeldSlots(const State& state) {
   return held;
 }
 
-// Where the ranks of a worker are reached: "" is the network that workers share, anything else one machine.
+// Returns where the ranks of a worker are reached: "" is the network that workers share, anything else is one
+// machine.
 std::string ReachOf(const WorkerEntry& worker) {
   return platform::IsLoopback(worker.inventory.data_address()) ? "machine " + worker.inventory.hostname()
                                                                : "";
 }
 
-// Workers of one group are alike in where they are reached, or in that and their build, or in nothing.
+// A key of a worker. Workers are grouped by equal keys: by where they are reached, by that and their build,
+// or all in one group.
 using Group = std::pair<std::string, std::string>;
 using GroupOf = Group (*)(const WorkerEntry&);
 
@@ -55,7 +57,7 @@ Group ByReach(const WorkerEntry& worker) { return {ReachOf(worker), ""}; }
 
 Group ByReachAndBuild(const WorkerEntry& worker) { return {ReachOf(worker), worker.build}; }
 
-// What the connected workers have for the ranks of one job on one device.
+// The slots that connected workers have for one job on one device.
 struct Offer {
   std::vector<v1::RankSlot> slots;  // by rank, as far as there are free ones
   int num_free = 0;

@@ -130,7 +130,7 @@ void HttpServer::Add(int fd) {
     }
     without_request_[fd] = now;
   }
-  // Closes it where there are too many.
+  // Closes it if there are too many.
   if (MHD_add_connection(daemon_, fd, reinterpret_cast<const sockaddr*>(&name), length) != MHD_YES) {
     Forget(fd);
   }

@@ -28,7 +28,7 @@
 namespace tandem::controller {
 namespace {
 
-// Answers of megabytes are made beside scrapes; what comes on top is to come again.
+// Answers may have megabytes, and are made beside scrapes; further calls are told to try again.
 constexpr int kMostAtOnce = 8;
 constexpr auto kLongestCall = std::chrono::seconds(10);
 constexpr auto kLongestLook = std::chrono::seconds(2);  // of a probe
@@ -37,7 +37,7 @@ constexpr int kMostProfilesAtOnce = 2;
 
 using Stub = v1::Jobs::Stub;
 
-// Makes a call the page's, of the request's session.
+// Marks a call as the page's, with the request's session.
 using MarkCall = std::function<void(grpc::ClientContext&)>;
 
 double Rounded(double value) {
@@ -242,7 +242,7 @@ HttpAnswer JsonApi::Answer(const std::string& method, const HttpRequest& request
 }
 
 HttpAnswer JsonApi::Health() {
-  // One question at a time: anybody may ask, as often as they like. Who waited for one takes its answer.
+  // Probes need no certificate, so only one asks at a time; those that waited for it get its answer.
   const absl::Time asked = platform::SteadyClock().Now();
   const absl::MutexLock lock(&health_mu_);
   if (health_at_ < asked) {

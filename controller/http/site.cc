@@ -74,7 +74,7 @@ HttpAnswer Site::AnswerApi(const std::string& method, const HttpRequest& request
   }
   HttpAnswer answer = api_.Answer(method, request, *session);
   if (session->empty() && answer.status == 401) {  // what is asked of the service is in its own lines
-    sessions_.Refused(request, absl::UnauthenticatedError("nobody is signed in"));
+    sessions_.Refused(request, absl::UnauthenticatedError("no user is signed in"));
   }
   return answer;
 }

@@ -28,7 +28,7 @@ constexpr auto kGauge = prometheus::MetricType::Gauge;
 constexpr auto kCounter = prometheus::MetricType::Counter;
 constexpr auto kHistogram = prometheus::MetricType::Histogram;
 
-// A new one at the end of `out`.
+// Adds a family to `out`.
 MetricFamily& AddFamily(prometheus::MetricType type, const char* name, const char* help,
                         std::vector<MetricFamily>& out) {
   return out.emplace_back(MetricFamily{name, help, type, {}});
@@ -45,7 +45,7 @@ void Add(MetricFamily& family, const prometheus::Histogram& histogram, Labels la
   family.metric.back().label = std::move(labels);
 }
 
-// A family with a value of each job, where `value` gives one (std::optional) of what is kept of it.
+// Adds a family with a value for each job for which value(kept) returns one (std::optional).
 template <typename Kept, typename Value>
 void AddPerJob(prometheus::MetricType type, const char* name, const char* help,
                const std::map<std::string, Kept>& jobs, const Value& value, std::vector<MetricFamily>& out) {
@@ -92,8 +92,8 @@ std::optional<double> CountDescriptors() {
                : std::optional<double>(std::distance(begin, std::filesystem::directory_iterator()));
 }
 
-// What Prometheus' own client libraries report of the process that is scraped, under the names that they use.
-// Read from /proc at every call; what cannot be read is left out.
+// Adds the metrics of this process that Prometheus' own client libraries have, under the same names. They are
+// read from /proc at every call; what cannot be read is left out.
 void AppendProcessMetrics(std::vector<MetricFamily>& out) {
   const auto add = [&out](prometheus::MetricType type, const char* name, const char* help,
                           std::optional<double> value) {

@@ -33,14 +33,14 @@ const char* CodeName(grpc::StatusCode code) {
   return code >= 0 && static_cast<size_t>(code) < std::size(kNames) ? kNames[code] : "Unknown";
 }
 
-// The method that a call names, "/tandem.v1.Jobs/Submit"; null if this program has no such method. The health
+// Finds the method of a path, "/tandem.v1.Jobs/Submit"; null if this program has no such method. The health
 // service of gRPC has no descriptor.
 const google::protobuf::MethodDescriptor* FindMethod(const std::string& path) {
   return google::protobuf::DescriptorPool::generated_pool()->FindMethodByName(
       absl::StrReplaceAll(path.substr(std::min<size_t>(1, path.size())), {{"/", "."}}));
 }
 
-// The job that a request names in its field `job`, in its own words; "" if it has no such text.
+// Returns the request's field `job` as it is; "" if it has no such string.
 std::string JobOf(const std::string& method, const Message& request) {
   if (method == kSubmit) {
     return static_cast<const v1::SubmitRequest&>(request).spec().name();
@@ -110,7 +110,7 @@ class CallInterceptor : public experimental::Interceptor {
     }
   }
 
-  // `received`: null where it is not of its type, or where a stream has ended.
+  // `received` is null if it is not of its type, or if a stream has ended.
   void Look(const void* received) {
     using Type = experimental::ServerRpcInfo::Type;
     const bool is_one = info_.type() == Type::UNARY || info_.type() == Type::SERVER_STREAMING;

@@ -24,13 +24,13 @@ constexpr char kPageKey[] = "tandem-page";
 constexpr char kSessionKey[] = "tandem-page-session";
 constexpr char kBrowserKey[] = "tandem-page-browser";
 
-// The first value of the key; empty where there is none.
+// Returns the first value of the key; empty if there is none.
 std::string Metadata(const grpc::ServerContextBase& context, const char* key) {
   const auto it = context.client_metadata().find(key);
   return it == context.client_metadata().end() ? "" : std::string(it->second.data(), it->second.size());
 }
 
-// The first value of a property of the connection, "x509_pem_cert"; empty where it has none.
+// Returns the first value of a property of the connection, such as "x509_pem_cert"; empty if there is none.
 std::string Property(const grpc::AuthContext& connection, const char* name) {
   const std::vector<grpc::string_ref> values = connection.FindPropertyValues(name);
   return values.empty() ? "" : std::string(values[0].data(), values[0].size());

@@ -37,7 +37,7 @@ absl::Status HasEnded(const v1::Job& job) {
       absl::StrCat("job ", job.name(), " (", job.id(), ") has ended: ", proto::ValueName(job.state())));
 }
 
-// What a request's spec or text comes to. `submitted` gets the spec.
+// Checks a request's spec or text. Sets `submitted` to the spec.
 jobspec::Checked CheckSpec(const v1::SubmitRequest& request, v1::JobSpec& submitted) {
   if (request.text().empty()) {
     submitted = request.spec();
@@ -73,7 +73,7 @@ UnaryCall* Answer(Access& access, CallContext* context, std::string_view method,
   return reactor;
 }
 
-// The job, where the caller may do this to it.
+// Returns the job if the caller may make this call about it.
 absl::StatusOr<v1::Job> FindOwnJob(Store& store, const std::string& name, std::string_view method,
                                    const Caller& caller) {
   absl::StatusOr<v1::Job> job = store.Lookup(name);
@@ -83,7 +83,7 @@ absl::StatusOr<v1::Job> FindOwnJob(Store& store, const std::string& name, std::s
   return job;
 }
 
-// Changes a job that runs, or waits, and replies with it. `ended`: what to reply where it has ended.
+// Posts a change of a live job, and replies with the job. If the job has ended, replies with ended(job).
 std::optional<absl::Status> Change(const Call& call, Engine& engine, Store& store, const v1::Job& job,
                                    Input change, v1::Job* response,
                                    const std::function<absl::Status(const v1::Job&)>& ended) {
@@ -103,7 +103,7 @@ std::optional<absl::Status> Change(const Call& call, Engine& engine, Store& stor
   return std::nullopt;
 }
 
-// How many of the steps up to that of the report changed no weight.
+// Returns how many of the steps up to the report's changed no weight.
 int64_t SkippedSteps(const v1::StepReport& report) {
   const auto found = report.scalars().find("skipped_steps");
   const bool is_number = found != report.scalars().end() && found->second >= 0 &&
@@ -157,7 +157,7 @@ UnaryCall* JobsService::Submit(CallContext* context, const v1::SubmitRequest* re
                                                                        v1::JobSpec resolved) mutable {
             // A caller that has received an error meanwhile gets no job.
             if (status.ok() && context->IsCancelled()) {
-              status = absl::CancelledError("nobody waits for the job");
+              status = absl::CancelledError("the caller has gone");
             }
             if (!status.ok()) {
               reactor->Finish(ToRpc(status));

@@ -107,8 +107,8 @@ absl::StatusOr<std::vector<int>> ListenOnPath(const Wanted& wanted) {
   name.sun_family = AF_UNIX;
   const std::string path = address.substr(5);
   std::memcpy(name.sun_path, path.data(), std::min(path.size(), sizeof(name.sun_path) - 1));
-  // What an ended controller left there; nothing else is ours to remove. One that started since the caller
-  // looked would serve on, and nobody would reach it.
+  // What an ended controller left there; nothing else is ours to remove. If a controller has started there
+  // since the caller looked, it would go on, unreachable.
   struct stat there {};
   if (lstat(path.c_str(), &there) == 0) {
     if (!S_ISSOCK(there.st_mode)) {
@@ -311,7 +311,7 @@ void Listener::Shed(int fd, int64_t limit) {
   if (fd >= 0) {
     close(fd);
   } else {
-    absl::SleepFor(absl::Milliseconds(50));  // somebody else took the descriptor
+    absl::SleepFor(absl::Milliseconds(50));  // another thread took the descriptor
   }
   ++shed_;
   const absl::Time now = platform::SteadyClock().Now();

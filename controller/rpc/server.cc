@@ -52,7 +52,7 @@ namespace {
 
 constexpr absl::Duration kTick = absl::Milliseconds(100);
 constexpr absl::Duration kLogNoRoomEvery = absl::Seconds(10);  // of what happens at every tick
-// What users' connections and messages may hold where workers have a server of their own.
+// The most that users' connections and messages may hold if workers have a server of their own.
 constexpr size_t kMostBytesOfUsers = 256 << 20;
 constexpr auto kShutdownGrace = std::chrono::milliseconds(300);
 
@@ -63,7 +63,7 @@ grpc::ChannelArguments ArgumentsOfPage() {
   return arguments;
 }
 
-// Also where there was no room to store it, so that whoever looks for the reason of a loss finds it.
+// Also logs events that there was no room to store, so that the log has the reason of a loss.
 void LogWorkersGone(const std::vector<v1::Event>& events) {
   for (const v1::Event& event : events) {
     if (event.has_worker() && !event.worker().connected()) {
@@ -85,17 +85,17 @@ void LogBadTlsFiles(const absl::Status& status) {
 struct Server::Parts {
   Parts(const platform::Clock& clock_in, platform::Random& random_in) : clock(clock_in), random(random_in) {}
 
-  // The steps of a start, in their order. Errors are of this machine.
+  // The steps of a start, in their order. They fail for reasons of this machine.
   absl::Status Start(const ServerOptions& options);
-  // Its certificate, and what is on its disk.
+  // Opens the TLS files and the databases.
   absl::Status OpenState(const ServerOptions& options);
-  // Makes all parts between the store and the network, and shows them to each other. Nothing moves yet.
+  // Makes all parts between the store and the network, and connects them. Nothing runs yet.
   void Assemble(const ServerOptions& options, State state);
-  // Takes the addresses. Connections wait until Accept.
+  // Binds the addresses. Connections wait until Accept.
   absl::Status Listen(const ServerOptions& options);
   // A gRPC server for each door.
   absl::Status StartGrpc();
-  // Metrics, and the page beside them; from here on they are answered.
+  // Serves metrics, and the page beside them.
   absl::Status ServeHttp(const ServerOptions& options);
   void Accept();
 
@@ -104,14 +104,15 @@ struct Server::Parts {
   // that revoked callers and silent connections end in time. The certificates wait for their own files' disk
   // and for the store's, where they are published; the upkeep waits for the store's alone.
   void StartThreads(absl::Duration sweep_every);
-  // Calls `act` after each such time, in a thread of its own, until the server stops.
+  // Calls `act` in a thread of its own, again after each `every`, until the server stops.
   void Repeat(absl::Duration every, std::function<void()> act) ABSL_LOCKS_EXCLUDED(mu);
-  // Waits; false once the server stops.
+  // Sleeps. Returns false once the server stops.
   bool Sleep(absl::Duration time) ABSL_LOCKS_EXCLUDED(mu);
   void TickEngine();
   void KeepUp();
   void RefreshCertificate();
-  // Takes a changed list, and ends connections of revoked certificates and those without a call for too long.
+  // Reads a changed list of revoked certificates; ends their connections, and those without a call for too
+  // long.
   void SweepConnections();
   void OnEvents(const std::vector<v1::Event>& events, const State& state);
   void OnNoRoom(const absl::Status& status);

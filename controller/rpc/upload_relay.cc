@@ -108,7 +108,7 @@ void UploadRelay::Close(uint64_t id) {
       uploads_.erase(upload);
     }
     for (auto& [upload, resume] : it->second.resumes) {
-      resumes.push_back(std::move(resume));  // so that the next chunk learns that nobody reads
+      resumes.push_back(std::move(resume));  // so that the next chunk finds the reader gone
     }
     bytes_ -= it->second.bytes;
     readers_.erase(it);
@@ -135,7 +135,7 @@ UploadRelay::Taken UploadRelay::Deliver(const v1::UploadChunk& chunk, const tls:
       return Taken::kTooLong;
     }
     if (!chunk.has_profile() && chunk.chunk().data().empty() && chunk.chunk().error().empty()) {
-      return Taken::kOk;  // the worker asks whether anybody still reads
+      return Taken::kOk;  // the worker asks whether there is still a reader
     }
     if (upload->second.waits) {
       return Taken::kGone;  // a second stream of one upload: no worker of ours opens it

@@ -170,9 +170,9 @@ absl::Status WatchReader::ReadSnapshot(absl::Time now) {
     }
   }
   for (v1::Job& job : jobs) {
-    // A snapshot has no cursor: who loses the stream now begins again.
+    // A snapshot has no cursor: a client that loses the stream now begins again.
     v1::WatchResponse& response = Add(job.id());
-    // The reports that come begin where the snapshot's last_step ends.
+    // The reports begin after the snapshot's last_step.
     TANDEM_ASSIGN_OR_RETURN(History::Position last,
                             request_.reports() ? history_.Last(job.id()) : History::Position{});
     TANDEM_RETURN_IF_ERROR(FillLastStep(history_, job));

@@ -22,7 +22,7 @@ namespace {
 
 constexpr char kMagic[] = "tandem-journal 1";
 
-// The line at the beginning of `rest`, which is moved behind it. False where none ends there.
+// Moves the first line of `rest` to `line`. Returns false if no line ends in it.
 bool TakeLine(std::string_view& rest, std::string_view& line) {
   const size_t end = rest.find('\n');
   if (end == std::string_view::npos) {
@@ -33,7 +33,7 @@ bool TakeLine(std::string_view& rest, std::string_view& line) {
   return true;
 }
 
-// False where no whole commit is at the beginning of `rest`.
+// Moves the first commit of `rest` to `out`. Returns false if it is not whole.
 bool TakeCommit(std::string_view& rest, v1::ListEventsResponse& out) {
   std::string_view line;
   if (!TakeLine(rest, line)) {

@@ -63,8 +63,8 @@ absl::Status MakeDirectory(const std::string& directory) {
   return absl::OkStatus();
 }
 
-// Of all columns of a row of jobs. SQLite has checksums in its log alone: a bit that flips in the main file
-// is found where it breaks a page, but not where it changes what a page holds.
+// Computes the checksum of all columns of a row of jobs. SQLite has checksums only in its log: a bit that
+// flips in the main file is found if it breaks a page, but not if it changes a page's content.
 std::string SumOf(std::string_view id, int64_t submitted, std::string_view name, int64_t state, int64_t live,
                   std::string_view job, std::string_view runtime) {
   platform::Xxh3 sum;
@@ -171,7 +171,7 @@ absl::Status Store::Prepare(platform::Random& random) {
     TANDEM_RETURN_IF_ERROR(kinds.Finish());
   }
   if (const absl::Status complete = CheckComplete(); !complete.ok()) {
-    db_->KeepLog();  // for whoever wants to find out how it came about
+    db_->KeepLog();  // so that the cause can be analysed
     return complete;
   }
   if (store_id_.empty()) {
