@@ -11,41 +11,47 @@
 
 namespace tandem::cli {
 
-// Where the controller listens, where that address comes from, and what this side shows it.
+// The address of the controller, what gave it, and the TLS credentials of this side.
 struct Address {
   enum class Source { kFlag, kVariable, kContext, kUp, kDefault };
   std::string target;  // "unix:/run/user/1000/tandem-x/controller", "127.0.0.1:7471"
   Source source = Source::kDefault;
   std::shared_ptr<const tls::TlsTexts> tls = nullptr;  // null: no TLS, as on unix sockets
-  tls::TlsFiles files = {};                            // where `tls` is from
+  tls::TlsFiles files = {};                            // the files that `tls` was read from
 
-  // Whether the controller runs on this machine, so that the paths of a job mean the same here and there.
-  // With a server name of its own, an address of this machine is the end of a tunnel, as of `kubectl
-  // port-forward`.
+  // Whether the controller runs on this machine and so sees the same files. False if files.server_name is
+  // set: a local address is then the end of a tunnel, for example of `kubectl port-forward`.
   bool is_here() const { return platform::IsLocalAddress(target) && files.server_name.empty(); }
 };
 
 inline constexpr char kDefaultAddress[] = "127.0.0.1:7471";
 
-// The command line's flags for the controller; empty if a flag is not given.
+// The flags that select a controller; empty if not given.
 struct TargetFlags {
   std::string addr;     // --addr
   std::string context;  // --context
   tls::TlsFiles tls;    // --tls-ca and so on
 };
 
-// --addr, else that of the context (contexts.h) that --context names, else TANDEM_ADDR, else that of the
-// context that TANDEM_CONTEXT names, else that of the config file's current one, else the socket of the
-// `tandem up` that runs, else kDefaultAddress. TLS files, each by itself: the flag, else the variable, else
-// the context's, which comes before the variable if --context names it. The current context gives TLS files
-// only if it gives the address. An error is one line.
+// Finds the address of the controller. The first of these that is given decides:
+//   1. --addr
+//   2. the context (contexts.h) that --context names
+//   3. TANDEM_ADDR
+//   4. the context that TANDEM_CONTEXT names
+//   5. the current context of the config file
+//   6. the socket of the running `tandem up`
+//   7. kDefaultAddress
+// Each TLS file is found separately: the flag, else the variable, else the context's; but a context that
+// --context names comes before the variable. The TLS files of the current context are used only with its
+// address. Error messages are one line.
 absl::StatusOr<Address> ResolveAddress(const TargetFlags& flags, const Environment& environment);
 
-// Says in one line that nothing will answer at `address` any more, if a `tandem up` that has ended listened
-// there; empty if something may answer. Asks the lock that an `up` holds.
+// If `address` was that of a `tandem up` that has ended, returns one line that says so: nothing will answer
+// there any more. Otherwise returns an empty string.
 std::string WhyNoneReturns(const Address& address, const Environment& environment);
 
-// "unix:PATH" (absolute, at most 107 bytes) or "HOST:PORT". `where` names it in the error: "--addr".
+// Returns OK if `text` is "unix:PATH", with an absolute PATH of at most 107 bytes, or "HOST:PORT". Errors
+// begin with `where`: "--addr".
 absl::Status CheckAddress(const std::string& text, const std::string& where);
 
 // Returns OK if a daemon could listen there, otherwise one line that says why it could not.

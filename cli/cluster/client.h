@@ -17,9 +17,10 @@ namespace tandem::cli {
 
 class Connection;
 
-// The users' service of one controller. Unary calls wait 10 s at most and are repeated twice if the
-// connection fails (all are idempotent: Submit by its request id). Limits go by the steady clock. Errors
-// carry the controller's text; Unavailable if nothing answers. Not thread-safe.
+// Calls the service for users (jobs.proto) of one controller. Unary calls have a limit of 10 s, but Submit
+// of 3 min if the controller has to choose the prefetch distance. They are repeated twice if the connection
+// fails; all are idempotent, Submit by its request id. Limits use the steady clock. Errors have the
+// controller's message, or are Unavailable if none answers. Not thread-safe.
 class Client {
  public:
   explicit Client(Address address);
@@ -27,37 +28,38 @@ class Client {
 
   const Address& address() const { return address_; }
 
-  // Cancelled once `given_up`, which is asked four times a second, returns true.
+  // Calls `given_up` four times a second; returns Cancelled once it returns true.
   absl::StatusOr<v1::Job> Submit(const v1::SubmitRequest& request,
                                  const std::function<bool()>& given_up = nullptr);
   absl::StatusOr<v1::Job> GetJob(const std::string& job);
-  // checkpoint: whether the job first saves what it has trained.
+  // checkpoint: whether the job saves a checkpoint first.
   absl::StatusOr<v1::Job> Cancel(const std::string& job, const std::string& reason, bool checkpoint = false);
   absl::StatusOr<v1::Job> Checkpoint(const std::string& job);
   absl::StatusOr<v1::ServerInfo> GetServerInfo(absl::Duration timeout);
   absl::StatusOr<v1::SignInResponse> SignIn();
 
-  // Return all pages: jobs newest first (of any state if `states` is empty; brief: as in ListJobsRequest, for
-  // tables), workers by id.
+  // Returns the jobs in one of `states`, or all if it is empty, newest first. brief: without what tables do
+  // not show (ListJobsRequest).
   absl::StatusOr<std::vector<v1::Job>> ListJobs(const std::vector<v1::JobState>& states = {},
                                                 bool brief = false);
+  // Returns all workers, by id.
   absl::StatusOr<std::vector<v1::Worker>> ListWorkers();
-  // Returns OK if the controller answers a call for which it needs its deciding thread.
+  // Returns OK if the thread on which the controller decides answers a call.
   absl::Status CheckDecides(absl::Duration timeout);
-  // Returns the events of a job, or of all if `job` is empty, whose seq is above after_seq, oldest first.
+  // Returns the events with a seq above after_seq, oldest first: those of `job`, or all if it is empty.
   absl::StatusOr<std::vector<v1::Event>> ListEvents(const std::string& job, int64_t after_seq = 0);
 
-  // Calls `each` for each page, in the order of steps, until it returns false. Steps as in
+  // Calls `each` for each page, in the order of steps, until it returns false. For the range of steps see
   // ListReportsRequest.
   absl::Status ListReports(const std::string& job, int64_t first_step, int64_t last_step, bool norms,
                            const std::function<bool(const v1::ListReportsResponse&)>& each);
 
-  // Reads until the log ends (with follow: until its attempt does), or `each`, which another thread calls,
-  // returns false; Cancelled once `given_up` returns true.
+  // Calls `each`, on another thread, for each chunk of a log, until it returns false or the log ends; a log
+  // that is followed ends with the job's attempt. Returns Cancelled once `given_up` returns true.
   absl::Status ReadLog(const v1::LogRequest& request, const std::function<bool(const v1::LogChunk&)>& each,
                        const std::function<bool()>& given_up = nullptr);
 
-  // Reads until every step of every rank has come, or `each`, which another thread calls, returns false.
+  // Calls `each` for each recorded step of each rank, until it returns false or all have arrived.
   absl::Status Profile(const v1::ProfileRequest& request,
                        const std::function<bool(const v1::ProfileChunk&)>& each);
 

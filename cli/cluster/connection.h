@@ -15,18 +15,18 @@ namespace tandem::cli {
 
 absl::Status ToStatus(const grpc::Status& status);
 
-// A way to one controller's users' service. Not thread-safe.
+// A connection to one controller's service for users (jobs.proto). Not thread-safe.
 class Connection {
  public:
   explicit Connection(Address address);
 
-  // One try of a call, on another thread if it has a limit or may be given up: sets `began` when an answer
-  // has begun, after which the call is not made again.
+  // Tries a call once. Runs on another thread if the call has a limit or a `given_up`. Sets `began` when
+  // the answer begins to arrive; then the call is not repeated.
   using Once = std::function<grpc::Status(v1::Jobs::Stub& stub, grpc::ClientContext& context, bool& began)>;
 
-  // Makes a call, and repeats it up to twice while nothing accepts it, each time after a pause and over a new
-  // connection. DeadlineExceeded after `limit`, which counts for all of it, by the steady clock; Cancelled
-  // once `given_up`, which is asked four times a second, says so.
+  // Makes a call. Repeats it up to twice while no controller accepts it, each time after a pause and over a
+  // new connection. Returns DeadlineExceeded after `limit`, which covers all tries and uses the steady
+  // clock, and Cancelled once `given_up`, which is called four times a second, returns true.
   absl::Status Call(absl::Duration limit, const Once& once, const std::function<bool()>& given_up = nullptr);
 
  private:

@@ -24,34 +24,33 @@ struct NamedCluster {
 //   contexts:
 //     lab: {address: "ctl.lab:7471", tls-ca: ca.crt, tls-cert: alice.crt, tls-key: alice.key}
 //
-// A file's path that does not begin with / is one beside the config file.
+// A relative path in it is relative to its folder.
 struct Contexts {
-  std::string file;     // that was read; empty if there is no such file
-  std::string current;  // name of the current context; empty if none is chosen
+  std::string file;     // path of the config file; empty if there is none
+  std::string current;  // name of the current context; empty if there is none
   std::map<std::string, NamedCluster> clusters;
 };
 
-// Reads the text of a config file in `folder`. InvalidArgument with every mistake and its line, and what is
-// allowed. Pure.
+// Parses `text`, the contents of the config file `file` in `folder`. InvalidArgument names every mistake,
+// its line and what is allowed. Pure.
 absl::StatusOr<Contexts> ReadContexts(std::string_view text, const std::string& file,
                                       const std::string& folder);
 
-// Returns what follows, on a terminal, the name of an unknown context: "allowed: a, b", or how to make one if
-// there is no context.
+// Returns what a message says after the name of an unknown context: "allowed: a, b", or, if there is no
+// context, how to make one.
 std::string AllowedNames(const Contexts& contexts);
 
-// Returns the path that the file has or would have. FailedPrecondition if neither HOME nor XDG_CONFIG_HOME is
-// set to an absolute path.
+// Returns the path of the config file, which may not exist. FailedPrecondition if neither HOME nor
+// XDG_CONFIG_HOME is set to an absolute path.
 absl::StatusOr<std::string> ContextsFile(const Environment& environment);
 
-// Reads the config file. Without a file there are no contexts.
+// Reads the config file. Returns no contexts if it does not exist.
 absl::StatusOr<Contexts> LoadContexts(const Environment& environment);
 
-// Writes such a text; paths below `folder` are written relative to it. Pure.
+// Returns the text of a config file in `folder`; paths below `folder` are relative in it. Pure.
 std::string WriteContexts(const Contexts& contexts, const std::string& folder);
 
-// Makes or replaces the config file. FailedPrecondition if the present one has comments, which would
-// be lost.
+// Writes the config file. FailedPrecondition if the existing one has comments, which would be lost.
 absl::Status SaveContexts(const Contexts& contexts, const Environment& environment);
 
 }  // namespace tandem::cli

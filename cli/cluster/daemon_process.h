@@ -11,19 +11,20 @@
 
 namespace tandem::cli {
 
-// A daemon that this process started: in a process group of its own, so that Ctrl-C does not reach it; killed
-// by the kernel when this process dies; its output appended to a log. Destruction kills it. Not thread-safe.
+// A daemon that this process started. It is in its own process group, so Ctrl-C does not reach it; its
+// output is appended to a log; the kernel kills it when this process dies. Destruction kills it. Not
+// thread-safe.
 class DaemonProcess {
  public:
   struct Command {
-    std::string name;     // for people: "worker local-1"
+    std::string name;     // in messages: "worker local-1"
     std::string program;  // path
     std::vector<std::string> arguments;
     std::string log;  // path
   };
 
-  // Call from the main thread: the kernel's death signal follows the thread that started it.
-  // Error: one line that names the program and says what to do.
+  // Must be called on the main thread: the kernel kills the daemon when the thread that started it ends.
+  // Errors are one line that names the program and says what to do.
   static absl::StatusOr<DaemonProcess> Start(Command command);
   DaemonProcess(DaemonProcess&& other) noexcept;
   DaemonProcess& operator=(DaemonProcess&&) = delete;
@@ -33,16 +34,17 @@ class DaemonProcess {
 
   bool Running();
 
-  // "worker local-1 was killed by signal 9 (SIGKILL)". Requires that it ran out.
+  // "worker local-1 was killed by signal 9 (SIGKILL)". Requires that the daemon has ended.
   std::string EndText() const;
 
-  // The last lines of its log, for people, indented by two blanks; empty if there are none.
+  // Returns the last lines that the daemon wrote to its log, readable, each behind two spaces; empty if
+  // there are none.
   std::string LogTail(int lines) const;
 
-  // Sends a signal to its process group, unless it has ended.
+  // Sends a signal to the process group of the daemon, unless it has ended.
   void Signal(int signal);
 
-  // Waits for its end, at most `timeout`; returns whether it has ended.
+  // Waits at most `timeout` until the daemon ends; returns whether it has ended.
   bool WaitEnd(absl::Duration timeout);
 
  private:
@@ -51,7 +53,7 @@ class DaemonProcess {
 
   Command command_;
   pid_t pid_ = -1;       // -1: moved from
-  off_t log_start_ = 0;  // the log's size when this process began
+  off_t log_start_ = 0;  // size of the log when the daemon was started
   bool ended_ = false;
   int wait_status_ = 0;
 };

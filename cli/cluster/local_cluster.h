@@ -12,27 +12,28 @@
 
 namespace tandem::cli {
 
-// How long `tandem up` and `tandem run` wait for the daemons to end by themselves: longer than a worker waits
-// for its ranks, its last reports and its last messages.
+// How long `tandem up` and `tandem run` wait for a daemon to end by itself. A worker takes less time for
+// its ranks, its last reports and its last messages.
 inline constexpr absl::Duration kStopGrace = absl::Seconds(7);
 
-// A controller and workers on this machine, as `tandem up` and `tandem run` start them: the real daemons with
-// ordinary flags. Destruction kills what still runs. Not thread-safe; use on the main thread.
+// A controller and workers on this machine: the real daemons with ordinary flags. Destruction kills what
+// still runs. Not thread-safe; must be used on the main thread.
 class LocalCluster {
  public:
   struct Options {
     std::string bin_dir;
-    std::string state;           // folder: controller/, worker-N/, logs/ are made in it
+    std::string state;           // folder; controller/, local-N/ and logs/ are made in it
     std::string address;         // "unix:PATH"
-    std::string listen;          // "HOST:PORT" as well, or empty
+    std::string listen;          // a second address, "HOST:PORT"; empty: none
     std::string metrics_listen;  // "HOST:PORT" or "off"
     int workers = 1;
     int slots = 1;        // of each worker
     std::string trainer;  // empty: the worker's default
   };
 
-  // Returns when every worker is connected. `interrupted` is asked every 50 ms; true gives Cancelled.
-  // Errors: a line that says what to do, then the last log lines of the daemon that failed.
+  // Starts the daemons; returns when every worker is connected. Calls `interrupted` every 50 ms, and
+  // returns Cancelled once it returns true. Other errors are a line that says what to do, then the last log
+  // lines of the daemon that failed.
   static absl::StatusOr<std::unique_ptr<LocalCluster>> Start(const Options& options,
                                                              const std::function<bool()>& interrupted);
 
@@ -46,10 +47,10 @@ class LocalCluster {
   // Returns OK while every daemon runs, otherwise which one ended, how, and its last log lines.
   absl::Status Check();
 
-  // SIGSTOP: workers do and report nothing any more; SIGKILL ends them and their ranks at once.
+  // Sends a signal to the workers: SIGSTOP freezes them, SIGKILL ends them and their ranks at once.
   void SignalWorkers(int signal);
 
-  // Asks all to end, workers first, and kills those that have not ended after `grace` each.
+  // Asks the workers to end, and kills those that have not after `grace`; then the controller, likewise.
   void Stop(absl::Duration grace);
 
  private:
@@ -65,9 +66,9 @@ class LocalCluster {
   int gpus_ = 0;
 };
 
-// What workers on one machine have for ranks, in words: "1 worker with 2 CPU slots", "2 workers with 1 CPU
-// slot each", "1 worker with 8 GPU slots and 1 CPU slot". Each has its own CPU slots; the GPUs, of which the
-// machine has `gpus`, are offered by all of them.
+// Describes the slots of the workers on one machine: "1 worker with 2 CPU slots", "2 workers with 1 CPU
+// slot each", "1 worker with 8 GPU slots and 1 CPU slot". Each worker has its own `cpu_slots`; all share
+// the `gpus` of the machine.
 std::string WorkersText(int workers, int cpu_slots, int gpus);
 
 }  // namespace tandem::cli

@@ -23,9 +23,10 @@ inline constexpr int kKeptRuns = 20;
 // $XDG_STATE_HOME/tandem, or $HOME/.local/state/tandem.
 absl::StatusOr<std::string> StateRoot(const Environment& environment);
 
-// `folder`, or the nearest one above it that is there.
+// Returns `folder` if it exists, otherwise its nearest ancestor that does.
 std::string ExistingParent(const std::string& folder);
 
+// Returns the state folder of `tandem up`.
 std::string UpFolder(absl::string_view state_root);
 
 struct RunningUp {
@@ -33,16 +34,16 @@ struct RunningUp {
   std::string address;  // empty while it starts
 };
 
-// The `tandem up` that holds the lock of `up_folder` now.
+// Returns the `tandem up` that holds the lock of `up_folder` now, if there is one.
 std::optional<RunningUp> FindRunningUp(const std::string& up_folder);
 
-// Holds the lock of a folder for its life; the kernel gives it back when the process dies.
+// Holds the lock of a folder until destruction; the kernel releases it when the process dies.
 class FolderLock {
  public:
   // AlreadyExists if another process holds it. Creates the folder.
   static absl::StatusOr<FolderLock> Acquire(const std::string& folder);
 
-  // Writes which process holds it, for FindRunningUp.
+  // Writes this process's id and `address` into the lock file, for FindRunningUp.
   absl::Status Publish(absl::string_view address);
 
  private:
@@ -50,14 +51,15 @@ class FolderLock {
   platform::Descriptor file_;
 };
 
-// A new folder of its own for this run; older runs that are not in use are removed until kKeptRuns are left.
+// Makes a folder for a new run. Removes the folders of the oldest runs until kKeptRuns are left, except
+// those in use.
 absl::StatusOr<std::string> MakeRunFolder(const std::string& state_root, absl::Time now,
                                           absl::string_view id);
 
-// A folder of mode 0700 that holds one socket; removed at destruction. It lies in `state_folder`, which only
-// this process uses: one under $XDG_RUNTIME_DIR would go away with the user's last login. Where a socket
-// cannot lie there (its path is too long or has odd characters, or the file system has no sockets), it lies
-// in /tmp.
+// A folder of mode 0700 that holds one socket; destruction removes it. It is made in `state_folder`, which
+// only this process uses, and not in $XDG_RUNTIME_DIR, which the last logout of the user removes. It is
+// made in /tmp if `state_folder` cannot hold a socket: its path is too long or has odd characters, or its
+// file system has no sockets.
 class SocketFolder {
  public:
   static absl::StatusOr<SocketFolder> Make(const std::string& state_folder);

@@ -21,33 +21,35 @@ namespace tandem::cli {
 
 class Connection;
 
-// A watch that is open, over a connection of its own. It is read on a thread of its own, one response ahead,
-// so that waits for the next go by the steady clock. Not thread-safe.
+// An open watch, over a connection of its own. A thread of its own reads one response ahead, so Next can
+// wait by the steady clock. Not thread-safe.
 class WatchStream {
  public:
   enum class Event { kResponse, kTimeout, kClosed };
 
-  // Begins at once.
+  // Opens the watch.
   WatchStream(const Address& address, const v1::WatchRequest& request);
   ~WatchStream() ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Waits for the next response, at most `limit`. kClosed: status() says why, and so do all later calls.
+  // Waits at most `limit` for the next response. After kClosed, status() says why the watch ended, and all
+  // later calls return kClosed.
   Event Next(absl::Duration limit, v1::WatchResponse& response) ABSL_LOCKS_EXCLUDED(mu_);
   const absl::Status& status() const { return status_; }
 
  private:
   void Run() ABSL_LOCKS_EXCLUDED(mu_);
-  // Whether `context` is now that of the open call; not if the stream is to end.
+  // Stores the context of the open call (null: none is open), which destruction cancels. Returns false if
+  // there is none to store, or destruction has begun.
   bool Open(grpc::ClientContext* context) ABSL_LOCKS_EXCLUDED(mu_);
-  // Waits until the response before was taken.
+  // Gives `response` to Next, once it has returned the response before.
   void Hand(v1::WatchResponse response) ABSL_LOCKS_EXCLUDED(mu_);
 
   const std::unique_ptr<Connection> connection_;
   const v1::WatchRequest request_;
   absl::Mutex mu_;
-  platform::SteadyCondition changed_;  // of what follows
+  platform::SteadyCondition changed_;  // of the members below
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
-  grpc::ClientContext* context_ ABSL_GUARDED_BY(mu_) = nullptr;  // of the call that is open
+  grpc::ClientContext* context_ ABSL_GUARDED_BY(mu_) = nullptr;  // of the open call
   std::optional<v1::WatchResponse> response_ ABSL_GUARDED_BY(mu_);
   bool closed_ ABSL_GUARDED_BY(mu_) = false;
   absl::Status status_;  // written before closed_, and not afterwards

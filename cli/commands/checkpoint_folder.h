@@ -10,15 +10,16 @@
 
 namespace tandem::cli {
 
-// Whether the folder is one step of a checkpoint.
+// Whether the folder holds one saved step: it has a manifest.
 bool IsStepFolder(const std::string& folder);
 
-// The folder of checkpoints, or of one step, that a command names: a folder of this machine, or a job, whose
-// checkpoint.directory this machine sees. Links are followed. Asks the controller only for a job. Errors are
-// Failures.
+// Returns the folder of checkpoints, or of one step, that the argument `job` means: a folder of this machine
+// (links are followed), or a job, whose checkpoint.directory must exist on this machine. Calls the controller
+// only for a job. Errors are Failures.
 absl::StatusOr<std::string> CheckpointFolder(Context& context, const std::string& job);
 
-// Returns the folder of a step: `folder` if it is one, otherwise that of `step` or of the newest step in it.
+// Returns the folder of one step: `folder`, if it holds a step (then `step` must not be given), otherwise
+// that of `step`, or of the newest step, in `folder`. Errors are as of CheckpointFolder.
 absl::StatusOr<std::string> StepFolderIn(Context& context, const std::string& folder,
                                          const std::optional<int64_t>& step);
 

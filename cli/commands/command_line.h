@@ -10,15 +10,15 @@ namespace tandem::cli {
 
 // A command line, parsed.
 struct Invocation {
-  TargetFlags target;                    // of the controller
-  std::function<int(Context&)> command;  // empty: `text` is all there is to say
+  TargetFlags target;                    // selects the controller
+  std::function<int(Context&)> command;  // empty: only `text` is to be printed
   std::string text;                      // help (exit_code 0) or the line of a usage error (kUsage)
   ExitCode exit_code = kOk;
 };
 
-// `tandem __complete WORD...`, which the scripts of `tandem completion` ask, is answered in `text`: what may
-// stand in place of the last word, a line each, behind a tab its description; or :files or :jobs, if the
-// shell is to list those.
+// Parses a command line. `tandem __complete WORD...`, which the scripts of `tandem completion` call, sets
+// `text` to what may replace the last word: one candidate a line, with its description behind a tab; or
+// ":files" or ":jobs" if the shell is to list files or jobs.
 Invocation ParseCommandLine(int argc, const char* const* argv);
 
 }  // namespace tandem::cli

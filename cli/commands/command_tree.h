@@ -18,7 +18,8 @@
 
 namespace tandem::cli {
 
-// An integer. CLI11's own check of positive numbers names the largest double as the limit.
+// Accepts integers from `least` on. CLI11's own check of positive numbers shows the largest double as the
+// limit.
 inline CLI::Validator AtLeast(int64_t least) {
   return CLI::Validator(
       [least](const std::string& text) {
@@ -30,7 +31,7 @@ inline CLI::Validator AtLeast(int64_t least) {
       absl::StrCat(">= ", least));
 }
 
-// The value of --timeout.
+// Parses the value of --timeout. Throws CLI::ValidationError.
 inline absl::Duration TimeoutOf(const std::string& text) {
   absl::Duration timeout;
   if (!absl::ParseDuration(text, &timeout) || timeout < absl::ZeroDuration()) {
@@ -40,9 +41,9 @@ inline absl::Duration TimeoutOf(const std::string& text) {
   return timeout;
 }
 
-// How commands and the options that several of them have are declared to CLI11, whose header costs seconds to
-// compile: only command_table.cc and command_line.cc include this one. What the chosen command needs outlives
-// the tree in `invocation.command`.
+// Declares commands to CLI11, and the options that several of them have. That header costs seconds to
+// compile, so only command_table.cc and command_line.cc include this one. `invocation.command` keeps the
+// options of the chosen command, so it may outlive the tree.
 class CommandTree {
  public:
   explicit CommandTree(Invocation& invocation) : invocation_(invocation) {}
@@ -55,7 +56,7 @@ class CommandTree {
   const CLI::App& app() const { return app_; }
   Invocation& invocation() { return invocation_; }
 
-  // The values that an option allows, for shells to complete; empty: anything.
+  // Returns the values that an option allows, for shells to complete; empty: any value.
   std::vector<std::string> ValuesOf(const CLI::Option* option) const {
     const auto known = values_.find(option);
     return known == values_.end() ? std::vector<std::string>() : known->second;
@@ -65,7 +66,7 @@ class CommandTree {
   template <typename Options>
   using Command = std::function<Outcome(Context&, const Options&)>;
 
-  // A command whose options live in the returned struct.
+  // Adds a command, and returns it and the struct that receives the values of its options.
   template <typename Options>
   std::pair<CLI::App*, std::shared_ptr<Options>> Add(const std::string& name, const std::string& description,
                                                      Command<Options> command, CLI::App* parent = nullptr) {
@@ -86,7 +87,7 @@ class CommandTree {
     return {added, options};
   }
 
-  // The same of a command that talks to a controller.
+  // Adds a command that calls a controller.
   template <typename Options>
   std::pair<CLI::App*, std::shared_ptr<Options>> Add(const std::string& name, const std::string& description,
                                                      Outcome (*command)(Context&, Client&, const Options&),
@@ -105,7 +106,7 @@ class CommandTree {
         parent);
   }
 
-  // Commands of two words.
+  // Adds the first word of commands of two words: `get` of `get jobs`.
   CLI::App* AddFamily(const std::string& name, const std::string& description) {
     CLI::App* added = app_.add_subcommand(name, description);
     added->require_subcommand(1);
@@ -113,19 +114,19 @@ class CommandTree {
     return added;
   }
 
-  // The values that an option allows; shells complete them.
+  // Records the values that an option allows, for shells to complete.
   void Offer(const CLI::Option* option, std::vector<std::string> values) {
     values_[option] = std::move(values);
   }
 
-  // An option with a value, which the help calls `type`.
+  // Adds an option with a value, which --help shows as `type`.
   template <typename Value>
   static CLI::Option* AddValue(CLI::App* app, const std::string& name, Value& value, const std::string& type,
                                const std::string& description) {
     return app->add_option(name, value, description)->type_name(type);
   }
 
-  // The same for a choice of some values, which shells complete.
+  // Adds an option that allows only some values, which shells complete.
   CLI::Option* AddChoice(CLI::App* app, const std::string& name, std::string& value, const std::string& type,
                          const std::string& description, const std::vector<std::string>& allowed) {
     CLI::Option* option = AddValue(app, name, value, type, description)->check(CLI::IsMember(allowed));

@@ -18,8 +18,8 @@
 
 namespace tandem::cli {
 
-// What every command gets. Commands print, and return the exit code, or the error that they failed with
-// (terminal/error.h): a command that gets a Client what that has answered, too.
+// What every command gets. A command prints, and returns its exit code or the error that it failed with
+// (terminal/error.h). A command that has a Client may return that client's errors as they are.
 struct Context {
   Console& console;
   const platform::Clock& clock;
@@ -29,7 +29,7 @@ struct Context {
   absl::TimeZone zone = absl::LocalTimeZone();
   std::string what = {};  // the command and its job, for messages: "cancel headers"
 
-  // The width that tables may use: that of the terminal, 0 (no limit) if standard output is not a terminal.
+  // Returns the width that tables may use: 0 (no limit) if standard output is not a terminal.
   int TableWidth() const { return console.IsTerminal(Stream::kOut) ? console.Size().columns : 0; }
 
   std::string Rendered(const Table& table) const { return table.Render(TableWidth(), console.unicode()); }
@@ -51,16 +51,16 @@ struct UpOptions {
 };
 Outcome Up(Context& context, const UpOptions& options);
 
-// A job file, and what the command line says instead of it.
+// A job file, and the command line's overrides of it.
 struct JobSource {
   std::string file;
-  std::vector<std::string> set;  // "training.steps=20"; of two for one field the later counts
-  std::string name;              // unless it is empty
-  std::string resume;            // checkpoint.resume, unless it is empty
+  std::vector<std::string> set;  // "training.steps=20"; the last one for a field wins
+  std::string name;              // name of the job; empty: as in the file
+  std::string resume;            // checkpoint.resume; empty: as in the file
 };
 
 struct RunOptions : JobSource {
-  int workers = 0;  // 0: as many as resources.ranks_per_worker asks for, else 1
+  int workers = 0;  // 0: as resources.ranks_per_worker requires, else 1
   int slots = 0;    // 0: ranks / workers, rounded up
   Format format = Format::kText;
   std::string bin_dir;
@@ -75,8 +75,8 @@ struct SubmitOptions : JobSource {
 };
 Outcome Submit(Context& context, Client& client, const SubmitOptions& options);
 
-// Submits a spec that LoadJobFile accepted. A controller that refuses it says why, on standard error, in its
-// own words.
+// Submits a spec that LoadJobFile accepted. If the controller refuses it, prints the controller's reasons on
+// standard error.
 absl::StatusOr<v1::Job> SubmitSpec(Context& context, Client& client, const v1::JobSpec& spec,
                                    const std::string& request_id);
 
@@ -88,14 +88,14 @@ Outcome Watch(Context& context, Client& client, const WatchOptions& options);
 
 struct WaitOptions {
   std::string job;
-  std::optional<absl::Duration> timeout;  // 0: one look
+  std::optional<absl::Duration> timeout;  // 0: checks once; nullopt: no limit
 };
 Outcome Wait(Context& context, Client& client, const WaitOptions& options);
 
-// Follows a job with its output (watch, submit --follow): FollowJob, Ctrl-C ends the watch only.
+// Shows a job until it ends (watch, submit --follow); Ctrl-C ends only the watch. patient: see FollowRequest.
 Outcome WatchToEnd(Context& context, Client& client, const std::string& job, Format format, bool patient);
 
-// The same in silence, until `timeout` (submit --wait, wait).
+// Waits until a job ends, at most `timeout`, without showing it (wait, submit --wait).
 Outcome WaitToEnd(Context& context, Client& client, const std::string& job,
                   std::optional<absl::Duration> timeout, bool patient);
 
@@ -105,32 +105,32 @@ struct GetOptions {
 struct GetJobsOptions {
   Format format = Format::kTable;
   std::vector<std::string> states;   // StateNames(); empty: all
-  std::vector<std::string> reasons;  // in any case; empty: all
+  std::vector<std::string> reasons;  // upper or lower case; empty: all
 };
 Outcome GetJobs(Context& context, Client& client, const GetJobsOptions& options);
 Outcome GetWorkers(Context& context, Client& client, const GetOptions& options);
 
 struct DescribeOptions {
   std::string job;
-  bool layout = false;  // only where its parameters and buffers lie
+  bool layout = false;  // shows only its groups, buffers and the offsets of its parameters
   Format format = Format::kTable;
 };
 Outcome Describe(Context& context, Client& client, const DescribeOptions& options);
 
 struct EventsOptions {
   std::string job;      // empty: of all jobs, and of workers
-  bool follow = false;  // until the job has ended, or for good
+  bool follow = false;  // until the job has ended; without a job, forever
   Format format = Format::kTable;
 };
 Outcome Events(Context& context, Client& client, const EventsOptions& options);
 
-// Events, a row each, oldest first; with_job: of several jobs.
+// Returns a table with one row for each event. with_job: with a column for the job.
 std::string RenderEvents(const std::vector<v1::Event>& events, bool with_job, const Context& context);
 
 struct CancelOptions {
   std::string job;
-  bool checkpoint = false;                // whether what was trained is saved first
-  std::optional<absl::Duration> timeout;  // how long to wait for that and the end; nullopt: not at all
+  bool checkpoint = false;                // save a checkpoint first
+  std::optional<absl::Duration> timeout;  // how long to wait for the end; nullopt: not at all
 };
 Outcome Cancel(Context& context, Client& client, const CancelOptions& options);
 
@@ -143,21 +143,21 @@ Outcome CheckpointNow(Context& context, Client& client, const CheckpointOptions&
 
 struct CheckpointFolderOptions {
   std::string job;              // or the folder of its checkpoints, or of one step
-  std::optional<int64_t> step;  // nullopt: list and verify take all steps, show takes the newest
+  std::optional<int64_t> step;  // nullopt: all steps for list and verify, the newest for show
 };
 Outcome ListCheckpoints(Context& context, const CheckpointFolderOptions& options);
 Outcome ShowCheckpoint(Context& context, const CheckpointFolderOptions& options);
 Outcome VerifyCheckpoints(Context& context, const CheckpointFolderOptions& options);
 
 struct CheckpointDeleteOptions {
-  std::string job;  // as of CheckpointFolderOptions
+  std::string job;  // as CheckpointFolderOptions::job
   std::optional<int64_t> step;
-  bool all = false;  // also the last one that verifies
+  bool all = false;  // even the last step that verifies
 };
 Outcome DeleteCheckpoint(Context& context, const CheckpointDeleteOptions& options);
 
 struct CheckpointDiffOptions {
-  std::string a;  // as CheckpointFolderOptions::job; the newest step of more
+  std::string a;  // as CheckpointFolderOptions::job; of several steps the newest
   std::string b;
 };
 Outcome DiffCheckpoints(Context& context, const CheckpointDiffOptions& options);
@@ -165,15 +165,15 @@ Outcome DiffCheckpoints(Context& context, const CheckpointDiffOptions& options);
 struct ExportCommandOptions {
   std::string job;              // or the folder of its checkpoints, or of one step
   std::optional<int64_t> step;  // nullopt: the newest
-  std::string to;               // folder that is made
+  std::string to;               // folder to make
   std::string dtype = "bf16";   // or fp32
   std::string max_shard = "5GB";
-  std::string tokenizer;  // folder; empty: that which the job started from
+  std::string tokenizer;  // folder; empty: the one that the job started from
 };
 Outcome Export(Context& context, const ExportCommandOptions& options);
 
 struct TopOptions {
-  bool once = false;  // as always if standard output is not a terminal
+  bool once = false;  // print once and exit; always so without a terminal
 };
 Outcome Top(Context& context, Client& client, const TopOptions& options);
 
@@ -191,7 +191,7 @@ struct DoctorOptions {
 };
 Outcome Doctor(Context& context, Client& client, const DoctorOptions& options);
 
-// The words behind `data`, which the program tandem-py reads.
+// The words after `data`, which the program tandem-py parses.
 struct DataOptions {
   std::vector<std::string> words;
 };
@@ -205,18 +205,17 @@ struct FollowOptions {
   bool offline = false;
   int64_t norms_every = 100;  // 0: never
 };
-// Runs the program tandem-py, as Data does.
+// Replaces this process by the program tandem-py, as Data does.
 Outcome Follow(Context& context, const FollowOptions& options);
 
-// shell: bash, zsh or fish.
 struct CompletionOptions {
-  std::string shell;
+  std::string shell;  // bash, zsh or fish
 };
 Outcome Completion(Context& context, const CompletionOptions& options);
 
 struct MetricsOptions {
   std::string job;
-  bool moe = false;  // the load of experts of one step instead
+  bool moe = false;  // show the load of experts in one step instead
   int64_t step = 0;  // with moe; 0: the newest that has it
   Format format = Format::kTable;
 };
@@ -225,8 +224,8 @@ Outcome Metrics(Context& context, Client& client, const MetricsOptions& options)
 struct NormsOptions {
   std::string job;
   int64_t step = 0;         // 0: the newest that has norms
-  int top = 0;              // 0: all, in the model's order; else the largest update/weight
-  std::string norm = "l2";  // of the table: l2, rms or max
+  int top = 0;              // 0: all, in the model's order; else so many, by update/weight
+  std::string norm = "l2";  // that the table shows: l2, rms or max
   Format format = Format::kTable;
 };
 Outcome Norms(Context& context, Client& client, const NormsOptions& options);
@@ -244,25 +243,25 @@ struct ProfileOptions {
   std::string job;
   int steps = 2;
   std::string trace;    // file to write; empty: no trace
-  std::string profile;  // likewise
-  std::string base;     // preset whose rates the profile keeps; empty: the CPU's, for a job that runs there
+  std::string profile;  // file to write; empty: no device profile
+  std::string base;     // preset whose rates the profile keeps; empty: cpu, for jobs on CPUs
 };
 Outcome Profile(Context& context, Client& client, const ProfileOptions& options);
 
 Outcome Validate(Context& context, const JobSource& source);
 
 struct GroupsOptions {
-  std::string file;                          // of a job; or empty
-  parallel::GridSizes sizes = {.world = 0};  // if there is no file
-  std::vector<std::string> names;            // every group of these; empty: a line for each name
+  std::string file;  // job file; empty: `sizes` counts
+  parallel::GridSizes sizes = {.world = 0};
+  std::vector<std::string> names;  // list every group of these names; empty: a line for each name
   Format format = Format::kTable;
 };
 Outcome Groups(Context& context, const GroupsOptions& options);
 
 struct PlanOptions : JobSource {
   Format format = Format::kTable;
-  bool program = false;                // print the step program too
-  std::string profile = "cpu";         // of the device: a preset's name or a file
+  bool program = false;                // print the step programs too
+  std::string profile = "cpu";         // of the device: the name of a preset, or a file
   std::optional<std::string> compare;  // "prefetch=0,1,2"
   std::string trace;                   // file to write, or empty
 };

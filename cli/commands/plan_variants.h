@@ -16,9 +16,10 @@ struct Comparison {
   std::vector<std::string> values;  // as written, at least one
 };
 
-// "KEY=VALUE,VALUE...". KEY is the path of a field that holds one value, its last key if no other field
-// has the same, or accumulation: microbatches a rank, which sets training.global_batch_size. Or schedules
-// alone, "sequential,overlap,overlap+delay": the last delays weight gradients. InvalidArgument is one line.
+// Parses "KEY=VALUE,VALUE...". KEY is the path of a field that holds one value; or the last key of such a
+// path, if no other field has it; or "accumulation", the microbatches of a rank, from which
+// training.global_batch_size follows. Without a KEY, the values are schedules:
+// "sequential,overlap,overlap+delay", where the last delays weight gradients. InvalidArgument is one line.
 absl::StatusOr<Comparison> ParseComparison(const std::string& text);
 
 // A job with one value of the comparison.
@@ -28,8 +29,8 @@ struct Variant {
   std::vector<v1::Violation> violations;  // empty: `resolved` is good
 };
 
-// Requires a path that ParseComparison returned. `spec` is as submitted, so what follows from the field (a
-// default) follows from its new value.
+// Returns the job with `value` in the field at `path`, which must come from ParseComparison. `spec` must not
+// be resolved, so that defaults follow from the new value.
 Variant MakeVariant(const v1::JobSpec& spec, const std::string& path, const std::string& value);
 
 }  // namespace tandem::cli

@@ -10,10 +10,10 @@
 
 namespace tandem::cli {
 
-// The memory in use over the step's time by kind, stacked: weights, gradients and optimizer state, which live
-// as long as the job, then gathered parameters, contributions, activations, their gradients, scratch. Each
-// column shows the most that is in use there. The arena is the line above: its top is the axis's end. Pure;
-// no line is wider than shape.columns.
+// Draws the memory in use over the time of a step, stacked by kind: weights, gradients and optimizer state,
+// which live as long as the job, then gathered parameters, contributions, activations, their gradients,
+// scratch. Each column shows the largest stack of its time. The vertical axis ends at arena_bytes. Pure; no
+// line is wider than shape.columns.
 std::vector<StyledLine> MemoryChart(const schedules::MemoryCurve& curve, int64_t arena_bytes, int64_t step_ns,
                                     const ChartShape& shape);
 

@@ -22,31 +22,31 @@ class Console {
  public:
   virtual ~Console() = default;
 
-  // Writes all of `text`, unbuffered. Text for a stream that takes no more is dropped.
+  // Writes all of `text`, unbuffered. Drops it after a write to that stream has failed.
   virtual void Write(Stream stream, absl::string_view text) = 0;
 
-  // Whether the stream is a terminal that can move its cursor (TERM=dumb cannot).
+  // Whether the stream is a terminal with a movable cursor (TERM=dumb has none).
   virtual bool IsTerminal(Stream stream) const = 0;
 
-  // The width of the terminal, read again each time.
+  // Returns the size of the terminal, read again each time.
   virtual TerminalSize Size() const = 0;
 
-  // Whether colours and glyphs outside ASCII are welcome on a terminal.
+  // Whether a terminal is to get colours, and characters beyond ASCII.
   virtual bool color() const = 0;
   virtual bool unicode() const = 0;
 
-  // Whether standard output takes no more text, so that whatever streams to it ends.
+  // Whether a write to standard output has failed, so that commands which write more of it should end.
   virtual bool OutClosed() const = 0;
 
-  // Whether standard output is a pipe that is not read any more. No write need have met that yet: it is for
-  // commands that wait for the next line, as `tandem events -f JOB | head -1` does.
+  // Whether standard output is a pipe that its reader has closed, even if no write has failed yet: a command
+  // that waits for its next line is to end then, as in `tandem events -f JOB | head -1`.
   virtual bool ReaderHasLeft() const = 0;
 
-  // Why standard output takes no more ("No space left on device"); empty if its reader closed it (EPIPE).
+  // Why a write to standard output failed: "No space left on device"; empty if its reader closed it (EPIPE).
   virtual std::string OutError() const = 0;
 };
 
-// Standard output and error of the process. Ignores SIGPIPE for the process.
+// Returns the standard output and error of the process. Ignores SIGPIPE for the whole process.
 std::unique_ptr<Console> MakeSystemConsole(const Environment& environment);
 
 }  // namespace tandem::cli

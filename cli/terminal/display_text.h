@@ -8,30 +8,31 @@
 
 namespace tandem::cli {
 
-// Text for a terminal of so many columns. All text is UTF-8.
+// Fits text into the columns of a terminal. All text is UTF-8.
 
-// `text` as it can be shown on one line: control characters and invalid UTF-8 become \xNN, \n, \t.
+// Makes `text` fit for one line: control characters and invalid UTF-8 become \xNN, \n, \t.
 std::string Escape(absl::string_view text);
 
-// Columns that a terminal uses for `text`, which holds no control characters.
+// Returns how many columns `text`, which has no control characters, takes on a terminal.
 int DisplayWidth(absl::string_view text);
 
-// The first columns of `text`, ending in an ellipsis if something was cut. Requires width >= 0.
+// Returns the first `width` columns of `text`, with an ellipsis at the end if something was cut. Requires
+// width >= 0.
 std::string Cut(absl::string_view text, int width, bool unicode);
 
-// The last columns of `text`, starting with an ellipsis if something was cut.
+// Returns the last `width` columns of `text`, with an ellipsis at the beginning if something was cut.
 std::string CutLeft(absl::string_view text, int width, bool unicode);
 
-// `text` filled with blanks to `width` columns, at the right or at the left.
+// Fills `text` with spaces to `width` columns, at the right or at the left.
 std::string PadRight(absl::string_view text, int width);
 std::string PadLeft(absl::string_view text, int width);
 
-// Breaks at blanks so that no line is wider than `width`; every line starts with `indent`. Words that are too
-// wide are broken. width 0: no limit.
+// Breaks `text` at spaces into lines no wider than `width` (0: no limit), each of which starts with `indent`.
+// Breaks words that are too wide.
 std::vector<std::string> Wrap(absl::string_view text, int width, absl::string_view indent);
 
-// A line of a log as a person reads it. Our own JSON lines become "12:00:01 error trainer: text  key=value";
-// any other line stays as it is. Escaped, without newline.
+// Makes a line of a log readable: our own JSON lines become "12:00:01 error trainer: text  key=value"; any
+// other line stays as it is. Escaped, without newline.
 std::string ReadableLogLine(absl::string_view line);
 
 }  // namespace tandem::cli

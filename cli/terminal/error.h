@@ -20,27 +20,27 @@ enum ExitCode : int {
   kDenied = 5,
   kUnreachable = 6,
   kTimeout = 7,
-  kPreempted = 75,      // it would go on elsewhere; Slurm's and Kubernetes' scripts know the code
+  kPreempted = 75,      // a new submission would continue it; deploy/slurm does that
   kCancelled = 130,     // also: interrupted by Ctrl-C
-  kOutputClosed = 141,  // standard output is not read any more; what a shell shows for SIGPIPE
+  kOutputClosed = 141,  // nothing reads standard output any more; as a shell shows SIGPIPE
 };
 
 // The exit code of a command, or the error that it failed with.
 using Outcome = absl::StatusOr<ExitCode>;
 
-// The error of a command that ends with `code`. `text`, for people, says in one line what failed, where, and
-// what to do next; empty if it has been printed.
+// Returns the error of a command that ends with `code`. `text` says in one line what failed, where, and what
+// to do next; empty if it has been printed.
 absl::Status Failure(ExitCode code, absl::string_view text);
 
-// The error of a command whose call to the controller failed; a Failure stays as it is. `what`: "cancel
-// headers", in front of the text; empty: the text alone.
+// Turns the failed status of a call to a controller into a Failure; a Failure stays as it is. `what` is in
+// front of its text: "cancel headers"; empty: nothing is.
 absl::Status CallFailure(const absl::Status& status, absl::string_view what, const Address& address);
 
-// Prints why a command failed, "tandem: ...", a line, on standard error. Returns the exit code. What is not a
-// Failure gets `what` in front, and ends with kUsage if it is InvalidArgument, otherwise with kFailed.
+// Prints why a command failed on standard error, as a line "tandem: ...", and returns the exit code. A status
+// that is not a Failure gets `what` in front; its code is kUsage if it is InvalidArgument, otherwise kFailed.
 int Fail(Console& console, const absl::Status& status, absl::string_view what);
 
-// "tandem: ...", a line, on standard error.
+// Prints "tandem: " and `text` as a line on standard error.
 void Note(Console& console, absl::string_view text);
 
 }  // namespace tandem::cli

@@ -6,10 +6,10 @@
 
 namespace tandem::cli {
 
-// Counts Ctrl-C (SIGINT), SIGTERM and SIGHUP instead of dying of them, for its life, whichever thread the
-// kernel gives them to: gRPC has threads of its own. The third kills the process after all: the program that
-// counts may hang, in a pipe that is not read or a terminal that is stopped. A signal that the caller had
-// ignored (nohup) stays ignored. May be nested; not thread-safe.
+// Counts Ctrl-C (SIGINT), SIGTERM and SIGHUP while it exists, instead of letting them kill the process, on
+// whichever thread they arrive. The third kills the process nevertheless: the program may hang in a write, to
+// a pipe that nothing reads or a terminal that is stopped. A signal that was ignored before (nohup) stays
+// ignored. May be nested; not thread-safe.
 class Interrupts {
  public:
   Interrupts();
@@ -17,7 +17,7 @@ class Interrupts {
   Interrupts(const Interrupts&) = delete;
   Interrupts& operator=(const Interrupts&) = delete;
 
-  // How many have come since construction. Never blocks.
+  // Returns how many have arrived since construction. Never blocks.
   int Count() const;
 
  private:

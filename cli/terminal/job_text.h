@@ -16,23 +16,24 @@ std::string FailedSavesText(const v1::CheckpointRecord& record);
 // failed, and how the current attempt's start differs from what was asked. Without control characters.
 std::vector<std::string> CheckpointWarnings(const v1::CheckpointRecord& record);
 
-// The checkpoints that the events say are there, oldest first: those that were saved and that `keep` has not
-// removed since.
+// Returns the checkpoints that exist according to the events, oldest first: checkpoint.keep has not removed
+// them.
 std::vector<v1::CheckpointCommitted> KeptCheckpoints(const std::vector<v1::Event>& events);
 
-// "2 min 5 s, of it 91 % in steps, 4 % starting, 3 % waiting, 2 % in checkpoints": how the time divides,
-// the largest part first. Empty if nothing is known.
+// How the time of a job divides, the largest part first: "2 min 5 s, of it 91 % in steps, 4 % starting, 3 %
+// waiting, 2 % in checkpoints". Empty if nothing is known.
 std::string TimeAccountText(const v1::TimeAccount& time);
 
-// "rank 1 on worker b is stopped, by a signal or a debugger, in step 37, forward of microbatch 2"
+// Which rank is behind, and where: "rank 1 on worker b is stopped, by a signal or a debugger, in step 37,
+// forward of microbatch 2".
 std::string BehindText(const v1::Progress& progress);
 
-// The text behind "progress": "0.2 s ago", or "none for 23 s: rank 1 on worker b ..." if the job stands
-// still.
+// When the job last made progress: "0.2 s ago", or, if it stands still, "none for 23 s: rank 1 on worker b
+// ...".
 std::string ProgressText(const v1::Progress& progress);
 
 // Why an attempt ended, in one paragraph without newlines: "Rank 1 on worker b was killed by signal 9
-// (SIGKILL) at step 134 in "F layers.3.mlp 1": out of memory." Says only what the cause holds.
+// (SIGKILL) at step 134 in "F layers.3.mlp 1": out of memory." Leaves out what the cause does not have.
 std::string CauseText(const v1::Cause& cause);
 
 }  // namespace tandem::cli

@@ -9,18 +9,19 @@
 
 namespace tandem::cli {
 
-// A message as JSON: keys are the proto's field names, numbers are numbers, times RFC 3339 in UTC. Enum
-// values lose their type's prefix; those of a job spec are in lower case, so the text of a spec is again a
-// valid job file. Fields that are not set are left out. indent -1: one line, without newline at the end.
+// Returns a message as JSON: keys are the proto's field names, numbers are numbers, times RFC 3339 in UTC.
+// Enum values lose their type's prefix; those of a job spec are in lower case, so that the result is a valid
+// job file. Fields that are not set are left out. indent -1: one line, without newline at the end.
 std::string ToJson(const google::protobuf::Message& message, int indent);
 
-// A text as a YAML scalar: in quotes unless it is a plain word.
+// Returns a text as a YAML scalar: in quotes unless it is a plain word.
 std::string YamlText(const std::string& text);
 
-// The same as YAML in block style, each line indented by `indent` blanks.
+// Returns a message as YAML in block style, with the keys and values of ToJson, each line behind `indent`
+// spaces.
 std::string ToYaml(const google::protobuf::Message& message, int indent);
 
-// A list of messages, as it is written in a file: JSON with an element a line, or YAML.
+// Return a list of messages for a file: JSON with an element a line, or YAML.
 template <typename Message>
 std::string ToJsonList(const std::vector<Message>& messages) {
   std::string text = "[";

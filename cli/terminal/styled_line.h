@@ -14,7 +14,7 @@ struct Span {
   Style style = Style::kPlain;
 };
 
-// One line of a display, still without escape sequences, so its width is known.
+// One line of a display, without escape sequences yet, so that its width is known.
 class StyledLine {
  public:
   StyledLine() = default;
@@ -27,7 +27,7 @@ class StyledLine {
   int width() const;
   bool empty() const { return spans_.empty(); }
 
-  // At most `width` columns (0: no limit), with colours or without, no newline.
+  // Returns at most `width` columns (0: no limit), with colours or without, and no newline.
   std::string Render(int width, bool color, bool unicode) const;
 
  private:
@@ -40,7 +40,8 @@ struct Part {
   int priority = 0;
 };
 
-// The parts that fit into `width`, in order, `gap` blanks apart. At least the one of the highest priority.
+// Returns the parts that fit into `width`, in order, `gap` spaces apart; at least the part of the highest
+// priority.
 StyledLine Fit(const std::vector<Part>& parts, int width, int gap);
 
 }  // namespace tandem::cli

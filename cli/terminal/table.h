@@ -7,7 +7,7 @@
 
 namespace tandem::cli {
 
-// Rows under headings, for people. Columns are two blanks apart.
+// Rows under headings, for people. Two spaces separate columns.
 class Table {
  public:
   struct Column {
@@ -18,7 +18,7 @@ class Table {
 
     std::string heading;
     bool right = false;     // aligned, as numbers are
-    bool shrinks = false;   // gives way first if the table is wider than the terminal
+    bool shrinks = false;   // is cut first if the table is wider than the terminal
     bool keep_end = false;  // cut at the left: parameter names differ at their end
   };
 
@@ -27,8 +27,8 @@ class Table {
   // Requires one cell per column. Cells are escaped.
   void Add(std::vector<std::string> cells);
 
-  // A line each, with "\n". width 0: as wide as the content (output that is not a terminal); else no line is
-  // wider than that.
+  // Returns the lines, each with "\n". width 0: as wide as the content, for output that is not a terminal;
+  // otherwise no line is wider.
   std::string Render(int width, bool unicode) const;
 
  private:
@@ -38,6 +38,6 @@ class Table {
 
 Table::Column Right(Table::Column column);
 Table::Column Shrinking(Table::Column column);
-Table::Column ShrinkingLeft(Table::Column column);  // it keeps its end
+Table::Column ShrinkingLeft(Table::Column column);  // and keep_end
 
 }  // namespace tandem::cli

@@ -13,9 +13,9 @@ namespace tandem::cli {
 
 // A cluster at one moment.
 struct TopState {
-  std::vector<v1::Job> jobs;  // those that are live, newest first
+  std::vector<v1::Job> jobs;  // that have not ended, newest first
   std::vector<v1::Worker> workers;
-  std::map<std::string, v1::StepReport> reports;  // the newest of a job, by its id
+  std::map<std::string, v1::StepReport> reports;  // the newest of each job, by its id
 };
 
 struct TopShape {
@@ -24,11 +24,11 @@ struct TopShape {
   bool unicode = true;
 };
 
-// Workers and slots, then a row for each job that runs, the fastest first, then those that wait, in the order
-// in which they will start; at most rows - 1 lines, none wider than the terminal. Pure.
+// Draws a line about workers, slots and jobs, then a row for each job that has slots, then for each that
+// waits, both in the order of submission. At most rows - 1 lines, none wider than the terminal. Pure.
 std::string RenderTop(const TopState& state, const TopShape& shape, absl::Time now);
 
-// The jobs of which RenderTop shows a report, in its order.
+// Returns the ids of the jobs whose reports RenderTop shows, in the order of its rows.
 std::vector<std::string> JobsWithReports(const TopState& state);
 
 }  // namespace tandem::cli

@@ -10,21 +10,22 @@
 
 namespace tandem::cli {
 
-// Puts what a watch receives in the order in which it happened. Events and reports come on two roads, and
-// rank 0 reports a step only during the next one, so the checkpoint of step 3 may arrive before the report of
-// step 1, and STOPPING before that of the last step. What speaks of a step waits for the report of that step
-// or of a later one, but not without limit: reports may be dropped. What follows an event waits with it.
+// Puts the responses of a watch into the order in which they happened. Events and reports take different
+// paths, and rank 0 reports a step only during the next one, so the checkpoint of step 3 may arrive before
+// the report of step 1, and STOPPING before the report of the last step. An event of a step waits for the
+// report of that step or of a later one, but not without limit, since reports may be dropped. Later events
+// wait behind it.
 //
-// Plain data, no clock. Not thread-safe.
+// Has no clock. Not thread-safe.
 class EventOrder {
  public:
   // `now` never goes backwards.
   void Put(v1::WatchResponse response, absl::Time now);
 
-  // The next response that may be shown after `state`; none for now.
+  // Returns the next response to apply to `state`, or nullopt if none may go yet.
   std::optional<v1::WatchResponse> Take(const WatchState& state, absl::Time now);
 
-  // From now on nothing waits: no more reports come.
+  // Lets everything go from now on, as when no more reports can arrive.
   void Release() { released_ = true; }
 
  private:

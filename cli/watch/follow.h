@@ -15,24 +15,24 @@ namespace tandem::cli {
 
 struct FollowRequest {
   std::string job;      // id or name
-  bool reports = true;  // without them only the job's state is followed
+  bool reports = true;  // if false, only the job's state is followed
   bool norms = false;   // of every step
-  // Whether an absence of the controller is waited out from the start, because it has just taken the job.
+  // Whether to wait for a controller that does not answer even the first time, because it has just accepted
+  // the job.
   bool patient = false;
 };
 
-// Watches a job until it has ended, showing it. While the controller is away it says so and tries again
-// until `keep_going` ends it, then goes on at its cursor: every step is shown once, in order; steps that the
-// stream left out are read from the history. `keep_going` is asked at least every 100 ms; its error ends the
-// watch and is returned.
+// Shows a job until it has ended. If the controller goes away, says so and tries again until it is back, then
+// continues at its cursor: every step is shown once, in order; steps that the stream left out are read from
+// the history. Calls `keep_going` at least every 100 ms; its error ends the watch and is returned.
 //
-// OK: the job has ended and state.job says how; Finish (and ShowLog for a failed rank) have been called.
-// Errors otherwise: of the first connection (unless patient), NotFound, or of keep_going; Finish has been
-// called if anything was shown.
+// Returns OK if the job has ended: state.job says how, and Finish (and ShowLog for a failed rank) have been
+// called. Otherwise returns the error of the first connection (unless patient), NotFound, or that of
+// keep_going; Finish has been called if anything was shown.
 absl::Status FollowJob(Client& client, const FollowRequest& request, const platform::Clock& clock,
                        const std::function<absl::Status()>& keep_going, WatchState& state, WatchView& view);
 
-// SUCCEEDED 0, CANCELLED 130, FAILED as one of its workers was asked to end 75, else 1.
+// Returns 0 for SUCCEEDED, 130 for CANCELLED, 75 for FAILED because a worker was asked to end, otherwise 1.
 ExitCode ExitCodeOf(const v1::Job& job);
 
 }  // namespace tandem::cli

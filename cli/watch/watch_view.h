@@ -12,26 +12,27 @@
 
 namespace tandem::cli {
 
-// Shows a job as it goes on. The follower calls Show after every change and at least ten times a second.
+// Shows a job while it is followed. FollowJob calls Show after every change and at least ten times a second.
 class WatchView {
  public:
   virtual ~WatchView() = default;
 
-  // `applied` says what changed since the last call; nothing if only time passed.
+  // `applied` says what has changed since the last call: nothing, if only time has passed.
   virtual void Show(const WatchState& state, const Applied& applied, absl::Time now) = 0;
 
   // The controller went away (state.lost is set), or is back.
   virtual void ShowConnection(const WatchState& state, absl::Time now) = 0;
 
-  // The job has ended, or watching has; last call but for ShowLog. Leaves the display as it shall stay.
+  // The job, or the watch, has ended: leaves the display as it is to stay. Only ShowLog may be called after
+  // it.
   virtual void Finish(const WatchState& state, absl::Time now) = 0;
 
   // The last lines of the log of the rank that failed, after Finish.
   virtual void ShowLog(int rank, const std::vector<std::string>& lines) = 0;
 };
 
-// The views that follow, as the console asks: json: an object a line; else redrawn in place on a terminal,
-// and lines elsewhere.
+// Makes one of the views below: if `json`, an object a line; otherwise, on a terminal, a display that is
+// redrawn in place; elsewhere, lines.
 std::unique_ptr<WatchView> MakeWatchView(Console& console, bool json);
 
 std::unique_ptr<WatchView> MakeLiveView(Console& console);
@@ -41,9 +42,10 @@ std::unique_ptr<WatchView> MakeJsonView(Console& console);
 // Shows nothing.
 std::unique_ptr<WatchView> MakeSilentView();
 
-// One step as a JSON object on one line, full precision: step, loss, grad_norm, learning_rate, tokens,
-// seconds, and if they exist nonfinite, attempt (after the first), and the scalars ("validation_loss").
-// `kind`, unless empty, is its first key. NaN and infinity, which JSON lacks, become null. No newline.
+// Returns one step as a JSON object on one line, in full precision: step, loss, grad_norm, learning_rate,
+// tokens, seconds, and, if the report has them, nonfinite, attempt (after the first) and the scalars
+// ("validation_loss"). Its first key is "kind" unless `kind` is empty. NaN and infinity, which JSON lacks,
+// become null. No newline.
 std::string ReportJson(const v1::StepReport& report, const std::string& kind);
 
 }  // namespace tandem::cli
