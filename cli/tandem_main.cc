@@ -49,7 +49,7 @@ std::string OwnFolder() {
   return slash == std::string::npos ? "." : own.substr(0, slash);
 }
 
-// What the process ends with: output that could not be written is never a success.
+// Returns the exit code of the process: never success if output could not be written.
 int Ended(tandem::cli::Console& console, int exit_code) {
   if (!console.OutClosed()) {
     return exit_code;
@@ -76,7 +76,7 @@ int main(int argc, char** argv) {
       }
       return tandem::cli::Fail(*console, tandem::cli::Failure(invocation.exit_code, invocation.text), "");
     }
-    // Nothing that is timed may come early or never because somebody sets the machine's clock.
+    // The steady clock: nobody can set it, so nothing that is timed comes early or never.
     tandem::cli::Context context{.console = *console,
                                  .clock = tandem::platform::SteadyClock(),
                                  .environment = environment,

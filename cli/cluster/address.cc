@@ -33,13 +33,13 @@ absl::Status CheckAddress(const std::string& text, const std::string& where) {
 
 namespace {
 
-// What one place says of the files of TLS, and what it calls each of them.
+// The TLS files that one source gives (flags, variables, a context), and what it calls each of them.
 struct TlsAnswer {
   tls::TlsFiles files;
   tls::TlsFiles sources = tls::TlsFlags();
 };
 
-// Each by itself, from the first of the answers that has it.
+// Takes each file from the first of the sources that gives it.
 TlsAnswer FirstOfEach(const std::vector<TlsAnswer>& answers) {
   TlsAnswer out;
   for (const TlsAnswer& answer : answers) {
@@ -64,7 +64,7 @@ TlsAnswer OfVariables(const Environment& environment) {
 
 // A cluster of the config file, and its name there.
 struct FoundCluster {
-  std::string name;  // empty: none is meant
+  std::string name;  // empty: no cluster is chosen
   NamedCluster cluster;
 };
 

@@ -12,7 +12,7 @@ namespace {
 
 constexpr absl::Duration kCallTimeout = absl::Seconds(10);
 constexpr absl::Duration kPlannedTimeout =
-    absl::Minutes(3);  // specs that the controller simulates, one by one
+    absl::Minutes(3);  // the controller simulates such specs, one at a time
 constexpr absl::Duration kLogTimeout = absl::Minutes(10);
 
 template <typename Request, typename Response>
@@ -49,7 +49,7 @@ absl::Status CallPages(Connection& connection, Method method, Request request,
   return absl::OkStatus();
 }
 
-// Returns what `of` returns of each page.
+// Returns the entries of all pages; `of` is the list in a page.
 template <typename Entry, typename Page, typename Method, typename Request>
 absl::StatusOr<std::vector<Entry>> CallAllPages(Connection& connection, Method method, const Request& request,
                                                 const google::protobuf::RepeatedPtrField<Entry>& (Page::*of)()
@@ -62,7 +62,7 @@ absl::StatusOr<std::vector<Entry>> CallAllPages(Connection& connection, Method m
   return out;
 }
 
-// Until the stream ends, or `each` returns false.
+// Reads until the stream ends, or `each` returns false.
 template <typename Request, typename Chunk>
 absl::Status ReadAll(Connection& connection,
                      std::unique_ptr<grpc::ClientReader<Chunk>> (v1::Jobs::Stub::*method)(
@@ -129,7 +129,7 @@ absl::StatusOr<v1::SignInResponse> Client::SignIn() {
 
 absl::StatusOr<std::vector<v1::Job>> Client::ListJobs(const std::vector<v1::JobState>& states, bool brief) {
   v1::ListJobsRequest request;
-  request.set_page_size(1000);  // the controller's limit; it makes pages of at most 3 MiB of them
+  request.set_page_size(1000);  // the controller's limit; its pages have at most 3 MiB
   request.set_brief(brief);
   request.mutable_states()->Assign(states.begin(), states.end());
   return CallAllPages(*connection_, &v1::Jobs::Stub::ListJobs, request, &v1::ListJobsResponse::jobs);

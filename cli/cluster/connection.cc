@@ -16,8 +16,8 @@ namespace {
 
 constexpr int kTries = 3;
 constexpr absl::Duration kFirstPause = absl::Milliseconds(100);
-constexpr absl::Duration kNextLook = absl::Milliseconds(250);  // whether anybody wants the answer
-// A busy controller, or one far away, is not an absent one.
+constexpr absl::Duration kNextLook = absl::Milliseconds(250);  // between calls of `given_up`
+// A connection to a controller that is busy or far away may take long.
 constexpr int kLongestDialMs = 10'000;
 
 }  // namespace
@@ -66,8 +66,8 @@ absl::Status Connection::Call(absl::Duration limit, const Once& once, const std:
     bool began = false;
     std::future<grpc::Status> answer = std::async(is_bounded ? std::launch::async : std::launch::deferred,
                                                   [&] { return once(*stub_, context, began); });
-    // In a gRPC that is built on Abseil's mutexes, as Debian's is, deadlines sleep until a time of the
-    // machine's clock: they end an hour late if that clock is set back by an hour.
+    // A gRPC built on Abseil's mutexes, as Debian's is, waits for its deadlines by the machine's clock: they
+    // come an hour late if that clock is set back by an hour.
     bool is_late = false;
     const auto wait = [&] { return absl::ToChronoNanoseconds(std::min(deadline - clock.Now(), kNextLook)); };
     while (answer.wait_for(wait()) == std::future_status::timeout) {

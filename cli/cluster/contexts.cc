@@ -125,7 +125,7 @@ class Reader {
   std::vector<std::string> problems_;
 };
 
-// Whether all of its lines are empty or comments, as in a file whose contexts were all taken out.
+// Whether all lines are empty or comments, as after the last context was commented out.
 bool IsBlank(absl::string_view text) {
   const std::vector<absl::string_view> lines = absl::StrSplit(text, '\n');
   return std::all_of(lines.begin(), lines.end(), [](absl::string_view line) {
@@ -136,7 +136,8 @@ bool IsBlank(absl::string_view text) {
 
 std::string FolderOf(const std::string& file) { return file.substr(0, file.rfind('/')); }
 
-// The number of the first line with a comment; 0: none. A # that begins a word outside of quotes begins one.
+// Returns the number of the first line with a comment; 0: none. A comment begins at a # that begins a word
+// outside of quotes.
 int CommentLine(absl::string_view text) {
   int number = 0;
   for (const absl::string_view line : absl::StrSplit(text, '\n')) {

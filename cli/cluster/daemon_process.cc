@@ -28,12 +28,12 @@ namespace {
 
 constexpr off_t kTailBytes = 64 << 10;
 
-// Between fork and exec: nothing but system calls.
+// Runs between fork and exec, where only system calls are allowed.
 [[noreturn]] void Exec(char* const* arguments, int log, int error_pipe, pid_t parent) {
   ::setpgid(0, 0);
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != parent) {
-    ::_exit(127);  // it died before the line above
+    ::_exit(127);  // the parent died before the line above
   }
   sigset_t none;
   sigemptyset(&none);

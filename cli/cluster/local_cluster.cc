@@ -25,7 +25,7 @@ constexpr absl::Duration kStartTimeout = absl::Seconds(15);
 constexpr absl::Duration kPoll = absl::Milliseconds(20);
 constexpr int kLogLines = 10;
 
-// "; the end of LOG:" and its last lines; why there are none, where that is seen.
+// "; the end of LOG:" and its last lines; or, if there are none, why, as far as that is known.
 std::string LogText(const DaemonProcess& daemon) {
   const std::string& log = daemon.command().log;
   std::string tail = daemon.LogTail(kLogLines);

@@ -56,7 +56,8 @@ struct flock WholeFile() {
   return lock;
 }
 
-// Asks without taking the lock: a `tandem up` that starts at this moment must not find it held by a question.
+// Tests the lock without acquiring it, so that a `tandem up` that starts at this moment does not find it
+// held.
 bool IsLocked(const std::string& folder) {
   const absl::StatusOr<platform::Descriptor> file =
       platform::OpenRegularFile(absl::StrCat(folder, "/", kLockFile), O_RDWR);
@@ -67,7 +68,7 @@ bool IsLocked(const std::string& folder) {
   return ::fcntl(file->get(), F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
 }
 
-// Whether a socket can be made in the folder, and an address of gRPC can name it.
+// Whether a socket can be made in the folder, and gRPC's addresses can have its path.
 bool MayHoldSocket(const std::string& folder) {
   const std::string path = absl::StrCat(folder, "/", kSocketFile);
   const bool is_plain = std::all_of(path.begin(), path.end(), [](char c) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Certificates for a cluster that has no authority of its own.
+// The commands `tandem certs ...`: certificates for a cluster that has no authority of its own.
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -32,7 +32,7 @@ namespace tandem::cli {
 namespace {
 
 constexpr char kAuthority[] = "ca";
-constexpr char kAuthorityOf[] = "Tandem CA of ";  // a domain: its common name
+constexpr char kAuthorityOf[] = "Tandem CA of ";  // and a domain: the common name of its certificate
 constexpr char kController[] = "controller";
 constexpr absl::Duration kDay = absl::Hours(24);
 constexpr absl::Duration kAuthorityLife = absl::Hours(24 * 3650);
@@ -42,7 +42,7 @@ constexpr absl::Duration kSkew = absl::Hours(1);
 constexpr mode_t kPublic = 0644;
 constexpr mode_t kSecret = 0600;
 
-// Whether all of the text is on disk; errno says why not.
+// Writes all of the text to disk. Returns false, with errno set, if it cannot.
 bool WriteAll(int file, const std::string& text, mode_t mode) {
   size_t written = 0;
   while (written < text.size()) {
@@ -52,12 +52,12 @@ bool WriteAll(int file, const std::string& text, mode_t mode) {
     }
     written += count < 0 ? 0 : static_cast<size_t>(count);
   }
-  // The mode that was asked for, whatever the umask is.
+  // open(2) applied the umask to the mode.
   return fchmod(file, mode) == 0 && fsync(file) == 0;
 }
 
-// A new file, on disk when it returns. A part of one is removed: it would be taken for what is not
-// overwritten.
+// Makes a file and writes it to disk. Removes it if it cannot be written whole: later calls would not replace
+// it.
 absl::Status WriteNew(const std::string& path, const std::string& text, mode_t mode) {
   const platform::Descriptor file(
       open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, mode));
@@ -74,13 +74,13 @@ absl::Status WriteNew(const std::string& path, const std::string& text, mode_t m
 
 absl::Status WriteInPlace(const std::string& path, const std::string& text, mode_t mode) {
   const std::string fresh = path + ".new";
-  unlink(fresh.c_str());  // of a renewal that was cut off
+  unlink(fresh.c_str());  // left by a renewal that was interrupted
   TANDEM_RETURN_IF_ERROR(WriteNew(fresh, text, mode));
   return platform::SystemFiles().Rename(fresh, path);
 }
 
-// A folder of certificates and keys, NAME.crt (mode 0644) and NAME.key (0600), that of the authority under
-// the name "ca". Errors are one line with the path.
+// A folder of certificates, NAME.crt (mode 0644), and keys, NAME.key (0600). The authority has the name "ca".
+// Errors are one line with the path.
 class CredentialFolder {
  public:
   // Opens the folder; if it does not exist and `make` is set, makes it with mode 0700.
@@ -146,7 +146,7 @@ class CredentialFolder {
   std::string folder_;
 };
 
-// One certificate that is asked for, and the name of its files.
+// A certificate to make, and the name of its files.
 struct Wanted {
   std::string name;
   tls::CertificateRequest request;
@@ -160,7 +160,7 @@ bool IsHost(const std::string& text) {
          }));
 }
 
-// A pool's * cannot name a file.
+// Returns the name of the files, without the * of a pool's name.
 std::string FileName(const tls::Identity& identity) {
   std::string name = identity.name;
   std::replace(name.begin(), name.end(), '*', '_');
@@ -215,13 +215,13 @@ absl::StatusOr<std::vector<Wanted>> WantedOf(const CertsOptions& options) {
   for (const Wanted& each : out) {
     if (!names.insert(each.name).second) {
       return absl::InvalidArgumentError(
-          absl::StrCat(each.name, ".crt would be made twice; name everyone once, and one pool in one way"));
+          absl::StrCat(each.name, ".crt would be made twice; give each name, and each pool, only once"));
     }
   }
   return out;
 }
 
-// A certificate of another domain than the controller's names no user.
+// Refuses a domain that is not the authority's: a controller recognizes no user by such a certificate.
 absl::Status CheckDomain(const tls::Credential& authority, const std::string& domain) {
   const absl::StatusOr<tls::Certificate> ca = tls::DescribePem(authority.certificate);
   const std::string ours = absl::StrCat("CN=", kAuthorityOf);
@@ -233,7 +233,7 @@ absl::Status CheckDomain(const tls::Credential& authority, const std::string& do
   return absl::OkStatus();
 }
 
-// A renewed certificate that lacks a name of the one before would lock out those who use it.
+// Refuses to renew a certificate without one of its names: clients that use this name would be locked out.
 absl::Status CheckRenewal(const CredentialFolder& folder, const std::vector<Wanted>& wanted) {
   for (const Wanted& each : wanted) {
     const std::string file = folder.CertificateFile(each.name);
@@ -275,7 +275,7 @@ std::vector<std::string> NamesOf(const std::vector<Wanted>& wanted) {
 absl::Status IssueAll(const CredentialFolder& folder, const tls::Credential& authority,
                       const std::vector<Wanted>& wanted, bool renew, Console& console) {
   for (const Wanted& each : wanted) {
-    if (renew) {  // the one before is good until it expires: its fingerprint can be revoked
+    if (renew) {  // the former one stays valid until it expires, but can be revoked by its fingerprint
       TANDEM_ASSIGN_OR_RETURN(const tls::Credential former, folder.Read(each.name));
       TANDEM_ASSIGN_OR_RETURN(const tls::Certificate before, tls::DescribePem(former.certificate));
       Note(console, absl::StrCat("certs: ", folder.CertificateFile(each.name), " replaces the certificate ",

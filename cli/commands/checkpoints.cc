@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What people ask of checkpoints: all of it reads the folders where the command runs.
+// The commands `tandem checkpoint ...`, except `now`. They read the folders of the machine on which they run.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -38,7 +38,7 @@ using checkpoint::SavedStep;
 
 constexpr int64_t kElementsAtOnce = 1 << 20;
 
-// The steps that the command names: one, or all of the folder, newest first.
+// Returns the folders of the steps that the options select: one, or all, newest first.
 absl::StatusOr<std::vector<std::string>> StepsNamed(Context& context,
                                                     const CheckpointFolderOptions& options) {
   TANDEM_ASSIGN_OR_RETURN(const std::string folder, CheckpointFolder(context, options.job));
@@ -58,7 +58,7 @@ absl::StatusOr<std::vector<std::string>> StepsNamed(Context& context,
   return paths;
 }
 
-// OK where manifest and files are there, of the sizes that it says.
+// Returns the manifest, if the files that it lists are there with their sizes.
 absl::StatusOr<Manifest> Complete(const std::string& path) {
   TANDEM_ASSIGN_OR_RETURN(Manifest manifest, checkpoint::ReadFolderManifest(platform::SystemFiles(), path));
   for (const ManifestFile& file : manifest.files) {
@@ -74,7 +74,7 @@ absl::Status Verified(const std::string& path) {
 
 int64_t ElementsOf(const ManifestArray& array) { return *fsdp::NumElements(array.shape); }
 
-// What stands in a row in place of what cannot be read.
+// Returns what a table shows of a step that cannot be read.
 std::string ProblemText(const absl::Status& error) {
   const char* const problem = checkpoint::IsDamage(error)    ? "damaged"
                               : absl::IsUnimplemented(error) ? "newer than this build"
@@ -82,7 +82,7 @@ std::string ProblemText(const absl::Status& error) {
   return absl::StrCat(problem, ": ", Escape(error.message()));
 }
 
-// The number of the step, or the name of a folder that was copied to another name.
+// Returns the number of a step, or the name of its folder if it was renamed.
 std::string StepText(const std::string& path) {
   const std::string name = std::filesystem::path(path).filename().string();
   const std::optional<int64_t> step = checkpoint::StepOfName(name);
@@ -91,7 +91,7 @@ std::string StepText(const std::string& path) {
 
 std::string NameOf(const std::string& path) { return std::filesystem::path(path).filename().string(); }
 
-// What two arrays of one name differ by, in double; NaN in both at one place is no difference.
+// The difference between two arrays, in double. NaN in both at one place is no difference.
 struct Difference {
   double squares = 0;  // of b - a
   double squares_of_a = 0;
@@ -133,7 +133,7 @@ absl::StatusOr<Difference> Compare(const SavedStep& a, const ManifestArray& of_a
   return difference;
 }
 
-// One of version 2, which has no shape, beside one that has the elements.
+// Whether the arrays have the same elements. In manifests of version 2 arrays have no shape.
 bool IsAlike(const ManifestArray& a, const ManifestArray& b) {
   return a.dtype == b.dtype && (checkpoint::Holds(a, b.shape) || checkpoint::Holds(b, a.shape));
 }
@@ -289,7 +289,7 @@ Outcome DeleteCheckpoint(Context& context, const CheckpointDeleteOptions& option
     return Failure(kUsage, absl::StrCat(context.what, ": name the step: --step N, or its folder"));
   }
   TANDEM_ASSIGN_OR_RETURN(const std::string named, StepFolderIn(context, folder, options.step));
-  // What a link leads to: its directory is the one that a job would own.
+  // Follows links: a job that still needs the step owns the directory to which they lead.
   std::error_code error;
   const std::filesystem::path path = std::filesystem::canonical(named, error);
   const std::string directory = path.parent_path();

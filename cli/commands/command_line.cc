@@ -18,7 +18,7 @@
 namespace tandem::cli {
 namespace {
 
-// The commands that may follow, but for hidden ones.
+// Returns the commands that may follow, except hidden ones.
 std::vector<const CLI::App*> CommandsBelow(const CLI::App& app) {
   return app.get_subcommands([](const CLI::App* command) { return !command->get_group().empty(); });
 }
@@ -30,7 +30,7 @@ std::string NamesOf(const std::vector<const CLI::App*>& commands, const std::str
   });
 }
 
-// The option of this name that `command` has, or that one above it has: those may follow it too.
+// Finds an option of `command` or of a command above it, whose options may follow too.
 const CLI::Option* OptionNamed(const CLI::App* command, const std::string& name) {
   const CLI::Option* option = nullptr;
   for (; command != nullptr && option == nullptr; command = command->get_parent()) {
@@ -39,13 +39,13 @@ const CLI::Option* OptionNamed(const CLI::App* command, const std::string& name)
   return option;
 }
 
-// What the words of a line lead to.
+// What the words of a command line mean.
 struct LineWords {
-  const CLI::App* command = nullptr;        // the last that is known; tandem itself at first
-  const CLI::Option* unfinished = nullptr;  // the last word is its name, and the next one its value
-  std::string first;                        // word that is neither an option nor the value of one
-  std::string unknown_option;               // before it
-  std::string argument;                     // right behind it
+  const CLI::App* command = nullptr;        // the last known command; at first tandem itself
+  const CLI::Option* unfinished = nullptr;  // its name is the last word, so a value follows
+  std::string first;                        // first word that is neither an option nor its value
+  std::string unknown_option;               // before `first`
+  std::string argument;                     // word after `first`
 };
 
 LineWords ReadWords(const CLI::App& tandem, const std::vector<std::string>& words) {
@@ -78,7 +78,7 @@ LineWords ReadWords(const CLI::App& tandem, const std::vector<std::string>& word
   return line;
 }
 
-// What is wrong with a command line, as one line that names the way out. error: the parser's message.
+// Returns one line about what is wrong with a command line and how to mend it. error: the parser's message.
 std::string UsageText(const std::string& error, const CLI::App& tandem,
                       const std::vector<std::string>& words) {
   const LineWords line = ReadWords(tandem, words);
@@ -106,12 +106,12 @@ std::string UsageText(const std::string& error, const CLI::App& tandem,
   return absl::StrCat(command, ": ", what, "; see `tandem ", command, " --help`");
 }
 
-// bash makes three words of --output=json and of 10.0.0.1:7471. An option and its value stay two, without the
-// sign between them; other pieces become one word again.
+// Undoes what bash does: it makes three words of --output=json and of 10.0.0.1:7471. The pieces become one
+// word again; but an option and its value stay two words, without the =.
 std::vector<std::string> JoinPieces(const std::vector<std::string>& pieces) {
   std::vector<std::string> words;
-  bool goes_on = false;    // the word before
-  bool has_value = false;  // the option before, which ends with its sign
+  bool goes_on = false;    // the next piece belongs to the last word
+  bool has_value = false;  // the last word is an option whose = was read
   for (const std::string& piece : pieces) {
     const bool breaks =
         !words.empty() && !piece.empty() && piece.find_first_not_of("=:") == std::string::npos;
@@ -129,7 +129,7 @@ std::vector<std::string> JoinPieces(const std::vector<std::string>& pieces) {
   return words;
 }
 
-// The lines of `tandem __complete`: what may stand in place of the last of `pieces`.
+// Returns the lines of `tandem __complete`: what may replace the last of `pieces`.
 std::string Completions(const CommandTree& tree, const std::vector<std::string>& pieces) {
   std::vector<std::string> words = JoinPieces(pieces);
   std::string current = words.empty() ? "" : words.back();
@@ -138,7 +138,7 @@ std::string Completions(const CommandTree& tree, const std::vector<std::string>&
   }
   const LineWords line = ReadWords(tree.app(), words);
   const CLI::Option* option = line.unfinished;
-  std::string before;  // the value, in one word with it
+  std::string before;  // "--option=", if it is in one word with the value
   if (const size_t equals = current.find('='); option == nullptr && equals != std::string::npos) {
     option = OptionNamed(line.command, current.substr(0, equals));
     if (option != nullptr) {

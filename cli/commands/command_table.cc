@@ -32,7 +32,7 @@ class CommandTable : public CommandTree {
     app().set_version_flag("--version", platform::BuildVersion(),
                            "Show the version of this program and exit");
     AddTarget();
-    app().fallthrough();  // what is here may also follow the command
+    app().fallthrough();  // options declared so far may also follow the command
     AddLocal();
     AddJobs();
     AddGet();
@@ -49,7 +49,7 @@ class CommandTable : public CommandTree {
     Add<int>(
         "version", "Show the builds of this program and of the controller",
         +[](Context& context, Client& client, const int&) { return Version(context, client); });
-    app().footer(kFooter);  // last: commands inherit what is there when they are added
+    app().footer(kFooter);  // last: commands inherit a footer that exists when they are added
   }
 
  private:
@@ -79,7 +79,7 @@ class CommandTable : public CommandTree {
     AddDaemons(run, *run_options);
   }
 
-  // What submit and run say instead of the file, beside --set.
+  // Adds the options of submit and run that override the file.
   static void AddJobOverrides(CLI::App* command, JobSource& source) {
     AddJobFile(command, source);
     AddValue(command, "--name", source.name, "NAME", "Name of the job; overrides the file");
@@ -137,10 +137,10 @@ class CommandTable : public CommandTree {
 
   void AddCheckpointFolders(CLI::App* family) {
     auto [list, list_options] =
-        Add<CheckpointFolderOptions>("list", "The steps there are, newest first", ListCheckpoints, family);
+        Add<CheckpointFolderOptions>("list", "List the steps, newest first", ListCheckpoints, family);
     AddCheckpointFolder(list, list_options->job, "JOB");
     auto [show, show_options] =
-        Add<CheckpointFolderOptions>("show", "What a step says of itself", ShowCheckpoint, family);
+        Add<CheckpointFolderOptions>("show", "Show what was saved with a step", ShowCheckpoint, family);
     AddCheckpointFolder(show, show_options->job, "JOB");
     show->add_option("--step", show_options->step, "Step (default: the newest)")->check(AtLeast(0));
     auto [verify, verify_options] = Add<CheckpointFolderOptions>(
@@ -149,14 +149,15 @@ class CommandTable : public CommandTree {
     AddCheckpointFolder(verify, verify_options->job, "JOB");
     verify->add_option("--step", verify_options->step, "Step (default: all)")->check(AtLeast(0));
     auto [diff, diff_options] = Add<CheckpointDiffOptions>(
-        "diff", "By array, how far two steps are apart; exit code 1 unless all bits are equal",
-        DiffCheckpoints, family);
+        "diff", "Compare the arrays of two steps; exit code 1 unless all bits are equal", DiffCheckpoints,
+        family);
     AddCheckpointFolder(diff, diff_options->a, "A");
     AddCheckpointFolder(diff, diff_options->b, "B");
     auto [erase, erase_options] = Add<CheckpointDeleteOptions>(
-        "delete", "Delete a step that no job that is alive may need", DeleteCheckpoint, family);
+        "delete", "Delete a step, unless a job that has not ended may need it", DeleteCheckpoint, family);
     AddCheckpointFolder(erase, erase_options->job, "JOB");
-    erase->add_option("--step", erase_options->step, "Step (JOB is one already: none)")->check(AtLeast(0));
+    erase->add_option("--step", erase_options->step, "Step; omit it if JOB is the folder of one step")
+        ->check(AtLeast(0));
     erase->add_flag("--all", erase_options->all, "Also the last step that verifies");
   }
 
@@ -176,7 +177,7 @@ class CommandTable : public CommandTree {
 
   void AddGet() {
     CLI::App* get = AddFamily("get", "List jobs or workers");
-    auto [jobs, jobs_options] = Add<GetJobsOptions>("jobs", "Jobs, newest first", GetJobs, get);
+    auto [jobs, jobs_options] = Add<GetJobsOptions>("jobs", "List jobs, newest first", GetJobs, get);
     Offer(
         jobs->add_option("--state", jobs_options->states, "Only jobs in one of these states: RUNNING,QUEUED")
             ->delimiter(',')
@@ -186,7 +187,8 @@ class CommandTable : public CommandTree {
     AddValue(jobs, "--reason", jobs_options->reasons, "REASONS", "Only jobs with one of these reasons")
         ->delimiter(',');
     AddFormat(jobs, jobs_options->format, {"table", "json", "yaml", "name"});
-    auto [workers, workers_options] = Add<GetOptions>("workers", "Workers and their slots", GetWorkers, get);
+    auto [workers, workers_options] =
+        Add<GetOptions>("workers", "List workers and their slots", GetWorkers, get);
     AddFormat(workers, workers_options->format, {"table", "json", "yaml", "name"});
   }
 
@@ -268,8 +270,7 @@ class CommandTable : public CommandTree {
     AddJob(follow, options->job);
     AddChoice(follow, "--to", options->to, "TRACKER", "csv, mlflow or wandb", {"csv", "mlflow", "wandb"})
         ->required();
-    AddValue(follow, "--out", options->out, "FOLDER",
-             "Folder of what is written here (default: the job's name)");
+    AddValue(follow, "--out", options->out, "FOLDER", "Folder to write to (default: the job's name)");
     AddValue(follow, "--project", options->project, "NAME",
              "Project of wandb, or experiment of mlflow (default tandem)");
     follow->add_flag("--offline", options->offline,
@@ -305,17 +306,17 @@ class CommandTable : public CommandTree {
     AddData();
   }
 
-  // All words behind it, --help too, are those of the program that it runs.
+  // Adds `data`. All words behind it, even --help, go to the program that it runs.
   void AddData() {
     auto [data, options] =
-        Add<DataOptions>("data", "Make, show and check tokens: tandem data prepare, inspect, check", Data);
+        Add<DataOptions>("data", "Prepare, inspect or check token files; see tandem data --help", Data);
     data->fallthrough(false)->prefix_command()->set_help_flag();
     data->parse_complete_callback([data = data, options = options] { options->words = data->remaining(); });
   }
 
-  // The service and this machine.
+  // Adds the commands about the service and this machine.
   void AddService() {
-    auto [top, top_options] = Add<TopOptions>("top", "Jobs and workers, live, until Ctrl-C", Top);
+    auto [top, top_options] = Add<TopOptions>("top", "Show jobs and workers, live, until Ctrl-C", Top);
     top->add_flag("--once", top_options->once,
                   "Print once and exit; the default if standard output is not a terminal");
 

@@ -4,7 +4,7 @@
 namespace tandem::cli {
 namespace {
 
-// Each asks `tandem __complete` (command_line.h) what may stand at the cursor.
+// Each script calls `tandem __complete` (command_line.h) to learn what may stand at the cursor.
 constexpr const char* kBashScript = R"sh(# Completion of tandem for bash: source <(tandem completion bash)
 _tandem() {
   # bash breaks words at = and :, so that --output=json is three.

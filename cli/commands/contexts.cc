@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The clusters that one works with, in ~/.config/tandem/config.yaml.
+// The commands `tandem context ...`: the clusters in ~/.config/tandem/config.yaml.
 #include "cli/cluster/contexts.h"
 
 #include <algorithm>
@@ -17,13 +17,13 @@
 namespace tandem::cli {
 namespace {
 
-// --addr and the TLS files mean nothing to those that change no context's contents.
+// Refuses --addr and the TLS options, which have no meaning for commands that do not change a context.
 absl::Status CheckNoTarget(const TargetFlags& target) {
   return target.addr.empty() && target.context.empty() && !target.tls.given() &&
                  target.tls.server_name.empty()
              ? absl::OkStatus()
              : absl::InvalidArgumentError(
-                   "takes no --addr, --context or --tls-...; `tandem context set NAME` takes what to change");
+                   "does not accept --addr, --context or --tls-...; `tandem context set NAME` does");
 }
 
 absl::Status NotThere(const std::string& what, const std::string& name, const Contexts& contexts) {
@@ -37,7 +37,7 @@ bool IsGoodContextName(const std::string& name) {
   });
 }
 
-// What a flag gives takes the place of what was there.
+// Replaces `to` by what a flag gives.
 void TakeIfGiven(const std::string& given, std::string& to) {
   if (!given.empty()) {
     to = given;
@@ -50,7 +50,7 @@ void TakePathIfGiven(const std::string& given, std::string& to) {
   }
 }
 
-// Reads the contexts, has `change` change them, and writes them again.
+// Reads the contexts, lets `change` change them, and writes them.
 template <typename Change>
 Outcome ChangeContexts(Context& context, const Change& change) {
   TANDEM_ASSIGN_OR_RETURN(Contexts contexts, LoadContexts(context.environment));
@@ -95,7 +95,7 @@ Outcome ContextSet(Context& context, const ContextOptions& options) {
   return ChangeContexts(context, [&](Contexts& contexts) {
     const TargetFlags& target = context.target;
     if (!target.context.empty()) {
-      return absl::InvalidArgumentError("takes no --context: NAME says which");
+      return absl::InvalidArgumentError("does not accept --context: NAME is the context");
     }
     if (!IsGoodContextName(options.name)) {
       return absl::InvalidArgumentError(

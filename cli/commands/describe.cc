@@ -43,7 +43,7 @@ class Description {
     return from.digest().empty() ? "" : absl::StrCat(", digest ", Escape(from.digest()));
   }
 
-  // What it began with, if it does not go on from a checkpoint.
+  // The weights that an attempt started from, unless it resumed from a checkpoint.
   static std::string WeightsText(const v1::StartedFrom& from) {
     switch (from.kind()) {
       case v1::START_KIND_SCRATCH:
@@ -55,7 +55,7 @@ class Description {
     }
   }
 
-  // The times, placement and end of one attempt.
+  // Adds the times, placement and end of one attempt.
   void Attempt(const v1::Attempt& attempt) {
     Section(absl::StrCat("Attempt ", attempt.number()));
     Row("  started", TimeText(attempt.started(), context_.zone));
@@ -88,7 +88,7 @@ class Description {
   std::string text_;
 };
 
-// The groups that the ranks of a job create communicators from, by name.
+// Returns the groups from which the job's ranks create communicators, by name.
 std::vector<parallel::GroupKind> GroupKinds(const v1::Job& job) {
   std::vector<parallel::GroupKind> kinds;
   for (const v1::GroupList& group : job.groups()) {
@@ -104,19 +104,20 @@ std::vector<parallel::GroupKind> GroupKinds(const v1::Job& job) {
   return kinds;
 }
 
-// Worked out here, as the ranks of the job do, from its spec.
+// Prints the layout, computed from the job's spec as its ranks compute it.
 Outcome DescribeLayout(Context& context, const v1::Job& job) {
   const std::vector<v1::Violation> violations = jobspec::Validate(job.resolved());
   if (!violations.empty()) {
     return Failure(
-        kFailed, absl::StrCat("describe: the job is of another version, and this one has no layout for it: ",
-                              jobspec::ToText(violations.front())));
+        kFailed,
+        absl::StrCat("describe: another version planned the job, and this version refuses its spec: ",
+                     jobspec::ToText(violations.front())));
   }
   context.Print(plan::LayoutText(plan::MakeJobPlan(job.resolved())));
   return kOk;
 }
 
-// What the reason of the job's state or end means, and what to do; empty where that is nothing.
+// Returns what the job's reason means and what to do; empty if nothing needs to be done.
 std::string MeaningOf(const v1::Job& job) {
   const std::string& code = job.has_cause() ? job.cause().reason() : job.reason();
   const auto* const found = std::find_if(proto::kReasons.begin(), proto::kReasons.end(),
@@ -127,7 +128,7 @@ std::string MeaningOf(const v1::Job& job) {
   return absl::StrCat(found->meaning, "; ", found->remedy, " (docs/reasons.md)");
 }
 
-// The requests that the ranks have not carried out yet, each with its caller.
+// Describes the request for a checkpoint that the ranks have not carried out yet, and who made it.
 std::string WantedText(const std::vector<v1::Event>& events, int64_t request, absl::TimeZone zone) {
   for (const v1::Event& event : events) {
     if (event.seq() == request) {
@@ -201,7 +202,7 @@ Outcome Describe(Context& context, Client& client, const DescribeOptions& option
   for (int i = first; i < job.attempts_size(); ++i) {
     out.Attempt(job.attempts(i));
   }
-  if (job.groups_size() > 0) {  // a controller before them sends none
+  if (job.groups_size() > 0) {  // older controllers send none
     out.Section("Process groups");
     out.Text(GroupTable(GroupKinds(job), width, context.console.unicode()));
   }

@@ -80,7 +80,7 @@ Outcome Doctor(Context& context, Client& client, const DoctorOptions& options) {
   add(CheckLimits());
   add({CheckPort(kDefaultAddress, "--listen"), CheckPort("127.0.0.1:9464", "--metrics-listen")});
   add(CheckController(context, client));
-  // Where `up` and `run` keep things; the nearest folder that is there.
+  // The state folder of `up` and `run`, or its nearest ancestor that exists.
   const absl::StatusOr<std::string> root = StateRoot(context.environment);
   add(CheckDisk("state", root.ok() ? ExistingParent(*root) : "/"));
   for (const std::string& folder : options.folders) {

@@ -19,7 +19,7 @@
 namespace tandem::cli {
 namespace {
 
-// The state that the event moved its job to; empty if it did not.
+// Returns the state to which the event moved its job; empty if it did not move it.
 std::string NewState(const v1::Event& event) {
   const bool moved = event.to() != v1::JOB_STATE_UNSPECIFIED && event.to() != event.from();
   return moved ? StateText(event.to()) : "";
@@ -43,7 +43,7 @@ std::string EventLine(const v1::Event& event, bool with_job, const Context& cont
   return absl::StrCat(width > 0 ? Cut(line, width, context.console.unicode()) : line, "\n");
 }
 
-// Prints what happens from now on, after what has happened; until the job ends, or the reader wants no more.
+// Prints past events, then new ones as they happen, until the job ends or the output's reader is gone.
 Outcome FollowEvents(Context& context, Client& client, const EventsOptions& options) {
   const Interrupts interrupts;
   int64_t last_seq = 0;

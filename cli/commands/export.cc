@@ -35,9 +35,9 @@ namespace fs = std::filesystem;
 using ExportJson = nlohmann::ordered_json;
 
 constexpr char kGenerationConfig[] = "generation_config.json";
-constexpr int64_t kMostTextBytes = int64_t{256} << 20;  // of one file that is copied
+constexpr int64_t kMostTextBytes = int64_t{256} << 20;  // of a copied file
 
-// "5GB", "500MB": bytes; 0: it is no such text.
+// Parses "5GB" or "500MB" into bytes; 0: it is neither.
 int64_t SizeOf(const std::string& text) {
   int64_t number = 0;
   for (const auto& [unit, bytes] : {std::pair("GB", 1'000'000'000), std::pair("MB", 1'000'000)}) {
@@ -49,7 +49,7 @@ int64_t SizeOf(const std::string& text) {
   return 0;
 }
 
-// The loss of a step as `metrics.jsonl` beside the checkpoints has it.
+// Returns the loss of a step from the `metrics.jsonl` beside the checkpoints.
 std::optional<double> LossOf(const std::string& directory, int64_t step) {
   std::ifstream file(absl::StrCat(directory, "/metrics.jsonl"));
   std::optional<double> loss;
@@ -82,7 +82,7 @@ std::string ModelCard(const checkpoint::Info& info, const std::optional<double>&
   return text;
 }
 
-// One export: all that it writes is in a folder of another name until it is whole.
+// Writes one export, in a temporary folder, which gets its name when it is complete.
 class Exporter {
  public:
   Exporter(Context& context, const ExportCommandOptions& options, int64_t most_file_bytes)
@@ -134,15 +134,15 @@ class Exporter {
     return files_.Write(absl::StrCat(temporary_, "/", name), text);
   }
 
-  // Of the folder `source`; empty: it does not have the file.
+  // Reads a file of the folder source_; empty if it is not there.
   absl::StatusOr<std::string> SourceText(const std::string& name) {
     absl::StatusOr<std::string> text =
         platform::ReadAtMost(files_, absl::StrCat(source_, "/", name), kMostTextBytes);
     return absl::IsNotFound(text.status()) ? std::string() : std::move(text);
   }
 
-  // is_origin: the weights came from where `source` lies. Earlier builds copied the file that lay beside the
-  // tokenizer of random weights, too.
+  // is_origin: the weights came from source_. Earlier builds copied the file also from the folder of the
+  // tokenizer, although the weights were random.
   absl::Status WriteGenerationConfig(const std::string& config_text, bool is_origin) {
     TANDEM_ASSIGN_OR_RETURN(const std::string source, SourceText(kGenerationConfig));
     if (is_origin && !source.empty()) {

@@ -18,7 +18,7 @@
 namespace tandem::cli {
 namespace {
 
-// In upper or lower case.
+// Whether `word` is among `words`, in upper or lower case.
 bool IsAny(absl::string_view word, const std::vector<std::string>& words) {
   return std::any_of(words.begin(), words.end(),
                      [&](const std::string& each) { return absl::EqualsIgnoreCase(word, each); });
@@ -29,7 +29,7 @@ std::string ProgressText(const v1::Job& job) {
   return total > 0 ? absl::StrCat(job.last_step(), "/", total) : absl::StrCat(job.last_step());
 }
 
-// `none`: what is said to a person where there are no messages.
+// `none`: what a table says if there are no messages.
 template <typename Message, typename AddRow>
 void Print(Context& context, Format format, const std::vector<Message>& messages, Table table,
            absl::string_view none, const AddRow& add_row) {
@@ -94,7 +94,7 @@ Outcome GetJobs(Context& context, Client& client, const GetJobsOptions& options)
 
 namespace {
 
-// Why a worker that takes jobs runs them on CPUs; empty where it offers GPUs, or has none.
+// Why a schedulable worker offers no GPU; empty if it does, or has none.
 std::string UnusedText(const v1::Worker& worker) {
   return worker.gpus_unused().empty() ? "" : absl::StrCat("no GPU offered: ", worker.gpus_unused());
 }

@@ -44,7 +44,7 @@ std::string GroupsJson(const parallel::GridSizes& sizes, const std::vector<paral
   return absl::StrCat(text, "\n}, \"clone_of\": {", clones, "}}\n");
 }
 
-// The field as the user gave it.
+// Returns a field's name as the user writes it: in a job file, or as an option.
 std::string Written(const std::string& field, bool in_file) {
   if (in_file) {
     return absl::StrCat("parallelism.", field == "world" ? "ranks" : field);
@@ -62,7 +62,8 @@ Outcome Groups(Context& context, const GroupsOptions& options) {
   }
   parallel::GridSizes sizes = options.sizes;
   if (in_file) {
-    // Groups ask nothing else of a job, not even that it can run yet: only what was not read is refused here.
+    // The groups depend on the grid alone, so a job that could not run is accepted; only a file that cannot
+    // be read is refused.
     const jobspec::ReadResult read = jobspec::ReadFile(options.file);
     if (!read.violations.empty()) {
       context.console.Write(Stream::kErr, absl::StrCat(jobspec::ToText(read.violations)));

@@ -31,14 +31,14 @@ bool ExistsHere(const std::string& pattern) {
   return exists;
 }
 
-// Whether the command line says the value at this path, or a part of it.
+// Whether --set has set the value at this path, or one that contains it.
 bool IsSet(const std::string& path, const std::vector<std::string>& set_paths) {
   return std::any_of(set_paths.begin(), set_paths.end(), [&](const std::string& set) {
     return path == set || absl::StartsWith(path, set + ".") || absl::StartsWith(path, set + "[");
   });
 }
 
-// What is wrong is not in the file.
+// Makes a violation name an option, not a place in the file.
 void SetOption(const std::string& option, v1::Violation& violation) {
   violation.set_path(option);
   violation.clear_file();
@@ -67,10 +67,10 @@ bool IsWord(absl::string_view word) {
 // One key of a path: "sources[1]".
 struct Key {
   std::string word;
-  int index = -1;  // of an entry of a list; -1: none is written
+  int index = -1;  // of the entry of a list; -1: none is given
 };
 
-// Nothing where it is no path.
+// Parses a path; nullopt if it is malformed.
 std::optional<std::vector<Key>> KeysOf(const std::string& path) {
   std::vector<Key> keys;
   for (const std::string& text : std::vector<std::string>(absl::StrSplit(path, '.'))) {
@@ -88,7 +88,7 @@ std::optional<std::vector<Key>> KeysOf(const std::string& path) {
   return keys;
 }
 
-// A job file that says the value alone, in the first entry of each list on its way.
+// Returns a job file that has the value alone, in the first entry of each list on the path.
 std::string YamlOf(const std::vector<Key>& path, absl::string_view value) {
   std::string yaml;
   size_t column = 0;
@@ -108,8 +108,8 @@ std::string YamlOf(const std::vector<Key>& path, absl::string_view value) {
   return yaml;
 }
 
-// The value as YAML of a job file has it. What stands in a shell's word is text: it begins no comment, and no
-// alias.
+// Returns the value as YAML. Puts it in quotes if YAML would take a part of it for a comment, an alias or
+// other syntax.
 std::string ValueText(absl::string_view value) {
   const bool is_yaml = !value.empty() && absl::StrContains("[{\"'", value.substr(0, 1));
   const bool is_plain = !absl::StrContains(value, " #") && !absl::StrContains(value, ": ") &&
@@ -120,7 +120,7 @@ std::string ValueText(absl::string_view value) {
                                    .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
-// The path of the value in such a file.
+// Returns the path of the value in that job file.
 std::string PathOf(const std::vector<Key>& path) {
   std::string out;
   for (const Key& key : path) {
@@ -129,8 +129,8 @@ std::string PathOf(const std::vector<Key>& path) {
   return out;
 }
 
-// Puts the value of such a file in the place of what the spec has at that path. Returns how many entries the
-// list has where the path names one that it has not.
+// Replaces the value at `path` in the spec by the one in that job file. If the path has an index beyond its
+// list, changes nothing and returns the size of the list.
 std::optional<int> Put(const std::vector<Key>& path, const Message& value, Message& spec) {
   const Message* from = &value;
   Message* to = &spec;

@@ -12,7 +12,7 @@
 namespace tandem::cli {
 namespace {
 
-// Puts chunks together to lines: chunks of several ranks interleave anywhere.
+// Joins chunks into lines: chunks of several ranks arrive in any order, and end anywhere.
 class LogPrinter {
  public:
   LogPrinter(Console& console, bool name_ranks)

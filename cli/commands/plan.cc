@@ -44,7 +44,8 @@
 namespace tandem::cli {
 namespace {
 
-// A job that may run on any device is planned for the kind that the profile describes: scratch depends on it.
+// Chooses the kind of device that the profile describes for a job that may run on any: the scratch memory
+// depends on it.
 v1::JobSpec OnDeviceOf(const schedules::DeviceProfile& profile, v1::JobSpec resolved) {
   if (resolved.resources().device() == v1::DEVICE_AUTO) {
     const bool processors = profile.cores > 0;
@@ -53,13 +54,13 @@ v1::JobSpec OnDeviceOf(const schedules::DeviceProfile& profile, v1::JobSpec reso
   return resolved;
 }
 
-// A job that cannot be planned by the profile that was asked for is an error of use.
+// Makes a failure to plan a job by the given profile a usage error.
 template <typename T>
 absl::StatusOr<T> AsUsage(absl::StatusOr<T> planned) {
   return planned.ok() ? std::move(planned) : absl::InvalidArgumentError(planned.status().message());
 }
 
-// The job with a prefetch distance, and the choice, where it leaves that open.
+// Chooses a prefetch distance, and sets it, if the job leaves it open.
 absl::StatusOr<std::optional<plan::PrefetchChoice>> SetPrefetch(const schedules::DeviceProfile& profile,
                                                                 v1::JobSpec& resolved) {
   if (!plan::ChoosesPrefetch(resolved)) {
@@ -75,7 +76,7 @@ using google::protobuf::util::MessageDifferencer;
 constexpr int kPipedColumns = 100;
 constexpr int64_t kMostProfileBytes = int64_t{64} << 20;
 
-// A step that takes long to build, check and simulate is announced on a terminal.
+// Announces, on a terminal, that a step will take long to build, check and simulate.
 void SayWhatTakesLong(Context& context, const v1::JobSpec& resolved) {
   const int64_t passes = jobspec::NodePasses(resolved);
   if (passes > jobspec::kMostSimulated && context.console.IsTerminal(Stream::kErr)) {
@@ -87,7 +88,7 @@ void SayWhatTakesLong(Context& context, const v1::JobSpec& resolved) {
   }
 }
 
-// A preset's name, or else a file. What it is called in the file may be anything.
+// Loads a preset by its name, otherwise a file.
 absl::StatusOr<schedules::DeviceProfile> LoadProfile(const std::string& profile) {
   absl::StatusOr<schedules::DeviceProfile> preset = schedules::PresetProfile(profile);
   if (preset.ok()) {
@@ -105,21 +106,21 @@ absl::StatusOr<schedules::DeviceProfile> LoadProfile(const std::string& profile)
 
 struct Compared {
   std::string value;
-  bool current = false;  // what the file says
+  bool current = false;  // the value in the file
   plan::Prediction prediction;
   int64_t tokens = 0;  // of a step
 };
 
-// The whole of what the command works out.
+// All results of the command.
 struct Result {
   plan::JobPlan plan;
   schedules::DeviceProfile profile;
   plan::Prediction prediction;
   plan::Advice advice;
-  std::optional<plan::PrefetchChoice> prefetch;  // where the job leaves it to be chosen
+  std::optional<plan::PrefetchChoice> prefetch;  // if the job leaves it open
   Comparison comparison;
-  std::vector<Compared> compared;             // empty: nothing was asked for
-  std::optional<plan::GraphSegments> graphs;  // where the job has some
+  std::vector<Compared> compared;             // empty without --compare
+  std::optional<plan::GraphSegments> graphs;  // if the job uses graphs
   plan::GraphCosts graph_costs;
 };
 
@@ -160,8 +161,8 @@ std::string ComparisonTable(const Result& result, const Context& context) {
   return context.Rendered(table);
 }
 
-// "  the host issues them in 150 us a step instead of 4.90 ms; graphs take 4.00 MiB of …"; nothing where the
-// profile does not know.
+// "  the host issues them in 150 us a step instead of 4.90 ms; graphs take 4.00 MiB of …"; empty if the
+// profile has no such costs.
 std::string GraphCostsText(const plan::GraphCosts& costs) {
   const bool knows_time = costs.passes_issue_ns > 0 && costs.graphs_issue_ns > 0;
   std::vector<std::string> parts;

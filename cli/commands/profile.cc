@@ -32,7 +32,7 @@
 namespace tandem::cli {
 namespace {
 
-// The preset whose rates a measured profile keeps for what it has not measured.
+// Returns the preset whose rates the profile keeps for what was not measured.
 absl::StatusOr<schedules::DeviceProfile> BaseProfile(const std::string& asked, const v1::Job& job) {
   const bool on_cpu = !job.attempts().empty() && job.attempts().rbegin()->device() == v1::DEVICE_CPU;
   if (asked.empty() && !on_cpu) {
@@ -54,7 +54,7 @@ int MostRanksOnAWorker(const v1::Attempt& attempt) {
   return most;
 }
 
-// What the job's other steps do with one launch; nothing where it has no graphs.
+// Says how many graphs the job's other steps replay; empty if it has none.
 std::string GraphsText(const plan::JobPlan& plan) {
   const int graphs = schedules::CountGraphs(plan.stage.train);
   return graphs == 0
@@ -65,7 +65,8 @@ std::string GraphsText(const plan::JobPlan& plan) {
                             "; these ran pass by pass\n");
 }
 
-// "steps 12 to 13 on 2 ranks: the slowest rank takes 6.1 ms, …" of those that ran as always.
+// "recorded steps 12 to 13 on 2 ranks: the longest took 6.1 ms, ...", without the steps that ran one
+// instruction at a time.
 std::string Summary(const plan::JobPlan& plan, const std::vector<v1::StepTimeline>& steps) {
   int64_t first = 0;
   int64_t last = 0;
@@ -94,7 +95,7 @@ std::string Summary(const plan::JobPlan& plan, const std::vector<v1::StepTimelin
       plan::DurationText(exposed_ns), " of communication was exposed\n", GraphsText(plan));
 }
 
-// One line where no file could be written there: recording takes long, so this is asked before.
+// Checks, before the long recording, that the file can be written. Errors are one line.
 absl::Status CheckCanWrite(const std::string& path) {
   const std::filesystem::path file(path);
   std::string what = file;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Commands whose work Python libraries do: this process becomes the program tandem-py.
+// The commands that Python libraries carry out: this process becomes the program tandem-py.
 #include <unistd.h>
 
 #include <cerrno>
@@ -19,8 +19,8 @@
 namespace tandem::cli {
 namespace {
 
-// Returns only where there is no such program. extra: of the Python package, in brackets, that brings what it
-// needs.
+// Runs tandem-py in place of this process, and so returns only if it cannot. extra: the extra of the Python
+// package, in brackets, with the libraries that the command needs.
 Outcome Become(const Context& context, const std::vector<std::string>& command, const std::string& extra) {
   const std::string& build = platform::BuildVersion();
   std::vector<std::string> words = {"tandem-py", "--cli-version", build.substr(0, build.find('+'))};

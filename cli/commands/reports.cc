@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `metrics` and `norms` print of the reports of a job's steps.
+// The commands `metrics` and `norms`, which print the reports of a job's steps.
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -31,23 +31,23 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// The details of one step's report, which are kept of the newest steps alone.
+// The details of one step's report. The controller keeps them for the newest steps only.
 struct ReportDetails {
   int64_t step = 0;
   v1::Norms norms;
   v1::ParameterTable table;
 };
 
-// Which part of a job's reports a command shows.
+// Which details a command shows.
 struct DetailsRequest {
   std::string job;
   int64_t step = 0;                                 // 0: the newest that has them
   std::string what;                                 // the command, for messages: "norms headers"
   std::function<bool(const v1::Norms&)> has_them;   // whether a report has what is asked for
-  std::function<std::string(const v1::Job&)> none;  // why the job never has them; empty: it has
+  std::function<std::string(const v1::Job&)> none;  // why the job never has them; empty: it may
 };
 
-// The details of the last report that has them, of the steps from first to last (0: to the newest).
+// Returns the details of the last report that has them, from the steps first to last (0: to the newest).
 absl::StatusOr<std::optional<ReportDetails>> FindIn(Client& client, const std::string& job_id,
                                                     const DetailsRequest& request, int64_t first,
                                                     int64_t last) {
@@ -71,7 +71,8 @@ absl::StatusOr<std::optional<ReportDetails>> FindIn(Client& client, const std::s
   return found;
 }
 
-// Without a step the newest: the last few reports have it, unless details were dropped under load.
+// Finds the details of the step, or without one the newest: one of the last few reports has them, unless they
+// were dropped under load.
 absl::StatusOr<std::optional<ReportDetails>> Find(Client& client, const v1::Job& job,
                                                   const DetailsRequest& request) {
   if (request.step > 0) {
@@ -110,7 +111,7 @@ absl::StatusOr<ReportDetails> FindDetails(Client& client, const DetailsRequest& 
   return *std::move(found);
 }
 
-// "" where the step was applied.
+// Why a step changed no weight; empty if it did.
 std::string NonfiniteText(const v1::StepReport& report) {
   return report.nonfinite() > 0
              ? absl::StrCat(report.nonfinite(), " gradient elements not finite, weights left alone")
@@ -194,7 +195,7 @@ int64_t Elements(const ReportDetails& norms, int i) {
   return elements;
 }
 
-// From an L2 norm; none where the parameter's shape is not known.
+// Computes it from the L2 norm; nullopt if the parameter's shape is not known.
 std::optional<double> RootMeanSquare(const ReportDetails& norms, int i, double l2) {
   if (i >= norms.table.parameters_size() || Elements(norms, i) == 0) {
     return std::nullopt;

@@ -20,15 +20,15 @@ namespace tandem::cli {
 namespace {
 
 constexpr absl::Duration kAskEvery = absl::Milliseconds(500);
-constexpr absl::Duration kSayEvery = absl::Seconds(30);  // why it takes so long
+constexpr absl::Duration kSayEvery = absl::Seconds(30);  // between notes on why it takes so long
 
 std::string WhyNotYet(const v1::Job& job) {
   return absl::StrCat("job ", Escape(job.name()), " has not saved it yet",
                       job.has_progress() ? absl::StrCat(": ", ProgressText(job.progress())) : "");
 }
 
-// Asks for the job until done(job): true; false: Ctrl-C came first. It says again and again why that takes so
-// long; the error after `timeout` says so too, and `then`, what the user can do.
+// Polls the job until done(job), then returns true; false after Ctrl-C. Prints every 30 s why it takes so
+// long. The error after `timeout` says that too, and `then`: what the user can do.
 absl::StatusOr<bool> AwaitJob(Context& context, Client& client, v1::Job& job, absl::Duration timeout,
                               absl::string_view then, const std::function<bool(const v1::Job&)>& done) {
   const std::string& what = context.what;
@@ -51,7 +51,7 @@ absl::StatusOr<bool> AwaitJob(Context& context, Client& client, v1::Job& job, ab
     }
     absl::SleepFor(kAskEvery);
     absl::StatusOr<v1::Job> now = client.GetJob(job.id());
-    // The request is durable: it outlives a controller that is restarted, or busy.
+    // The request is durable: it survives a restart of the controller.
     if (absl::IsUnavailable(now.status()) || absl::IsDeadlineExceeded(now.status()) ||
         absl::IsResourceExhausted(now.status())) {
       if (const std::string ended = WhyNoneReturns(client.address(), context.environment); !ended.empty()) {

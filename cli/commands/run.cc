@@ -30,7 +30,7 @@ struct Shape {
   int slots = 1;
 };
 
-// Workers and slots for the job, or one line why what was asked for would make it wait forever.
+// Chooses workers and slots for the job; fails if it would wait forever on what the options ask for.
 absl::StatusOr<Shape> ShapeOf(const v1::JobSpec& resolved, const RunOptions& options) {
   const int ranks = std::max(1, resolved.parallelism().ranks());
   const int per_worker = resolved.resources().ranks_per_worker();
@@ -54,7 +54,7 @@ absl::StatusOr<Shape> ShapeOf(const v1::JobSpec& resolved, const RunOptions& opt
   return shape;
 }
 
-// No other worker will come, so a job for GPUs that are not there would wait forever.
+// Refuses a job for more GPUs than there are: no other worker will join, so it would wait forever.
 absl::Status CheckGpus(int gpus, const v1::JobSpec& resolved) {
   if (resolved.resources().device() != v1::DEVICE_CUDA) {
     return absl::OkStatus();
@@ -129,7 +129,7 @@ Outcome Run(Context& context, const RunOptions& options) {
   TANDEM_ASSIGN_OR_RETURN(const std::string root, StateRoot(context.environment));
   TANDEM_ASSIGN_OR_RETURN(const std::string folder,
                           MakeRunFolder(root, context.clock.Now(), platform::SystemRandom().HexId(6)));
-  // Held so that no other run takes the folder for an old one.
+  // Tells other runs that the folder is in use.
   TANDEM_ASSIGN_OR_RETURN(const FolderLock lock, FolderLock::Acquire(folder));
   TANDEM_ASSIGN_OR_RETURN(const SocketFolder socket, SocketFolder::Make(folder));
   Note(console,

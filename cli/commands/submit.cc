@@ -18,8 +18,8 @@
 namespace tandem::cli {
 namespace {
 
-// What a job that has more ranks than the connected workers have slots waits for; empty where it may have
-// none to wait for. Nobody connected is said by the job's reason.
+// Says that the job has more ranks than the connected workers have slots; empty if it has not, or if no
+// worker is connected, since then the job's reason says so.
 std::string WhatIsMissing(const v1::JobSpec& resolved, const std::vector<v1::Worker>& workers) {
   const bool cuda = resolved.resources().device() == v1::DEVICE_CUDA;
   const int ranks = resolved.parallelism().ranks();
@@ -37,7 +37,7 @@ std::string WhatIsMissing(const v1::JobSpec& resolved, const std::vector<v1::Wor
              ? ""
              : absl::StrCat("needs ", ranks,
                             cuda ? " GPUs, and the workers have " : " slots, and the workers have ", slots,
-                            " for it: it waits until others join, and later jobs wait behind it");
+                            " for it: it waits until more workers join, and later jobs wait behind it");
 }
 
 }  // namespace

@@ -19,12 +19,12 @@ namespace {
 constexpr absl::Duration kDrawEvery = absl::Seconds(1);
 constexpr absl::Duration kNap = absl::Milliseconds(100);
 constexpr size_t kMostReports = 100;
-constexpr size_t kMostReportsOfALook = 20;  // each is a call, of the fifty a second that one user has
+constexpr size_t kMostReportsOfALook = 20;  // each costs one of the 50 calls a second that a user may make
 
 constexpr v1::JobState kLive[] = {v1::JOB_STATE_QUEUED,  v1::JOB_STATE_ADMITTED, v1::JOB_STATE_STARTING,
                                   v1::JOB_STATE_RUNNING, v1::JOB_STATE_STOPPING, v1::JOB_STATE_SUSPENDED};
 
-// The newest report of a job; none yet is not an error.
+// Adds the newest report of a job, if there is one.
 absl::Status AddReport(Client& client, const v1::Job& job, TopState& state) {
   return client.ListReports(job.id(), job.last_step(), 0, /*norms=*/false,
                             [&](const v1::ListReportsResponse& page) {
@@ -35,7 +35,8 @@ absl::Status AddReport(Client& client, const v1::Job& job, TopState& state) {
                             });
 }
 
-// `before`: what was seen last, whose reports stay until they are asked for again; `turn`: counts the looks.
+// `before`: the state of the last look, whose reports are kept until they are read again; `turn` counts the
+// looks.
 absl::StatusOr<TopState> Look(Client& client, int rows, const TopState& before, size_t turn, size_t most) {
   TopState state;
   TANDEM_ASSIGN_OR_RETURN(state.jobs, client.ListJobs({std::begin(kLive), std::end(kLive)}, /*brief=*/true));
@@ -80,7 +81,7 @@ Outcome Top(Context& context, Client& client, const TopOptions& options) {
     if (state.ok()) {
       seen = *state;
     } else if (busy) {
-      state = seen;  // it serves others first; the next look may be luckier
+      state = seen;  // shows the last look again
     }
     const TopShape shape = {
         .columns = context.TableWidth(), .rows = once ? 0 : size.rows, .unicode = context.console.unicode()};
@@ -90,7 +91,7 @@ Outcome Top(Context& context, Client& client, const TopOptions& options) {
       context.Print(text);
       return kOk;
     }
-    // From the top left corner, each line to its end, then what is below: nothing flickers.
+    // Each line is overwritten to its end, then what is below is cleared, so nothing flickers.
     context.Print(absl::StrCat(drawn ? "\x1b[H" : "\x1b[2J\x1b[H",
                                absl::StrReplaceAll(text, {{"\n", "\x1b[K\n"}}), "\x1b[J"));
     drawn = true;

@@ -33,10 +33,9 @@ bool HasRanks(const v1::Job& job) {
          job.state() != v1::JOB_STATE_SUSPENDED;
 }
 
-// Ends the running jobs with reason ClusterStopped; queued ones stay. A second Ctrl-C cuts the wait.
+// Ends the running jobs with reason ClusterStopped; queued jobs stay. A second Ctrl-C cuts the wait short.
 void EndRunningJobs(Context& context, LocalCluster& cluster, Interrupts& interrupts) {
-  // Frozen first: a job that ended while others are still being cancelled would hand its slots to a queued
-  // one.
+  // The workers are frozen first: the slots of a job that ends would go to a queued one.
   cluster.SignalWorkers(SIGSTOP);
   const absl::StatusOr<std::vector<v1::Job>> jobs = cluster.client().ListJobs();
   if (!jobs.ok()) {
@@ -57,7 +56,7 @@ void EndRunningJobs(Context& context, LocalCluster& cluster, Interrupts& interru
       }
     }
   }
-  // What is to end is durable now, so the ranks need not be asked.
+  // The cancellations are durable now, so the ranks need not end by themselves.
   cluster.SignalWorkers(SIGKILL);
   const absl::Time until = platform::SteadyClock().Now() + kEndTimeout;
   while (!ending.empty() && platform::SteadyClock().Now() < until && interrupts.Count() < 2) {
@@ -74,7 +73,7 @@ void EndRunningJobs(Context& context, LocalCluster& cluster, Interrupts& interru
   }
 }
 
-// What the flags say that no machine allows.
+// Refuses flags that are wrong on every machine.
 absl::Status CheckFlags(const UpOptions& options) {
   if (absl::StartsWith(options.listen, "unix:")) {
     return absl::InvalidArgumentError(
@@ -94,7 +93,8 @@ absl::Status CheckFlags(const UpOptions& options) {
   return absl::OkStatus();
 }
 
-// The folder for this process alone; AlreadyExists, naming the other one, while another `tandem up` has it.
+// Locks the folder for this process; AlreadyExists, with its pid and socket, while another `tandem up` holds
+// it.
 absl::StatusOr<FolderLock> TakeFolder(const std::string& folder) {
   absl::StatusOr<FolderLock> lock = FolderLock::Acquire(folder);
   if (lock.ok()) {
@@ -110,7 +110,7 @@ absl::StatusOr<FolderLock> TakeFolder(const std::string& folder) {
                    "; use it, or end it with Ctrl-C there or `kill ", other->pid, "`"));
 }
 
-// That the controller will be able to listen where the flags say, and what it means.
+// Checks that the controller can listen where the flags say; warns about plain TCP.
 absl::Status CheckPorts(Console& console, const UpOptions& options) {
   if (options.metrics_listen != "off") {
     if (const absl::Status status = CanListen(options.metrics_listen); !status.ok()) {
@@ -140,7 +140,7 @@ absl::Status CheckPorts(Console& console, const UpOptions& options) {
   return absl::OkStatus();
 }
 
-// "tandem is up: ..." and where its parts are, a line each.
+// Returns "tandem is up: ..." and a line for each address and folder.
 std::string WhatIsUp(const LocalCluster& cluster, const UpOptions& options, const std::string& address,
                      const std::string& folder) {
   const bool page = platform::IsLocalAddress(options.metrics_listen);

@@ -22,7 +22,7 @@ constexpr char kGone[] = "gone";
 // Ranks that have not heard from a controller for this long exit by themselves.
 constexpr absl::Duration kGivenUpAfter = absl::Minutes(10);
 
-// Why it makes no sense to go on waiting for the controller that was lost; empty while it does.
+// Why waiting for the lost controller makes no sense any more; empty while it does.
 std::string WhyGone(const Context& context, const Address& address, const WatchState& state) {
   if (!state.lost.has_value()) {
     return "";
@@ -39,7 +39,7 @@ std::string WhyGone(const Context& context, const Address& address, const WatchS
   return "";
 }
 
-// Says how a job has ended, where it is not as one would wish. Its exit code.
+// Prints how a job ended, unless it succeeded. Returns its exit code.
 ExitCode SayHowItEnded(Context& context, const v1::Job& job) {
   if (job.state() != v1::JOB_STATE_SUCCEEDED) {
     const std::string why =
@@ -68,7 +68,8 @@ absl::Status TooLate(const std::string& what, absl::Duration timeout, const std:
                                         "; it continues: wait longer, or `tandem cancel` it"));
 }
 
-// After Ctrl-C; did: "watching", command: "watch". `exists`: that there is such a job is known.
+// Says after Ctrl-C that the job continues. did: "watching", command: "watch"; exists: whether the job is
+// known to exist.
 void SayThatItGoesOn(Context& context, const Client& client, const std::string& job, bool exists,
                      absl::string_view did, absl::string_view command) {
   const std::string name = Escape(job);
@@ -81,11 +82,12 @@ void SayThatItGoesOn(Context& context, const Client& client, const std::string& 
 
 // How following a job went.
 struct Followed {
-  absl::Status status;  // OK: the job has ended; Cancelled with one of the words above
-  std::string gone;     // with kGone: why
+  absl::Status status;  // OK: the job has ended; or Cancelled with one of the words above
+  std::string gone;     // why, after kGone
 };
 
-// Until the job ends, `stop` gives a word (empty: go on), Ctrl-C, or the controller is gone for good.
+// Follows the job until it ends, `stop` returns one of the words above (empty: continue), Ctrl-C comes, or
+// the controller is gone for good.
 Followed Follow(Context& context, Client& client, const FollowRequest& request,
                 const std::function<absl::string_view()>& stop, WatchState& state, WatchView& view) {
   Interrupts interrupts;

@@ -26,10 +26,10 @@ namespace {
 using Level = Finding::Level;
 
 constexpr int64_t kLeastFree = int64_t{1} << 30;
-constexpr double kSlowSeconds = 0.5;  // for a commit of the controller's store
+constexpr double kSlowSeconds = 0.5;  // the controller's store would be slow
 constexpr size_t kTrialBytes = 1 << 20;
 
-// What the kernel calls the file system, where one machine alone has it.
+// Returns the name of a file system that only one machine sees; empty for any other.
 std::string LocalKind(const std::string& folder) {
   static const auto& kinds = *new std::map<long, std::string>{
       {EXT4_SUPER_MAGIC, "ext4"},
@@ -50,7 +50,7 @@ std::string LocalKind(const std::string& folder) {
 
 std::string Why(const std::string& what) { return absl::StrCat(what, ": ", std::strerror(errno)); }
 
-// A file with a new name in the folder, written and durable, which goes with this.
+// Makes, writes and syncs a new file in the folder; destruction removes it.
 class Trial {
  public:
   explicit Trial(const std::string& folder) : path_(folder + "/.tandem-doctor-XXXXXX") {
@@ -92,7 +92,7 @@ std::string Trial::Write(int fd) {
   return ::flock(fd, LOCK_EX | LOCK_NB) == 0 ? "" : Why("cannot lock a file (flock)");
 }
 
-// errno of making the names in a folder durable; 0: they are.
+// Syncs the names in a folder to disk; returns errno, or 0.
 int SyncError(const std::string& folder) {
   const platform::Descriptor opened(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   return opened.get() >= 0 && ::fsync(opened.get()) == 0 ? 0 : errno;
@@ -117,7 +117,7 @@ std::vector<Finding> CheckDisk(const std::string& subject, const std::string& fo
   const std::string facts = absl::StrCat(Escape(folder), ": ", BytesText(free), " free, 1 MiB durable in ",
                                          StepTimeText(took.count()));
   if (free < kLeastFree) {
-    return {{Level::kWarn, subject, facts + "; make room: what cannot be stored is not taken"}};
+    return {{Level::kWarn, subject, facts + "; make room: a controller accepts no job that it cannot store"}};
   }
   return {
       {took.count() > kSlowSeconds ? Level::kWarn : Level::kOk, subject,
@@ -155,7 +155,7 @@ std::vector<Finding> CheckShared(const std::string& folder) {
       return findings;
     }
   }
-  // As checkpoints are published.
+  // Checkpoints are published in this way.
   if (const absl::Status published = platform::SystemFiles().Publish(from.path(), to.path());
       !absl::IsAlreadyExists(published)) {
     findings.push_back(

@@ -31,7 +31,7 @@ constexpr int kLeastNccl = 22800;  // ncclAlltoAll
 constexpr int64_t kLeastSharedMemory = int64_t{64} << 20;
 constexpr int64_t kLeastDescriptors = 4096;
 
-// What a command prints, both streams, within 10 s.
+// Returns what a command prints on both streams within 10 s.
 std::string Output(const std::string& command, int* status = nullptr) {
   FILE* const pipe = ::popen(absl::StrCat("timeout 10 ", command, " 2>&1").c_str(), "re");
   if (pipe == nullptr) {
@@ -49,7 +49,7 @@ std::string Output(const std::string& command, int* status = nullptr) {
   return text;
 }
 
-// For a shell.
+// Quotes a path for a shell.
 std::string ShellWord(const std::string& path) {
   return absl::StrCat("'", absl::StrJoin(absl::StrSplit(path, '\''), "'\\''"), "'");
 }

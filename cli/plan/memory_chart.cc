@@ -83,7 +83,7 @@ void Add(const schedules::BytesByKind& bytes, Stack& stack) {
   }
 }
 
-// The fullest moment of each column. A moment lasts until the next point's.
+// Returns the largest stack of each column. A point of the curve lasts until the next point.
 std::vector<Stack> Columns(const schedules::MemoryCurve& curve, int64_t step_ns, int columns) {
   Stack persistent{};
   Add(curve.persistent, persistent);
@@ -105,7 +105,7 @@ std::vector<Stack> Columns(const schedules::MemoryCurve& curve, int64_t step_ns,
   return result;
 }
 
-// What covers most of [low, high) of the stack; kNumLayers where it is mostly empty.
+// Returns the layer that covers most of [low, high) of the stack; kNumLayers if most of it is empty.
 int LayerAt(const Stack& stack, double low, double high) {
   int best = kNumLayers;
   double most = (high - low) / 2;
@@ -131,7 +131,7 @@ int LayerAt(const Stack& stack, double low, double high) {
   return best;
 }
 
-// What the marks mean, in as many lines as it takes.
+// Says what the marks mean, in as many lines as that takes.
 std::vector<StyledLine> Legend(const std::array<bool, kNumLayers>& used, const ChartShape& shape) {
   std::vector<StyledLine> lines;
   for (int layer = 0; layer < kNumLayers; ++layer) {

@@ -58,7 +58,7 @@ class Row {
  public:
   Row(int columns, int64_t step_ns) : width_(static_cast<double>(step_ns) / columns), cells_(columns) {}
 
-  // What lies outside the step is left out: copies may.
+  // Leaves out what is outside the step, as copies may be.
   void Add(Mark mark, int64_t start_ns, int64_t end_ns) {
     const double end = std::min(static_cast<double>(end_ns) / width_, static_cast<double>(cells_.size()));
     for (double at = std::max(0.0, static_cast<double>(start_ns) / width_); at < end;) {
@@ -69,7 +69,7 @@ class Row {
     }
   }
 
-  // Share of the column.
+  // Returns the share of a column in which something runs.
   double Busy(int column) const { return std::accumulate(cells_[column].begin(), cells_[column].end(), 0.0); }
 
   Mark Largest(int column) const {

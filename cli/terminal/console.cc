@@ -16,7 +16,7 @@
 namespace tandem::cli {
 namespace {
 
-// Unset is not ASCII: bare containers set no locale, and their terminals show UTF-8.
+// An unset locale counts as UTF-8: bare containers set none, and their terminals show UTF-8.
 bool LocaleIsUtf8(const std::string& locale) {
   const std::string lower = absl::AsciiStrToLower(locale);
   return lower.empty() || absl::StrContains(lower, "utf-8") || absl::StrContains(lower, "utf8");
@@ -29,9 +29,9 @@ class SystemConsole : public Console {
         color_(!environment.no_color && environment.term != "dumb"),
         // The Linux console's font lacks the bars.
         unicode_(LocaleIsUtf8(environment.locale) && environment.term != "linux") {
-    // A write then says EPIPE, and `run` can still cancel its job and stop its daemons.
+    // A write then fails with EPIPE, and `run` can still cancel its job and stop its daemons.
     std::signal(SIGPIPE, SIG_IGN);
-    // Without /dev/null there is nothing better to put there.
+    // If there is no /dev/null, they stay closed.
     static_cast<void>(platform::OpenClosedStandardDescriptors(platform::ClosedDescriptor::kUnusable));
   }
 

@@ -13,7 +13,7 @@ namespace tandem::cli {
 namespace {
 
 struct CodePoint {
-  char32_t value = 0;  // of what is not valid UTF-8, its first byte
+  char32_t value = 0;  // the first byte if the text is not valid UTF-8
   size_t bytes = 1;
   bool valid = false;
 };

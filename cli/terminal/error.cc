@@ -14,9 +14,9 @@ namespace {
 
 constexpr char kExitCode[] = "tandem.cli/exit-code";  // the payload of a Failure
 
-// gRPC wraps the operating system's word in several layers: "failed to connect to all addresses; last error:
-// UNKNOWN: ipv4:127.0.0.1:7471: Failed to connect to remote host: Connection refused". Only the last one
-// is of use.
+// Returns the last part of a message, which is the operating system's. gRPC puts others before it: "failed to
+// connect to all addresses; last error: UNKNOWN: ipv4:127.0.0.1:7471: Failed to connect to remote host:
+// Connection refused".
 std::string LastLayer(absl::string_view message) {
   const size_t colon = message.rfind(": ");
   return Escape(colon == absl::string_view::npos ? message : message.substr(colon + 2));
@@ -38,7 +38,7 @@ std::string WhatToStart(const Address& address) {
   return "";
 }
 
-// What to do where the TLS handshake failed, by gRPC's words for it; empty: it was something else.
+// What to do if the TLS handshake failed, recognized by gRPC's words for it; empty: something else failed.
 std::string TlsHint(absl::string_view message, const Address& address) {
   if (absl::StrContains(message, "certificate verify failed")) {
     return absl::StrCat(
@@ -56,8 +56,8 @@ std::string TlsHint(absl::string_view message, const Address& address) {
   return "";
 }
 
-// Why a controller closes the connection of a client before it has answered anything; empty: it did not. It
-// does not say why, so these are guesses.
+// Guesses why the controller closed the connection before it answered anything, since it does not say why;
+// empty if it did not close it.
 std::string ClosedHint(absl::string_view message, const Address& address) {
   const std::string end = LastLayer(message);
   if (!absl::StrContains(message, "failed to connect") || absl::StartsWith(address.target, "unix:") ||
@@ -73,8 +73,8 @@ std::string ClosedHint(absl::string_view message, const Address& address) {
                         "; renew it with `tandem certs issue --renew`, or ask your operator");
   }
   return absl::StrCat(
-      "it closes the connection: it may not believe the certificate ", file,
-      " (`tandem certs show`), which may be revoked, of another authority, or a worker's, which "
+      "it closes the connection: it may not accept the certificate ", file,
+      " (`tandem certs show`), which may be revoked, of another authority, or a worker's, and workers "
       "may have a port of their own; or it has too many connections; its log says which");
 }
 

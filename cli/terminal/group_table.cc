@@ -26,7 +26,7 @@ std::string Purpose(const parallel::GroupKind& kind) {
   return kind.clone_of.empty() ? purpose : absl::StrCat(purpose, "; a clone of ", kind.clone_of);
 }
 
-// All links as one kind: there are two for each two neighbouring stages.
+// Merges all links into one kind: each pair of neighbouring stages has two.
 std::vector<parallel::GroupKind> WithOneOfLinks(const std::vector<parallel::GroupKind>& kinds) {
   std::vector<parallel::GroupKind> result;
   for (const parallel::GroupKind& kind : kinds) {
@@ -57,7 +57,7 @@ std::string Ranks(const std::vector<parallel::RankList>& groups, size_t most_gro
   return absl::StrJoin(texts, " ");
 }
 
-// As many of them as the width allows.
+// Returns as many ranks as the width allows.
 std::string Ranks(const std::vector<parallel::RankList>& groups, bool unicode) {
   for (const auto& [most_groups, most_words] : {std::pair(3, 4), std::pair(2, 4), std::pair(3, 2)}) {
     std::string text = Ranks(groups, most_groups, most_words, unicode);

@@ -94,7 +94,7 @@ std::string TimeAccountText(const v1::TimeAccount& time) {
 
 namespace {
 
-// The message as a sentence, `place` in brackets behind it.
+// Returns the message as a sentence, with `place` in brackets behind it.
 std::string Sentence(const v1::Cause& cause, const std::vector<std::string>& place = {}) {
   std::string text = Escape(cause.message());
   text[0] = absl::ascii_toupper(text[0]);
@@ -105,7 +105,7 @@ std::string Sentence(const v1::Cause& cause, const std::vector<std::string>& pla
                       place.empty() ? "." : ").");
 }
 
-// A worker's message that is a sentence about the rank already: only the place is missing.
+// Adds the place to a worker's message that is already a sentence about the rank.
 std::string WithPlace(const v1::Cause& cause) {
   std::vector<std::string> place;
   if (!cause.worker().empty()) {
@@ -132,7 +132,7 @@ std::string CauseText(const v1::Cause& cause) {
     return Sentence(cause);
   }
   if (cause.class_() == v1::FAILURE_CLASS_NUMERIC && !cause.message().empty()) {
-    return Sentence(cause);  // all ranks compute the same norm: it is not the fault of the one that is named
+    return Sentence(cause);  // all ranks compute the same norm, so none is to blame
   }
   std::string who;
   if (cause.has_rank()) {

@@ -48,7 +48,7 @@ std::string Summary(const TopState& state) {
   }
   return absl::StrCat("workers ", connected, " of ", state.workers.size(), " connected  slots ", in_use,
                       " of ", slots, " in use  jobs ", counts.empty() ? "none" : absl::StrJoin(counts, ", "),
-                      // Where some are not known the sum says nothing about the cluster.
+                      // Without the rates of all jobs, the sum says nothing about the cluster.
                       tokens_per_second > 0 && state.reports.size() == JobsWithReports(state).size()
                           ? absl::StrCat("  ", RateText(tokens_per_second), " tokens/s")
                           : "");

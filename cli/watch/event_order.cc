@@ -9,12 +9,12 @@
 namespace tandem::cli {
 namespace {
 
-// While a job runs, its next step brings the report.
+// While a job runs, the report that an event waits for comes with its next step.
 constexpr absl::Duration kLongestWait = absl::Seconds(10);
 // At its end the last reports come at once, or not at all.
 constexpr absl::Duration kQuiet = absl::Milliseconds(300);
 constexpr absl::Duration kLongestWaitAtEnd = absl::Seconds(2);
-// What a report waits for the news that its attempt runs.
+// How long a report waits for the news that its attempt runs.
 constexpr absl::Duration kLongestWaitForRunning = absl::Seconds(2);
 
 // A place in a job's history.
@@ -22,13 +22,13 @@ using Position = std::pair<int, int64_t>;  // attempt, step
 
 bool IsEnding(const v1::Job& job) { return job.state() == v1::JOB_STATE_STOPPING || HasEnded(job.state()); }
 
-// The step whose report comes before `response`; step 0 where it speaks of none.
+// Returns the step whose report must come before `response`; step 0 if none must.
 Position After(const v1::WatchResponse& response) {
   if (response.has_changed()) {
     const v1::Job& job = response.changed();
     return {job.attempt(), IsEnding(job) ? job.last_step() : 0};
   }
-  // The step of any other transition is where an attempt begins: an attempt before it reported that one.
+  // Other transitions have the step at which their attempt begins, which an earlier attempt has reported.
   const v1::Event& event = response.event();
   const bool under_way = event.from() == v1::JOB_STATE_RUNNING || event.from() == v1::JOB_STATE_STOPPING;
   return {event.attempt(), under_way ? std::max(event.step(), event.checkpoint().step()) : 0};

@@ -19,7 +19,7 @@ namespace {
 constexpr absl::Duration kTick = absl::Milliseconds(100);
 constexpr absl::Duration kFirstReconnectPause = absl::Milliseconds(200);
 constexpr absl::Duration kLongestPause = absl::Seconds(1);
-// Reports travel beside the job's state, so the last ones may come after its end.
+// Reports and the job's state take different paths, so the last reports may come after its end.
 constexpr absl::Duration kQuietAfterEnd = absl::Milliseconds(300);
 constexpr absl::Duration kLongestDrain = absl::Seconds(2);
 constexpr int64_t kHistorySteps = 2000;
@@ -70,10 +70,10 @@ class Follower {
     }
   }
 
-  // One stream. OK: try again, or (ended_) the job has ended.
+  // Follows one stream to its end. OK: try again, unless ended_: the job has ended.
   absl::Status WatchOnce(absl::Duration& pause) {
     v1::WatchRequest watch;
-    // By its id: meanwhile another job may have taken its name, or share the beginning of its id.
+    // Its id: another job may have taken its name since, or have an id that begins with the same characters.
     watch.set_job(state_.known ? state_.job.id() : request_.job);
     watch.set_cursor(state_.cursor);
     watch.set_reports(request_.reports);
@@ -125,7 +125,7 @@ class Follower {
 
   absl::Status Closed(const absl::Status& status, absl::Time now) {
     if (status.code() == absl::StatusCode::kOutOfRange) {
-      state_.cursor.clear();  // compacted, or another store: from the snapshot again; repeats are dropped
+      state_.cursor.clear();  // the events are gone: starts from a snapshot; repeats are dropped
       return absl::OkStatus();
     }
     if (!status.ok() && (!IsAway(status) || (!connected_ && !request_.patient))) {
@@ -155,8 +155,8 @@ class Follower {
     }
   }
 
-  // Reads what is missing between the newest step and `before` (0: all there is) from the history. A history
-  // that cannot be read leaves a gap in the display, not in the job.
+  // Reads the reports between the newest step and `before` (0: all there are) from the history. If it cannot
+  // be read, the display has a gap, but the job goes on.
   void FillReports(int64_t before) {
     const int64_t newest = std::max(before - 1, state_.job.last_step());
     const bool joins = !state_.last.has_value();
@@ -176,7 +176,7 @@ class Follower {
     static_cast<void>(status);
   }
 
-  // The newest one before the step `before`, of whose reports the others are not read.
+  // Reads the newest validation before the step `before`, since no other reports are read from there.
   void FindValidation(int64_t before) {
     const int64_t every = state_.job.resolved().training().validate_every_steps();
     if (every <= 0) {

@@ -90,7 +90,7 @@ class JsonView : public WatchView {
     }
   }
 
-  // The job's own log is a command away; here would be no object.
+  // Lines of a log are no JSON objects; `tandem logs` prints them.
   void ShowLog(int, const std::vector<std::string>&) override {}
 
  private:

@@ -18,7 +18,7 @@
 namespace tandem::cli {
 namespace {
 
-// Lines that fill no log: each second at first, then rarer.
+// Returns the time between lines, so that they do not fill a log: a second at first, later more.
 absl::Duration Pace(absl::Duration since_first) {
   return since_first < absl::Minutes(1)    ? absl::Seconds(1)
          : since_first < absl::Minutes(10) ? absl::Seconds(10)
@@ -34,7 +34,7 @@ class LineView : public WatchView {
       StepLine(state, now);  // nothing of before may come after it
       const std::string reason = ReasonText(state.job);
       Print(absl::StrCat(HeaderLine(state, 1000).Render(0, false, true), reason.empty() ? "" : "  ", reason));
-      if (!std::exchange(warned_, true)) {  // of before; what comes later is an event
+      if (!std::exchange(warned_, true)) {  // these are older than the watch; later ones come as events
         for (const std::string& warning : CheckpointWarnings(state.job.checkpoints())) {
           Print(absl::StrCat("checkpoints: ", warning));
         }
@@ -96,7 +96,7 @@ class LineView : public WatchView {
   }
 
  private:
-  // The newest step, unless it has its line already.
+  // Prints the newest step, unless it has been printed.
   void StepLine(const WatchState& state, absl::Time now) {
     if (!state.last.has_value() ||
         (state.last->step() == printed_step_ && state.last->attempt() == printed_attempt_)) {

@@ -25,14 +25,14 @@ class LiveView : public WatchView {
     }
   }
 
-  // The frame itself shows it.
+  // The frame shows whether the controller is away.
   void ShowConnection(const WatchState&, absl::Time) override {}
 
   void Finish(const WatchState& state, absl::Time now) override {
     const TerminalSize size = console_.Size();
     std::vector<StyledLine> lines = RenderFrame(state, {size.columns, size.rows, console_.unicode()}, now);
     if (state.known && HasEnded(state.job.state())) {
-      // The header and the reason are said again, better, by the summary.
+      // The summary replaces the header and the reason.
       lines.clear();
     }
     Draw(lines, size);
@@ -59,8 +59,8 @@ class LiveView : public WatchView {
   void Draw(const std::vector<StyledLine>& lines, const TerminalSize& size) {
     std::string text = "\r";
     if (frame_rows_ > 0 && (size.columns != size_.columns || size.rows != size_.rows)) {
-      // Some terminals have wrapped the lines that stand there, some have cut them, some have brought back
-      // what had left at the top: where the frame begins now is not known.
+      // Terminals differ: they wrap the lines, cut them, or bring back lines from above. So it is not known
+      // where the frame begins now.
       text = "\x1b[H\x1b[2J";
     } else if (frame_rows_ > 0) {
       absl::StrAppend(&text, "\x1b[", frame_rows_, "A");
@@ -76,7 +76,7 @@ class LiveView : public WatchView {
 
   Console& console_;
   absl::Time drawn_ = absl::InfinitePast();
-  int frame_rows_ = 0;  // that stand on the terminal, above the cursor
+  int frame_rows_ = 0;  // of the frame on the terminal, above the cursor
   TerminalSize size_;   // when they were drawn
 };
 

@@ -159,7 +159,7 @@ void AddNotices(const WatchState& state, int width, absl::Time now, std::vector<
   }
 }
 
-// The attempt whose ranks have their slots; null where the job waits for slots, or never had any.
+// Returns the attempt whose ranks have slots; null if the job waits for slots, or never had any.
 const v1::Attempt* PlacedAttempt(const v1::Job& job) {
   return job.attempts_size() > 0 && job.state() != v1::JOB_STATE_QUEUED
              ? &job.attempts(job.attempts_size() - 1)

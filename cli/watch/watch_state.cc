@@ -32,7 +32,7 @@ bool TakeJob(const v1::Job& job, WatchState& state) {
   return changed;
 }
 
-// Below this age a rank is on its way.
+// A rank that has moved more recently does not stand still.
 constexpr absl::Duration kStandstill = absl::Seconds(3);
 
 Applied TakeProgress(const v1::Progress& progress, absl::Time now, WatchState& state) {
@@ -256,7 +256,7 @@ std::vector<int> LargestUpdates(const v1::Norms& norms, int count) {
   std::iota(order.begin(), order.end(), 0);
   const auto key = [&](int i) {
     const double ratio = UpdateRatio(norms, i);
-    return std::isnan(ratio) ? INFINITY : ratio;  // what is broken comes first
+    return std::isnan(ratio) ? INFINITY : ratio;  // a NaN comes first
   };
   std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return key(a) > key(b); });
   order.resize(std::min(order.size(), static_cast<size_t>(std::max(0, count))));

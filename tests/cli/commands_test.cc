@@ -312,7 +312,7 @@ TEST_F(CommandTest, DescribeShowsTheLayoutOfARunnableJob) {
   v1::Job job = SampleJob(v1::JOB_STATE_RUNNING, 9);
   server_->jobs = {job};
   EXPECT_EQ(Tandem({"describe", "headers", "--layout"}), kFailed);
-  EXPECT_THAT(console_.err, HasSubstr("this one has no layout for it"));
+  EXPECT_THAT(console_.err, HasSubstr("this version refuses its spec"));
   jobspec::ReadResult read = jobspec::ReadFile(GoodJobFile());
   jobspec::Localize(read.spec);
   *job.mutable_resolved() = jobspec::Resolve(read.spec);

@@ -115,7 +115,8 @@ TEST_F(CommandTest, TooLargeJobGetsAWarning) {
   EXPECT_EQ(Tandem({"submit", "-f", file}), kOk);
   EXPECT_EQ(console_.err, "");
   const std::string warning =
-      "tandem: job headers needs 4 slots, and the workers have 2 for it: it waits until others join, and "
+      "tandem: job headers needs 4 slots, and the workers have 2 for it: it waits until more workers join, "
+      "and "
       "later jobs wait behind it; `tandem cancel headers` ends it\n";
   EXPECT_EQ(
       Tandem({"submit", "-f", file, "--set", "parallelism.ranks=4", "--set", "training.global_batch_size=8"}),
