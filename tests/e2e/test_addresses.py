@@ -41,7 +41,7 @@ def ipv6_alone(machines):
     return machines
 
 
-def test_a_controller_whose_own_name_is_loopback_serves_other_machines(bin_dir, tmp_path, host_names):
+def test_loopback_host_name_still_serves_other_machines(bin_dir, tmp_path, host_names):
     cluster = TwoMachines(bin_dir, tmp_path, host_names, "nodea", f"nodea:{PORT}")
     try:
         for machine in ADDRESSES:

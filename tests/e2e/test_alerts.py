@@ -20,7 +20,7 @@ def dashboard_queries():
     return queries + [variable["query"]["query"] for variable in dashboard["templating"]["list"] if variable["type"] == "query"]
 
 
-def test_every_series_that_a_rule_or_the_dashboard_asks_for_is_there(start):
+def test_rules_and_dashboard_use_existing_series_only(start):
     port = free_port()
     start(workers=0, metrics=f"127.0.0.1:{port}")
     scrape = urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30).read().decode()
@@ -36,7 +36,7 @@ def test_every_series_that_a_rule_or_the_dashboard_asks_for_is_there(start):
         assert label in scrape
 
 
-def test_a_scrape_says_what_a_job_sends_and_holds(start, tmp_path):
+def test_scrape_has_what_a_job_sends(start, tmp_path):
     port = free_port()
     cluster = start(metrics=f"127.0.0.1:{port}")
     spec = tiny_job("weighed", steps=5)
@@ -59,7 +59,7 @@ def test_a_scrape_says_what_a_job_sends_and_holds(start, tmp_path):
     assert sent['op="reduce"'] < sent['op="gather"'] <= 2 * sent['op="reduce"']
 
 
-def test_prometheus_fires_for_a_stopped_rank_and_stops_when_it_goes_on(start, tmp_path):
+def test_alert_fires_while_a_rank_is_stopped(start, tmp_path):
     target, web = free_port(), free_port()
     cluster = start(metrics=f"127.0.0.1:{target}")
     # The same rules, sooner.

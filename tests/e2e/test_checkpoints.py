@@ -36,7 +36,7 @@ def reasons(cluster, name):
     return [event.get("reason") for event in cluster.events(name)]
 
 
-def test_of_two_identical_runs_at_the_same_instant_one_trains_and_the_other_says_why_it_does_not(bin_dir, tmp_path):
+def test_one_of_two_identical_runs_is_refused(bin_dir, tmp_path):
     directory = tmp_path / "run"
     steps = 400
     path = tmp_path / "job.json"
@@ -61,7 +61,7 @@ def test_of_two_identical_runs_at_the_same_instant_one_trains_and_the_other_says
     assert not (directory / ".owner").exists()
 
 
-def test_a_fifo_in_the_newest_checkpoint_is_passed_over_and_everybody_is_shown_that(start, tmp_path):
+def test_fifo_in_newest_checkpoint_is_skipped_and_reported(start, tmp_path):
     directory, name = tmp_path / "run", "rank-00001.safetensors"
     cluster = start()
     cluster.submit(directory_job("whole", directory, steps=30))
@@ -91,7 +91,7 @@ def small_disk(folder, megabytes):
         subprocess.run(["umount", "--lazy", folder], check=True)
 
 
-def test_saves_that_fail_on_a_full_disk_are_shown_everywhere_and_end_when_there_is_room(start, tmp_path):
+def test_full_disk_fails_saves_until_there_is_room(start, tmp_path):
     port = free_port()
     with small_disk(tmp_path / "disk", 12) as disk:
         directory = disk / "run"
@@ -151,7 +151,7 @@ def test_saves_that_fail_on_a_full_disk_are_shown_everywhere_and_end_when_there_
         cluster.wait_state("stuffed", "CANCELLED")
 
 
-def test_a_limit_on_the_size_of_files_fails_saves_and_does_not_kill_the_job(start, tmp_path):
+def test_file_size_limit_fails_saves_not_the_job(start, tmp_path):
     directory = tmp_path / "run"
     cluster = start()
     cluster.submit(directory_job("limited", directory))
@@ -176,7 +176,7 @@ def test_a_limit_on_the_size_of_files_fails_saves_and_does_not_kill_the_job(star
     assert numbers == sorted(set(numbers))
 
 
-def test_a_stopped_job_that_wakes_up_in_a_directory_that_was_taken_ends_and_harms_nothing(start, tmp_path):
+def test_job_that_wakes_in_a_taken_directory_ends(start, tmp_path):
     directory = tmp_path / "run"
     first, second = start(folder="a"), start(folder="b")
     first.submit(directory_job("sleeper", directory))
@@ -210,7 +210,7 @@ def test_a_stopped_job_that_wakes_up_in_a_directory_that_was_taken_ends_and_harm
     assert steps == list(range(1, len(steps) + 1))
 
 
-def test_a_checkpoint_on_request_is_saved_while_the_job_goes_on_and_one_more_ends_it(start, tmp_path):
+def test_requested_checkpoints_continue_or_end_the_job(start, tmp_path):
     directory = tmp_path / "run"
     cluster = start()
     cluster.submit(directory_job("asked", directory, every_steps=0))

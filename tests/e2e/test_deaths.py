@@ -19,7 +19,7 @@ def killed_mid_job(cluster, name, steps=5):
     return trainers
 
 
-def test_restarted_controller_adopts_the_running_job_and_its_reports_have_no_gap(start):
+def test_restarted_controller_adopts_the_job_without_gaps(start):
     cluster = start()
     trainers = killed_mid_job(cluster, "survivor")
     cluster.kill_controller()
@@ -37,7 +37,7 @@ def test_restarted_controller_adopts_the_running_job_and_its_reports_have_no_gap
     cluster.wait_state("survivor", "CANCELLED")
 
 
-def test_resume_after_a_kill_continues_with_the_same_bits(start, tmp_path):
+def test_resume_after_kill_has_the_same_bits(start, tmp_path):
     cluster = start()
     whole = cluster.submit(tiny_job("whole", steps=STEPS, directory=tmp_path / "whole", every_steps=10))
     cluster.wait_state(whole, "SUCCEEDED")
@@ -68,7 +68,7 @@ def test_resume_after_a_kill_continues_with_the_same_bits(start, tmp_path):
     assert [line["loss"] for line in lines] == [expected[step]["loss"] for step in range(1, STEPS + 1)]
 
 
-def test_steps_that_a_killed_worker_had_not_passed_on_come_with_its_restart(start, tmp_path):
+def test_restarted_worker_sends_the_steps_still_missing(start, tmp_path):
     """A stopped controller acknowledges none, so that the worker has many of them when it dies."""
     cluster = start()
     directory = tmp_path / "job"

@@ -27,7 +27,7 @@ def losses(cluster, spec):
     return [json.loads(line)["loss"] for line in metrics.read_text().splitlines()]
 
 
-def test_ranks_that_share_experts_have_the_losses_of_ranks_with_all_and_say_where_tokens_went(start, tmp_path):
+def test_sharing_experts_changes_no_loss_and_reports_loads(start, tmp_path):
     cluster = start(workers=2, slots=1)
     whole = losses(cluster, job("whole", tmp_path / "whole", 1))
     shared = losses(cluster, job("shared", tmp_path / "shared", 2, schedule="overlap",

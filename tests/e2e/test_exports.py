@@ -49,7 +49,7 @@ def test_a_checkpoint_stays_while_it_is_exported(bin_dir, start, tmp_path):
     assert saved == ["step-12", "step-16", "step-4", "step-8"], "those between them made way"
 
 
-def test_a_job_whose_exports_fail_trains_on_and_says_why(start, tmp_path):
+def test_job_with_failing_exports_continues_and_says_why(start, tmp_path):
     cluster = start()
     (tmp_path / "file").write_text("")
     cluster.submit(export_job("unwritable", tmp_path, tmp_path / "file" / "out"))

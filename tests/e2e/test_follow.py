@@ -141,7 +141,7 @@ def equal(row, report):
 RESTARTS = [range(1, 200), range(150, 260), range(230, 300), range(280, 401)]
 
 
-def test_csv_has_what_metrics_prints_and_the_jobs_exit_code(start, follow):
+def test_csv_has_the_metrics_and_exit_code(start, follow):
     cluster = start()
     name = cluster.submit(tiny_job("followed", steps=25, validate_every_steps=10))
     code, error = ended(follow(cluster.address, name, "--to", "csv"))
@@ -157,7 +157,7 @@ def test_csv_has_what_metrics_prints_and_the_jobs_exit_code(start, follow):
     assert about["configuration"]["parallelism.fsdp.strategy"] == "zero3" and about["configuration"]["training.steps"] == "25"
     assert about["run"]["configuration_digest"] and about["run"]["program_digest"]
 
-def test_norms_come_live_and_a_cancelled_job_ends_it_with_130(start, follow):
+def test_norms_are_live_and_cancellation_exits_with_130(start, follow):
     cluster = start(workers=1)
     name = cluster.submit(tiny_job("endless", ranks=1, steps=1_000_000))
     process = follow(cluster.address, name, "--to", "csv", "--out", "x", "--norms-every", 5)
@@ -192,7 +192,7 @@ def test_csv_survives_restarts_and_twenty_kills(follow, tmp_path):
     assert found[9]["validation_loss/en+fr"] == "0.6" and found[8]["validation_loss/en+fr"] == ""
 
 
-def test_what_a_killed_writer_left_half_is_cut_off(follow, tmp_path):
+def test_half_line_of_a_killed_writer_is_removed(follow, tmp_path):
     service = Restarted([range(1, 30)])
     service.release(state=7)
     assert ended(follow(service.address, JOB, "--to", "csv", "--out", "out"))[0] == 0
@@ -204,7 +204,7 @@ def test_what_a_killed_writer_left_half_is_cut_off(follow, tmp_path):
         assert path.read_bytes() == whole
 
 
-def test_reports_that_come_after_the_end_are_waited_for(follow, tmp_path):
+def test_it_waits_for_reports_after_the_end(follow, tmp_path):
     service = Restarted([range(1, 30)])
     service.release(20)
     service.last_step = 29
@@ -231,7 +231,7 @@ def test_ctrl_c_leaves_a_whole_file(follow, tmp_path):
     assert [int(row["step"]) for row in rows(tmp_path / "out/metrics.csv")] == list(range(1, len(rows(tmp_path / "out/metrics.csv")) + 1))
 
 
-def test_folders_and_options_that_do_not_fit_are_refused(follow, tmp_path):
+def test_folders_and_options_that_conflict_are_refused(follow, tmp_path):
     service = Restarted([range(1, 5)])
     service.release()
     first = follow(service.address, JOB, "--to", "csv", "--out", "out")
@@ -255,7 +255,7 @@ def test_folders_and_options_that_do_not_fit_are_refused(follow, tmp_path):
     assert code == 1 and "tandem follow did not write this file" in error and (tmp_path / "-c/metrics.csv").read_text() == "mine"
 
 
-def test_an_address_without_a_controller_ends_it_with_6(follow):
+def test_address_without_a_controller_exits_with_6(follow):
     code, error = ended(follow("127.0.0.1:9", JOB, "--to", "csv"))
     assert code == 6 and error.startswith(f"tandem: follow {JOB}: ") and error.count("\n") == 1, error
 
@@ -269,7 +269,7 @@ def points_of(path):
     return runs[0], {name: [(point.step, point.value) for point in client.get_metric_history(runs[0].info.run_id, name)] for name in names}
 
 
-def test_mlflow_gets_each_step_once_over_restarts_and_kills(follow, tmp_path):
+def test_mlflow_gets_each_step_once_despite_kills(follow, tmp_path):
     seed = random.SystemRandom().randrange(1 << 32)
     print("seed", seed)
     dice, service = random.Random(seed), Restarted(RESTARTS)
@@ -336,7 +336,7 @@ def test_wandb_offline_has_the_whole_history_each_time(follow, tmp_path):
     assert found == [(step, report.attempt, report.loss) for step, report in sorted(service.history().items())]
 
 
-def test_steps_between_the_history_and_the_watch_come_once(follow, tmp_path):
+def test_steps_between_history_and_watch_come_once(follow, tmp_path):
     service = Restarted([range(1, 100)])
     service.release(40)
     service.at_watch = lambda: service.release(state=7)  # the job ends just then

@@ -35,7 +35,7 @@ def group():
     pytest.skip("makes control groups with a limit of memory: needs root, and a hierarchy that may be written")
 
 
-def test_a_rank_without_memory_ends_its_own_job_and_says_so(bin_dir, tmp_path, group):
+def test_rank_without_memory_ends_only_its_job(bin_dir, tmp_path, group):
     cluster = Cluster(bin_dir, tmp_path, workers=0, slots=2)
     try:
         with open(tmp_path / "w0.log", "ab") as log:

@@ -117,7 +117,7 @@ def spread(name, **more):
     return spec
 
 
-def test_ranks_on_two_machines_train_though_nobody_named_an_address(cluster):
+def test_ranks_on_two_machines_need_no_address_option(cluster):
     cluster.start_worker_on("a", "w-a")
     cluster.start_worker_on("b", "w-b")
     cluster.submit(spread("far"))
@@ -125,7 +125,7 @@ def test_ranks_on_two_machines_train_though_nobody_named_an_address(cluster):
     assert {slot["worker"] for slot in job["attempts"][0]["slots"]} == {"w-a", "w-b"}
 
 
-def test_a_worker_that_only_its_own_machine_reaches_is_not_mixed_with_others(cluster):
+def test_unreachable_worker_is_not_mixed_with_others(cluster):
     cluster.start_worker_on("a", "w-a", controller=f"127.0.0.1:{PORT}")
     cluster.start_worker_on("b", "w-b")
     cluster.submit(spread("apart"))
@@ -136,7 +136,7 @@ def test_a_worker_that_only_its_own_machine_reaches_is_not_mixed_with_others(clu
     cluster.wait_state("apart", "SUCCEEDED")
 
 
-def test_what_ranks_say_to_each_other_goes_over_the_data_address_and_nothing_else_is_open(cluster):
+def test_ranks_talk_over_the_data_address_only(cluster):
     for machine in ADDRESSES:
         cluster.start_worker_on(machine, f"w-{machine}", "--data-address", DATA_ADDRESSES[machine])
     spec = spread("long")
@@ -156,7 +156,7 @@ def test_what_ranks_say_to_each_other_goes_over_the_data_address_and_nothing_els
     cluster.wait_state("long", "CANCELLED")
 
 
-def test_from_another_machine_only_those_with_a_certificate_get_in(cluster):
+def test_other_machines_need_a_certificate(cluster):
     def far(*args):
         return subprocess.run(["ip", "netns", "exec", cluster.machines["b"], cluster.bin / "tandem", "--addr",
                                f"{ADDRESSES['a']}:{PORT}", *map(str, args)], capture_output=True, text=True, timeout=60)

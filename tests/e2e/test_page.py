@@ -75,7 +75,7 @@ def test_a_thousand_jobs_are_listed_found_and_opened(start, browser):
     assert all(name.startswith(f"http://{cluster.metrics}/") for name in browser.script("performance.getEntriesByType('resource').map((entry) => entry.name)"))
 
 
-def test_a_running_job_has_curves_a_heat_map_and_events_that_go_on(cluster, browser, tmp_path):
+def test_running_job_shows_curves_heat_map_and_events(cluster, browser, tmp_path):
     cluster.submit(tiny_job("shown", steps=ENDLESS, directory=tmp_path / "run", every_steps=50))
     wait_for("steps", lambda: cluster.step("shown") > 30)
     browser.open(cluster.metrics, "#/job/shown")
@@ -103,7 +103,7 @@ def test_a_running_job_has_curves_a_heat_map_and_events_that_go_on(cluster, brow
     assert browser.complaints() == []
 
 
-def test_the_page_says_that_the_controller_is_away_and_goes_on_with_the_next_one(cluster, browser):
+def test_page_reports_and_survives_a_controller_restart(cluster, browser):
     cluster.submit(tiny_job("stays", steps=ENDLESS))
     wait_for("steps", lambda: cluster.step("stays") > 3)
     browser.open(cluster.metrics)
@@ -151,7 +151,7 @@ def test_nothing_is_wider_than_a_phone(cluster, browser):
         browser.driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
 
 
-def test_a_trace_is_drawn_and_what_is_none_is_refused(cluster, browser, tmp_path):
+def test_only_a_trace_is_drawn(cluster, browser, tmp_path):
     cluster.submit(tiny_job("traced", steps=ENDLESS))
     wait_for("steps", lambda: cluster.step("traced") > 3)
     trace, other = tmp_path / "trace.json", tmp_path / "other.json"
@@ -199,7 +199,7 @@ def test_without_signing_in_nothing_can_be_changed(cluster, browser):
     assert all("401" in line for line in browser.complaints())
 
 
-def test_who_is_signed_in_saves_profiles_and_cancels_and_signs_out(cluster, browser, tmp_path):
+def test_signed_in_user_saves_profiles_cancels_signs_out(cluster, browser, tmp_path):
     cluster.submit(tiny_job("mine", steps=ENDLESS, directory=tmp_path / "run"))
     wait_for("steps", lambda: cluster.step("mine") > 3)
     address = sign_in(cluster, browser)
@@ -245,7 +245,7 @@ def test_who_is_signed_in_saves_profiles_and_cancels_and_signs_out(cluster, brow
     assert secret not in log and address.rsplit("/", 1)[1] not in log
 
 
-def test_a_session_ends_with_the_controller_and_the_page_says_so(cluster, browser):
+def test_session_ends_visibly_with_the_controller(cluster, browser):
     cluster.submit(tiny_job("kept", steps=ENDLESS))
     wait_for("steps", lambda: cluster.step("kept") > 3)
     sign_in(cluster, browser)
@@ -259,7 +259,7 @@ def test_a_session_ends_with_the_controller_and_the_page_says_so(cluster, browse
     assert browser.count("#cancel") == 0 and cluster.state("kept") == "RUNNING"
 
 
-def test_every_event_of_a_job_stands_once_however_slow_the_answers(cluster, browser):
+def test_slow_answers_show_every_event_once(cluster, browser):
     cluster.submit(tiny_job("once", steps=ENDLESS))
     wait_for("steps", lambda: cluster.step("once") > 3)
     browser.open(cluster.metrics)

@@ -28,7 +28,7 @@ def program_of(cluster, path):
     return streams
 
 
-def test_a_running_job_is_traced_and_measured_and_plan_reads_the_profile(start, tmp_path):
+def test_running_job_is_traced_and_profiled_for_plan(start, tmp_path):
     cluster = start()
     cluster.submit(tiny_job("traced", steps=1_000_000, global_batch_size=8))
     wait_for("steps", lambda: cluster.step("traced") > 2)

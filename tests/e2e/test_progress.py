@@ -21,7 +21,7 @@ def stopped_rank(cluster, name):
     return pid, rank, "w1"
 
 
-def test_a_stopped_rank_is_named_in_describe_get_watch_and_prometheus_until_it_goes_on(start):
+def test_stopped_rank_is_named_until_it_continues(start):
     port = free_port()
     cluster = start(metrics=f"127.0.0.1:{port}")
     seen = []
@@ -59,7 +59,7 @@ def test_a_stopped_rank_is_named_in_describe_get_watch_and_prometheus_until_it_g
         watch.wait()
 
 
-def test_a_profile_of_a_stopped_rank_ends_and_names_it(start):
+def test_profile_ends_and_names_a_stopped_rank(start):
     cluster = start()
     pid, rank, worker = stopped_rank(cluster, "frozen")
     try:

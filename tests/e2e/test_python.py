@@ -31,7 +31,7 @@ def tandem(tmp_path_factory):
     return module
 
 
-def test_a_job_is_submitted_watched_to_its_end_and_its_metrics_are_columns(start, tandem):
+def test_job_is_submitted_watched_and_measured_in_columns(start, tandem):
     cluster = start()
     with tandem.Client(cluster.address) as client:
         job = client.submit(tiny_job("python", steps=12), request_id="once")
@@ -60,7 +60,7 @@ def test_a_job_is_submitted_watched_to_its_end_and_its_metrics_are_columns(start
         assert {piece.rank for piece in client.logs("python")} <= {0, 1}
 
 
-def test_metrics_begin_with_the_validation_before_the_first_step(start, tandem):
+def test_metrics_begin_with_the_validation_of_step_0(start, tandem):
     from tandem.v1 import jobs_pb2
     cluster = start()
     cluster.submit(tiny_job("validated", steps=3, validate_every_steps=2))
@@ -78,7 +78,7 @@ def test_metrics_begin_with_the_validation_before_the_first_step(start, tandem):
     assert steps == [0, 1, 2, 3]
 
 
-def test_a_watch_goes_on_over_a_restart_of_the_controller(start, tandem):
+def test_watch_continues_after_a_restarted_controller(start, tandem):
     cluster = start()
     client = tandem.Client(cluster.address)
     job = client.submit(tiny_job("long", steps=400))
@@ -140,7 +140,7 @@ def test_a_wait_ends_with_its_timeout(tandem):
         service.end.set()
 
 
-def test_a_watch_says_that_it_was_cut_off_and_that_it_goes_on(tandem, caplog):
+def test_watch_logs_its_loss_and_return(tandem, caplog):
     service = Watched()
     with tandem.Client(f"127.0.0.1:{service.port}") as client:
         watch = client.watch("j", timeout=300)
@@ -179,7 +179,7 @@ def answering(tandem):
         server.stop(None)
 
 
-def test_norms_are_asked_of_a_step_there_can_be(tandem):
+def test_norms_of_an_impossible_step_are_refused(tandem):
     client = tandem.Client(f"127.0.0.1:{free_port()}")  # nothing is asked
     for step in (0, -1):
         with pytest.raises(ValueError, match=f"step: {step} is not allowed; it must be an integer ≥ 1"):
@@ -189,7 +189,7 @@ def test_norms_are_asked_of_a_step_there_can_be(tandem):
             client.norms("any", step)
 
 
-def test_norms_that_do_not_match_their_parameters_are_an_error(tandem, answering):
+def test_norms_that_mismatch_their_parameters_are_an_error(tandem, answering):
     from tandem.v1 import jobs_pb2
     response = jobs_pb2.ListReportsResponse()
     response.table.parameters.add(name="a")
@@ -210,7 +210,7 @@ def test_norms_that_do_not_match_their_parameters_are_an_error(tandem, answering
         answering(response).norms("any", 1)
 
 
-def test_a_dictionary_and_a_job_file_are_read_by_the_service(start, tandem, tmp_path):
+def test_service_reads_a_dictionary_or_job_file(start, tandem, tmp_path):
     client = tandem.Client(start(workers=0).address)
     job = tiny_job("lists")
     text = job["data"].pop("train")

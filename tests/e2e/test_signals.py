@@ -17,7 +17,7 @@ def cluster(bin_dir, tmp_path):
     cluster.close()
 
 
-def test_jobs_of_a_worker_whose_terminal_is_closed_save_and_end(cluster, tmp_path):
+def test_closing_a_workers_terminal_saves_its_jobs(cluster, tmp_path):
     cluster.start_worker("w0", "--drain-timeout", "60s")
     cluster.submit(tiny_job("job", ranks=1, steps=1_000_000, directory=tmp_path / "job", every_steps=1_000_000))
     wait_for("it steps", lambda: cluster.step("job") > 3)
@@ -28,7 +28,7 @@ def test_jobs_of_a_worker_whose_terminal_is_closed_save_and_end(cluster, tmp_pat
     assert [path.name for path in (tmp_path / "job").glob("step-*")]
 
 
-def test_a_controller_whose_terminal_is_closed_ends_in_order(cluster, tmp_path):
+def test_closing_a_controllers_terminal_ends_it_in_order(cluster, tmp_path):
     cluster.controller.send_signal(signal.SIGHUP)
     assert cluster.controller.wait(timeout=60) == 0
     log = (tmp_path / "controller.log").read_text()
@@ -85,7 +85,7 @@ def saved(directory):
     return sorted(path.name for path in directory.glob("step-*"))
 
 
-def test_a_worker_that_ends_during_a_validation_saves_the_step_before_it(cluster, in_a_long_validation):
+def test_worker_ending_in_validation_saves_the_step_before(cluster, in_a_long_validation):
     cluster.workers["w0"].send_signal(signal.SIGTERM)
     assert cluster.workers["w0"].wait(timeout=120) == 0
     wait_for("it ends", lambda: cluster.state("job") == "FAILED")
@@ -95,7 +95,7 @@ def test_a_worker_that_ends_during_a_validation_saves_the_step_before_it(cluster
     assert "validation_loss" not in cluster.reports("job")[-1]
 
 
-def test_a_checkpoint_during_a_validation_does_not_wait_for_its_end(cluster, in_a_long_validation):
+def test_checkpoint_does_not_wait_for_a_validation(cluster, in_a_long_validation):
     cluster.cli("checkpoint", "now", "job")
     assert saved(in_a_long_validation) == ["step-1", "step-3"]
     assert [report["step"] for report in cluster.reports("job")] == [2], "that of step 3 waits for its validation"
@@ -104,7 +104,7 @@ def test_a_checkpoint_during_a_validation_does_not_wait_for_its_end(cluster, in_
     assert [report["step"] for report in cluster.reports("job")] == [2, 3]
 
 
-def test_a_worker_that_ends_while_a_step_is_written_saves_the_one_that_it_reached(cluster, tmp_path):
+def test_worker_ending_while_saving_saves_the_reached_step(cluster, tmp_path):
     """Every step is saved beside training, so one is being written nearly all the time."""
     cluster.start_worker("w0", "--drain-timeout", "60s")
     directory = tmp_path / "job"

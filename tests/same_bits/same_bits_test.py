@@ -18,7 +18,7 @@ def bin_dir(request):
     return pathlib.Path(request.config.getoption("--bin-dir")).resolve()
 
 
-def test_every_two_values_that_go_together_meet_in_a_job():
+def test_every_compatible_pair_of_values_has_a_job():
     rows, missing = job_files.choose()
     assert len(rows) == job_files.JOBS and not missing
 
@@ -46,7 +46,7 @@ def write_checkpoint(folder, first, second):
     return outcomes.arrays(folder)
 
 
-def test_one_byte_of_an_array_and_one_digit_of_a_norm_are_differences(tmp_path):
+def test_one_byte_or_one_digit_is_a_difference(tmp_path):
     old = write_checkpoint(tmp_path / "old", b"abc", b"def")
     assert old == {"w (U8)": b"abcdef"}
     assert outcomes.differences(old, old) == []
@@ -56,7 +56,7 @@ def test_one_byte_of_an_array_and_one_digit_of_a_norm_are_differences(tmp_path):
         "norm: 1.0, and 1.0000000000000002 in the new build", "loss: only in the new build"]
 
 
-def test_slices_are_joined_to_the_array_that_older_manifests_have(tmp_path):
+def test_slices_join_to_the_older_manifests_array(tmp_path):
     old = write_checkpoint(tmp_path / "old", b"abc", b"def")
     new = tmp_path / "new"
     new.mkdir()  # [[a, b, c], [d, e, f]]: two columns, and one

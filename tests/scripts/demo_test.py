@@ -103,19 +103,19 @@ class DemoTest(unittest.TestCase):
         machine.demo("--moe")
         self.on_cpus(machine)
 
-    def test_trains_on_cpus_under_a_driver_too_old_for_cuda_13_and_says_so(self):
+    def test_old_driver_trains_on_cpus_and_is_reported(self):
         machine = Machine(self.folder, [("550.54.15", "9.0")])
         machine.demo()
         self.on_cpus(machine)
         self.assertIn("CUDA 13 needs a driver 580 or later, and this one is 550.54.15", machine.said)
 
-    def test_leaves_out_a_gpu_that_the_kernels_are_not_for_and_says_so(self):
+    def test_unsupported_gpu_is_skipped_and_reported(self):
         machine = Machine(self.folder, [(NEW, "7.5"), (NEW, "8.6")])
         machine.demo()
         self.on_gpus(machine, 1, "1")
         self.assertIn("not on GPU 0: its compute capability is 7.5", machine.said)
 
-    def test_trains_on_cpus_where_nvidia_smi_fails_and_says_what_it_said(self):
+    def test_failing_nvidia_smi_is_shown_and_cpus_train(self):
         machine = Machine(self.folder, [], status=9)
         machine.demo()
         self.on_cpus(machine)
@@ -126,7 +126,7 @@ class DemoTest(unittest.TestCase):
         machine.demo(visible="1")
         self.on_gpus(machine, 1, "1")
 
-    def test_trains_on_cpus_where_the_user_names_no_gpu(self):
+    def test_empty_cuda_visible_devices_trains_on_cpus(self):
         machine = Machine(self.folder, [(NEW, "9.0")] * 2)
         machine.demo(visible="")
         self.on_cpus(machine)
@@ -137,7 +137,7 @@ class DemoTest(unittest.TestCase):
         self.assertIn("--torch /opt/libtorch", machine.built)
         self.assertIn("headers-moe", (machine.root / re.search(r"-f (\S+)", machine.ran)[1]).read_text())
 
-    def test_refuses_what_it_does_not_know_before_anything_is_built(self):
+    def test_unknown_arguments_are_refused_before_the_build(self):
         machine = Machine(self.folder)
         for arguments, said in ((("--mo",), "demo: unknown argument '--mo'; see scripts/demo.sh --help\n"),
                                 (("--torch",), "demo: --torch needs a folder\n")):

@@ -15,7 +15,7 @@
 namespace tandem {
 namespace {
 
-TEST(VisibleMutexTest, AwaitWakesWhenAnotherThreadHasMadeItsConditionTrue) {
+TEST(VisibleMutexTest, AwaitWakesWhenItsConditionBecomesTrue) {
   constexpr int kTakers = 4;
   constexpr int kItems = 1000;  // of each
   absl::Mutex mu;
@@ -101,7 +101,7 @@ TEST(VisibleMutexTest, CondVarsWakeAndReadersShare) {
   }
 }
 
-TEST(VisibleMutexTest, AwaitGivesUpAtItsLimitAndHasTheLock) {
+TEST(VisibleMutexTest, AwaitHoldsTheLockAfterItsLimit) {
   absl::Mutex mu;
   const bool never = false;
   const absl::MutexLock lock(&mu);
