@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Calls of the users' service."""
+"""The client: calls of the service for users (jobs.proto)."""
 import dataclasses
 import json
 import logging
@@ -17,15 +17,15 @@ from tandem.v1 import job_pb2, jobs_pb2, jobs_pb2_grpc, state_pb2
 
 LOG = logging.getLogger("tandem")
 ENDED = (state_pb2.JOB_STATE_SUCCEEDED, state_pb2.JOB_STATE_FAILED, state_pb2.JOB_STATE_CANCELLED)
-TIMEOUT = 10.0  # seconds, of a call that is not a stream
-PLANNED = 180.0  # of a submission: the job's step may be simulated first (prefetch: auto), behind others'
-PAUSE = 0.5     # before a stream that broke is opened again
-PATIENCE = 2.0  # for the last reports of a job that has ended
+TIMEOUT = 10.0  # seconds that a call may take, except a stream
+PLANNED = 180.0  # for a submission: the controller may have to simulate the step first (prefetch: auto), after others
+PAUSE = 0.5     # before a broken stream is opened again
+PATIENCE = 2.0  # how long to wait for the last reports of a job that has ended
 
 
 @dataclasses.dataclass
 class Change:
-    """One item of a watch; the other fields are None."""
+    """One item of a watch: one field is set, the others are None."""
     job: Optional[Any] = None       # tandem.v1.Job, as it is now
     event: Optional[Any] = None     # tandem.v1.Event
     report: Optional[Any] = None    # tandem.v1.StepReport
@@ -34,13 +34,13 @@ class Change:
 
 
 class Client:
-    """A controller's users' service. `address`: host:port or unix:/path; without it TANDEM_ADDR, else 127.0.0.1:7471.
-    With `ca`, `cert` and `key` (paths of PEM files) the connection is mutual TLS; `server_name` is the name in the
-    controller's certificate where it is not the host. May be shared between threads; a context manager."""
+    """Calls a controller. `address`: host:port or unix:/path; by default TANDEM_ADDR, else 127.0.0.1:7471. With `ca`, `cert`
+    and `key` (paths of PEM files) the connection is mutual TLS; `server_name` is the name in the controller's certificate,
+    if that is not the host. Threads may share a Client. It is a context manager."""
 
     def __init__(self, address=None, *, ca=None, cert=None, key=None, server_name=None):
         self.address = address or os.environ.get("TANDEM_ADDR") or "127.0.0.1:7471"
-        # A link that is dead says nothing: only pings find that out. The norms of a large model's step are beyond 4 MiB.
+        # Only pings detect a dead link. The norms of a step of a large model are beyond gRPC's limit of 4 MiB.
         options = [("grpc.enable_http_proxy", 0), ("grpc.max_reconnect_backoff_ms", 2000),
                    ("grpc.keepalive_time_ms", 20000), ("grpc.keepalive_timeout_ms", 10000),
                    ("grpc.keepalive_permit_without_calls", 1), ("grpc.http2.max_pings_without_data", 0),
@@ -66,20 +66,20 @@ class Client:
         self._channel.close()
 
     def submit(self, job, request_id=None):
-        """The submitted Job. `job`: a dictionary, the path of a job file (YAML or JSON), or a JobSpec. The same request_id
-        again gives the same job. Waits for the answer for up to three minutes."""
+        """Submits a job and returns the Job. `job`: a dictionary, the path of a job file (YAML or JSON), or a JobSpec. A second
+        call with the same request_id returns the same job. Waits up to three minutes for the answer."""
         return self._call("Submit", _request(job, request_id or f"python-{uuid.uuid4().hex}"), PLANNED)
 
     def validate(self, job) -> List[Any]:
-        """Every violation of a spec; none: it would be taken."""
+        """Returns every violation of a spec; none if it would be accepted."""
         return list(self._call("Validate", _request(job)).violations)
 
     def get(self, job):
-        """The Job of that id, name, or beginning of an id."""
+        """Returns the Job with this id, name, or beginning of an id."""
         return self._call("GetJob", jobs_pb2.GetJobRequest(job=job))
 
     def jobs(self, states=()) -> Iterator[Any]:
-        """Jobs, newest first; `states`: names like "RUNNING". Raises ValueError for a name that is none."""
+        """Returns jobs, newest first; `states`: names like "RUNNING". Raises ValueError for an unknown name."""
         numbers = [_state_number(name) for name in states]
         return self._pages("ListJobs", jobs_pb2.ListJobsRequest(states=numbers), "jobs")
 
@@ -87,23 +87,23 @@ class Client:
         return self._pages("ListWorkers", jobs_pb2.ListWorkersRequest(), "workers")
 
     def events(self, job="", after_seq=0) -> Iterator[Any]:
-        """What happened, oldest first; without a job: to all."""
+        """Returns the events of a job, or without one of all jobs and workers, oldest first."""
         return self._pages("ListEvents", jobs_pb2.ListEventsRequest(job=job, after_seq=after_seq), "events")
 
     def cancel(self, job, reason="", checkpoint=False):
-        """checkpoint: what was trained is saved first."""
+        """Stops a job. checkpoint: save a checkpoint first."""
         return self._call("Cancel", jobs_pb2.CancelRequest(job=job, reason=reason, checkpoint=checkpoint))
 
     def checkpoint(self, job):
-        """Asks for a checkpoint now; done when `get(job).checkpoints.answered` has reached the result's
-        `requested`."""
+        """Requests a checkpoint. It is done when `get(job).checkpoints.answered` has reached `checkpoints.requested` of the
+        result."""
         return self._call("Checkpoint", jobs_pb2.CheckpointRequest(job=job))
 
     def watch(self, job, reports=False, norms=False, timeout=None) -> Iterator[Change]:
-        """What the job is, then what changes, until it has ended. Goes on where the stream broke, over restarts of the
-        controller: every change comes exactly once. The last one is the job that has ended. While the controller is not
-        there, the log `tandem` says so once (a warning of `logging`), and when it is there again. Raises TimedOut if
-        the job has not ended `timeout` seconds after the first change is asked for, whatever the connection does."""
+        """Yields the job as it is, then its changes, until it has ended; the last one is the job that has ended. Continues where
+        the stream broke, also after a restart of the controller: every change comes exactly once. The log `tandem` (of
+        `logging`) has a warning when the controller goes away, and when it is back. Raises TimedOut if the job has not ended
+        `timeout` seconds after the first change is requested, whatever the connection does."""
         request = jobs_pb2.WatchRequest(job=job, reports=reports or norms, norms=norms)
         deadline = None if timeout is None else time.monotonic() + timeout
         began = False
@@ -143,23 +143,23 @@ class Client:
             time.sleep(PAUSE if deadline is None else max(0.0, min(PAUSE, deadline - time.monotonic())))
 
     def wait(self, job, timeout=None):
-        """The Job when it has ended. `timeout` and a controller that is away: as for `watch`."""
+        """Returns the Job when it has ended. `timeout`, and a controller that is away, are as for `watch`."""
         last = None
         for change in self.watch(job, timeout=timeout):
             last = change.job or last
         return last
 
     def reports(self, job, first_step=0, last_step=0, points=0) -> Iterator[Any]:
-        """Every step that was reported, as tandem.v1.StepReport, by step; of one that was repeated, the last attempt's.
-        Arguments as of `metrics`."""
+        """Yields a tandem.v1.StepReport for every reported step, in order; for a repeated step, that of the last attempt. The
+        arguments are those of `metrics`."""
         request = jobs_pb2.ListReportsRequest(job=job, first_step=first_step, last_step=last_step, points=points,
                                               page_size=1000)
         return self._pages("ListReports", request, "reports")
 
     def metrics(self, job, first_step=0, last_step=0, points=0) -> Dict[str, List[Any]]:
-        """Columns of every step that was reported, as a DataFrame takes them: step, loss, grad_norm, learning_rate,
-        tokens, seconds, nonfinite, attempt, and each scalar of any of them (None where a step has none). points: about
-        so many steps, evenly spread."""
+        """Returns columns, for a DataFrame, with a row for every reported step: step, loss, grad_norm, learning_rate, tokens,
+        seconds, nonfinite, attempt, and every scalar (None if a step lacks it). points: only about so many steps, evenly
+        spread."""
         reports = list(self.reports(job, first_step, last_step, points))
         names = ("step", "loss", "grad_norm", "learning_rate", "tokens", "seconds", "nonfinite", "attempt")
         columns = {name: [getattr(report, name) for report in reports] for name in names}
@@ -168,9 +168,9 @@ class Client:
         return columns
 
     def norms(self, job, step) -> Dict[str, Dict[str, float]]:
-        """Parameter → {"weight", "gradient", "update"}: norms of one step (from 1); empty where they are not kept any
-        more. Raises ValueError for a step before 1, TypeError for one that is not an integer, and TandemError where the
-        call fails or norms and parameters do not match."""
+        """Returns the norms of one step (from 1), parameter → {"weight", "gradient", "update"}; empty if they are no longer
+        kept. Raises ValueError for a step before 1, TypeError for one that is not an integer, and TandemError if the call
+        fails, or norms and parameters do not match."""
         if operator.index(step) < 1:  # in a request, 0 is any step
             raise ValueError(f"step: {step} is not allowed; it must be an integer ≥ 1")
         page = self._call("ListReports", jobs_pb2.ListReportsRequest(job=job, first_step=step, last_step=step, norms=True))
@@ -185,7 +185,7 @@ class Client:
                 for name, weight, gradient, update in zip(names, norms.weight, norms.gradient, norms.update)}
 
     def logs(self, job, rank=None, follow=False, tail_lines=0) -> Iterator[Any]:
-        """Pieces {rank, data} of the output of its ranks; of all without `rank`."""
+        """Yields pieces {rank, data} of the output of the ranks of a job, or of one `rank`."""
         request = jobs_pb2.LogRequest(job=job, follow=follow, tail_lines=tail_lines)
         if rank is not None:
             request.rank = rank
@@ -193,7 +193,7 @@ class Client:
             yield from self._jobs.ReadLog(request)
 
     def _rest(self, job, last_step):
-        """Reports after `last_step` of a job that has ended: a worker sends its last ones after that."""
+        """Yields the reports after `last_step` of a job that has ended: a worker may send the last ones after its end."""
         deadline = time.monotonic() + PATIENCE
         while True:
             request = jobs_pb2.ListReportsRequest(job=job.id, first_step=last_step + 1, page_size=1000)
@@ -218,7 +218,7 @@ class Client:
 
 
 def _request(job, request_id=""):
-    """What Submit and Validate take. A dictionary goes as the text of a job file, which the service reads."""
+    """Returns the request of Submit and Validate. A dictionary is sent as the text of a job file, which the service parses."""
     if isinstance(job, job_pb2.JobSpec):
         return jobs_pb2.SubmitRequest(spec=job, request_id=request_id)
     if not isinstance(job, (dict, str, pathlib.Path)):

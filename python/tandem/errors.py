@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What calls fail with. The text is the service's own."""
+"""The exceptions of failed calls. Their text is the service's."""
 import contextlib
 
 import grpc
 
 
 class TandemError(Exception):
-    """A call that failed; `code` is gRPC's."""
+    """A call failed; `code` is gRPC's."""
 
     def __init__(self, text, code=None):
         super().__init__(text)
@@ -18,15 +18,15 @@ class NotFound(TandemError):
 
 
 class Refused(TandemError):
-    """The service will not do it: a bad spec, a state that does not allow it, or a caller who may not."""
+    """The service refuses the request: a bad spec, a state that does not allow it, or a caller without the right."""
 
 
 class Unreachable(TandemError):
-    """No controller answers there, or not in time."""
+    """No controller answers at the address, or not in time."""
 
 
 class TimedOut(TandemError):
-    """A `timeout` of the caller has passed; the job goes on."""
+    """A `timeout` of the caller has passed; the job continues."""
 
 
 KINDS = {
@@ -44,7 +44,7 @@ KINDS = {
 
 @contextlib.contextmanager
 def translated():
-    """gRPC's errors as ours."""
+    """Raises gRPC's errors as these exceptions."""
     try:
         yield
     except grpc.RpcError as error:

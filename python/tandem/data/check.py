@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`tandem data check`: every rule of the files of tokens, every digest that dataset.json has, and every token."""
+"""`tandem data check`: checks every rule of token files, every digest in dataset.json, and every token."""
 import os
 
 from tandem.data.errors import DataError
@@ -11,8 +11,8 @@ MOST_PROBLEMS = 10  # of a file
 
 
 def check(path, form="auto", token_type=None, vocabulary=None, say=print):
-    """Says each problem, and at the end that there is none. Returns whether there is none. Raises DataError where what is
-    there cannot be taken for tokens at all."""
+    """Prints each problem, or that there is none, and returns whether there is none. Raises DataError if the files at `path`
+    cannot be read as tokens at all."""
     tokens = open_tokens(path, form, token_type)
     said = tokens.description
     limit = said["tokenizer"]["vocabulary"] if said else vocabulary
@@ -48,7 +48,7 @@ def check(path, form="auto", token_type=None, vocabulary=None, say=print):
 
 
 class Problems:
-    """What is wrong with one file, of which the first are kept."""
+    """The problems of one file; only the first are kept."""
 
     def __init__(self, file, limit):
         self.file, self._limit, self._kept, self.count = file, limit, [], 0
@@ -74,7 +74,7 @@ class Problems:
 def _check_index(found):
     file = found.file
     index = Index(file.index)
-    end = 0  # of the sequence before, in bytes
+    end = 0  # end of the sequence before, in bytes
     for number, (length, pointer) in enumerate(zip(index.lengths(), index.pointers())):
         if length < 0:
             found.add(f"sequence {number} has {length} tokens", file.index)
@@ -112,7 +112,7 @@ def _check_described(found, index, said):
 
 
 def _check_mask(found, said):
-    """How many tokens of the file count as targets, where it has a mask."""
+    """Checks the mask of a file, if it has one. Returns how many of its tokens count as targets."""
     path, wanted = found.file.path.removesuffix(".bin") + ".mask", said.get("counted") is not None
     if os.path.isfile(path) != wanted:
         found.add("it is missing, though dataset.json says how many tokens count" if wanted

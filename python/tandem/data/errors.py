@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What preparing data fails with."""
+"""The error of `tandem data`."""
 
 
 class DataError(Exception):

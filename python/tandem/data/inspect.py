@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`tandem data inspect`: what is in files of tokens, for a person."""
+"""`tandem data inspect`: shows what token files contain."""
 import collections
 import hashlib
 import os
@@ -10,13 +10,13 @@ from tandem.data.tokenizer import Tokenizer
 
 BAR = 40
 MOST_COUNTED = 1 << 24   # tokens whose frequencies are counted
-SAMPLES = 256            # places that these are taken from
+SAMPLES = 256            # places from which they are taken
 FREQUENT = 10
 SHOWN_TOKENS = 64        # of a document
 
 
 def inspect(path, form="auto", token_type=None, tokenizer=None, sequence_length=None, documents=3, say=print):
-    """Says it line by line. Raises DataError."""
+    """Prints a description of the tokens at `path`. Raises DataError."""
     tokens = open_tokens(path, form, token_type)
     library = _tokenizer(tokens, tokenizer, say)
     _say_counts(tokens, sequence_length, say)
@@ -30,7 +30,7 @@ def _row(say, name, value):
 
 
 def _tokenizer(tokens, path, say):
-    """What decodes; None without a tokenizer."""
+    """Returns the tokenizer to decode with; None if there is none."""
     said = tokens.description["tokenizer"] if tokens.description else None
     if path is None and said and said["kind"] == "bytes":
         path = "bytes"
@@ -69,7 +69,7 @@ def _say_counts(tokens, sequence_length, say):
 
 
 def _say_lengths(tokens, say):
-    """Of documents, by powers of two."""
+    """Prints a histogram of the documents' lengths, by powers of two."""
     if not tokens.files[0].index:
         _row(say, "documents", "not known: these files have no index")
         return
@@ -108,7 +108,7 @@ def _say_frequencies(tokens, library, say):
 
 
 def _places(tokens):
-    """(file, begin, count) of all tokens, or of SAMPLES pieces that lie evenly among them."""
+    """Returns (file, begin, count) of all tokens, or of SAMPLES pieces, evenly spread."""
     if tokens.count <= MOST_COUNTED:
         return [(file, 0, file.count) for file in tokens.files]
     size, places = MOST_COUNTED // SAMPLES, []
@@ -134,5 +134,5 @@ def _say_documents(tokens, library, wanted, say):
 
 
 def shown(text):
-    """In one line that does nothing to a terminal."""
+    """Escapes what would break the line or control the terminal."""
     return "".join(char if char.isprintable() else char.encode("unicode_escape", "backslashreplace").decode() for char in text)

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`tandem data prepare`: files of text become a folder of shards and dataset.json (data/dataset.h has its schema).
+"""`tandem data prepare`: makes a folder of shards and dataset.json (data/dataset.h has its schema) from files of text.
 
-The parent reads files and cuts them into parts, processes tokenise parts, and the parent writes their tokens in the
-order of the input. A part is documents of up to PART_BYTES that follow each other, a shard is parts that follow each
-other; both depend on the input and the options alone, so the output does, too.
+The parent reads files and cuts them into parts, processes tokenise the parts, and the parent writes the tokens in the
+order of the input. A part is up to PART_BYTES of consecutive documents; a shard is consecutive parts. Both depend only on
+the input and the options, and so does the output.
 
-All is made in OUT.tmp.PID and renamed at the end. There, journal.jsonl has a header (options and inputs), and for
-each finished shard how far it went: another run verifies those shards and goes on behind them.
+The files are written in OUT.tmp.PID, which is renamed at the end. Its journal.jsonl has a header (options and inputs), and
+a line for each finished shard: another run verifies these shards and continues after them.
 """
 import collections
 import contextlib
@@ -27,7 +27,7 @@ from tandem.version import version
 
 PART_BYTES = 1 << 20
 MOST_LEFT_OUT = 0.05
-EXAMPLES = 10  # of each kind of what is left out
+EXAMPLES = 10  # of each kind of document that is left out
 
 
 @dataclasses.dataclass
@@ -36,7 +36,7 @@ class Options:
     out: str
     tokenizer: str
     text_field: str = "text"
-    prompt_field: str = ""  # of a text before the other, whose tokens are no targets; "": none
+    prompt_field: str = ""  # field of a text before the other, whose tokens are not targets; "": none
     format: str = "auto"  # or jsonl, text
     bos: str = "none"
     eos: str = "auto"
@@ -51,7 +51,7 @@ class Options:
 @dataclasses.dataclass
 class Part:
     places: list       # (file, line) of each document
-    raws: list         # its bytes; None: too long
+    raws: list         # bytes of each; None: too long
     has_fields: bool
     end: tuple         # (file, Raw.end) of its last document
     position: int      # bytes of all files that had been read by then
@@ -76,7 +76,7 @@ def prepare(options, say=print):
 
 
 class Work:
-    """One run, in a folder of its own."""
+    """One run of prepare, in its temporary folder."""
 
     def __init__(self, options, tokenizer, inputs, say):
         self._options, self._tokenizer, self._inputs, self._say = options, tokenizer, inputs, say
@@ -90,10 +90,10 @@ class Work:
         self._files = [{"documents": 0, "left_out": {}} for _ in inputs]
         self._examples = {}
         self._start = (0, 0)  # file and Raw.end of the last document of the last finished shard
-        self._touched = set()  # files of which the journal does not have the newest counts
+        self._touched = set()  # files whose newest counts are not in the journal
         self._shard = None
         self._folder = f"{self._out}.tmp.{os.getpid()}"
-        self._owns_folder = False  # then what is in it and not finished goes with an error
+        self._owns_folder = False  # if so, an error removes what is not finished
         self._journal = None  # locked while it is open
 
     def __enter__(self):
@@ -106,7 +106,7 @@ class Work:
             self._shard.close()
         if kind is None or not self._owns_folder or not os.path.isdir(self._folder):
             return
-        # Nothing half stays: what is not a finished shard goes.
+        # Removes everything but finished shards.
         if not self._shards:
             shutil.rmtree(self._folder, ignore_errors=True)
             return
@@ -145,7 +145,7 @@ class Work:
             fcntl.flock(self._journal, fcntl.LOCK_EX)
             self._note(self._header)
 
-    # ------------------------------------------------------------------ what an earlier run has left
+    # ------------------------------------------------------------------ what an earlier run left
 
     def _adopt(self):
         for folder in sorted(glob.glob(f"{glob.escape(self._out)}.tmp.*")):
@@ -177,7 +177,7 @@ class Work:
     def _go_on(self, header, lines):
         end, entries = len(header.encode()), []
         for line in lines:
-            entry = json.loads(line) if line.endswith("\n") else None  # None: it was stopped while it wrote that
+            entry = json.loads(line) if line.endswith("\n") else None  # None: it was stopped while it wrote this line
             if entry is None or not shards.is_whole(self._folder, entry["shard"]):
                 break
             entries.append(entry)
@@ -214,7 +214,7 @@ class Work:
         return self._commit()
 
     def _tokenized(self):
-        """Parts and their results, in order."""
+        """Yields parts and their results, in order."""
         most = self._options.processes or len(os.sched_getaffinity(0))
         number = min(most, 1 + sum(file.bytes for file in self._inputs) // PART_BYTES)
         tokenizer = {"path": self._tokenizer.path, "bos": self._options.bos, "eos": self._options.eos,

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Processes that tokenise parts, each with a pipe of its own and one part at a time.
+"""Processes that tokenise parts, one part at a time, each over a pipe of its own.
 
-They share no lock and no queue: any of them can be killed at any moment and nothing waits for it. (A
-concurrent.futures.ProcessPoolExecutor of Python 3.11 waits for ever for a process that is killed while it gets a part.)
+They share no lock and no queue, so any of them can be killed at any moment without blocking the others. (The
+concurrent.futures.ProcessPoolExecutor of Python 3.11 waits forever for a process that is killed while it receives a part.)
 """
 import collections
 import multiprocessing
@@ -15,14 +15,14 @@ from tandem.data.tokenizer import Tokenizer, tokenize_part
 
 
 class Processes:
-    """`number` of them, which end with the `with` block, whatever they are doing then."""
+    """Starts `number` processes, which are killed at the end of the `with` block."""
 
     def __init__(self, number, tokenizer, fields):
         self._number, self._settings = number, (tokenizer, fields)
         self._running = []  # (process, the parent's end of its pipe)
 
     def __enter__(self):
-        multiprocessing.resource_tracker.ensure_running()  # which would unblock the signals that _start blocks
+        multiprocessing.resource_tracker.ensure_running()  # now, because it would unblock the signals that _start blocks
         try:
             for _ in range(self._number):
                 self._start()
@@ -38,7 +38,7 @@ class Processes:
             process.join()
 
     def results(self, parts):
-        """(part, what tokenize_part returns for it) for each of `parts`, in their order. Takes part.raws away."""
+        """Yields (part, the result of tokenize_part) for each of `parts`, in their order. Clears part.raws."""
         waiting = collections.deque()  # parts that processes have, with their places
         for index, part in enumerate(parts):
             place = index % self._number

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How far a long piece of work has come: on a terminal one line that is written over, elsewhere a line now and then."""
+"""Shows the progress of long work: on a terminal one line, which is overwritten; elsewhere a line now and then."""
 import sys
 import time
 

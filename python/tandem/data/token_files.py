@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files of tokens as others and `tandem data prepare` write them: which there are, what each says of itself, and its
+"""Reads files of tokens, made by `tandem data prepare` or by other programs: finds them, parses their headers, and yields their
 tokens and documents a block at a time.
 
 | form | files |
@@ -8,7 +8,7 @@ tokens and documents a block at a time.
 | megatron | PATH.bin and PATH.idx of Megatron-LM, or a folder of such pairs |
 | npy | a file, or a folder of files, of whole numbers in numpy's format |
 | llmc | a file, or a folder of files, of llm.c |
-| flat | a file of u16 or u32 without a header; it has to be said (--token-type) |
+| flat | a file of u16 or u32 without a header; the type must be given (--token-type) |
 
 Everything here is little-endian and read in bounded memory.
 """
@@ -49,7 +49,7 @@ class TokenFile:
         return array.array(TYPES[self.type]).itemsize
 
     def blocks(self, begin=0, count=None):
-        """(number of its first token, array of tokens) from token `begin` on."""
+        """Yields (number of its first token, array of tokens) for each block, from token `begin` on."""
         end = self.count if count is None else min(self.count, begin + count)
         with _open(self.path) as file:
             file.seek(self.begin + begin * self.item)
@@ -75,7 +75,7 @@ class Tokens:
 
 
 def open_tokens(path, form="auto", token_type=None):
-    """What lies at `path`, as Tokens. Raises DataError."""
+    """Opens the files of tokens at `path`. Raises DataError."""
     if form == "flat":
         if token_type not in ("u16", "u32"):
             raise DataError("--token-type: --format flat needs u16 or u32: a file without a header does not say it")
@@ -95,7 +95,7 @@ def open_tokens(path, form="auto", token_type=None):
 
 
 def _open(path):
-    """A regular file alone: a pipe would be waited for."""
+    """Opens a regular file; any other kind is an error, since reading a pipe would block."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -108,7 +108,7 @@ def _open(path):
 
 
 def _begin(path, count):
-    """The first bytes of a file, and its size."""
+    """Returns the first `count` bytes of a file, and its size."""
     with _open(path) as file:
         return file.read(count), os.fstat(file.fileno()).st_size
 
@@ -145,7 +145,7 @@ def _folder(path):
 
 
 def _single(path):
-    """(form, TokenFile) of a file that says itself what it is, or None."""
+    """Returns (form, TokenFile) of a file whose header says what it is, or None."""
     begin, size = _begin(path, LLMC_HEADER_BYTES)
     if begin.startswith(NUMPY_MAGIC):
         return "npy", _numpy(path, size)
@@ -198,7 +198,7 @@ def _pair(prefix, described=None):
 
 
 class Index:
-    """A .idx of Megatron-LM: the header, which is checked, and what is behind it, which is not."""
+    """A .idx of Megatron-LM. Its header is checked, the arrays after it are not."""
 
     def __init__(self, path):
         begin, size = _begin(path, INDEX_HEADER_BYTES)
@@ -214,7 +214,7 @@ class Index:
         self.pointers_at = INDEX_HEADER_BYTES + 4 * self.sequences
         self.documents_at = self.pointers_at + 8 * self.sequences
         expected = self.documents_at + 8 * self.documents
-        if size not in (expected, expected + self.sequences):  # the latter with modes
+        if size not in (expected, expected + self.sequences):  # larger if it has modes
             raise DataError(f"{path}: it has {size} bytes, and {self.sequences} sequences and {self.documents} entries of documents "
                             f"take {expected}")
 
@@ -258,7 +258,7 @@ def _prepared(folder):
 
 
 def _check_description(said):
-    """ValueError, as data/dataset.h has the schema."""
+    """Raises ValueError if dataset.json breaks its schema (data/dataset.h)."""
     tokenizer = said.get("tokenizer")
     if not isinstance(tokenizer, dict) or tokenizer.get("kind") not in ("huggingface", "bytes"):
         raise ValueError("tokenizer.kind must be huggingface or bytes")

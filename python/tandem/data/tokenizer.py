@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Documents become token ids, by Hugging Face's own library or byte by byte. Text stays text: what looks like a
-special token in a document is not one, and nothing is added that the options do not ask for."""
+"""Turns documents into token ids, with Hugging Face's library or byte by byte. What looks like a special token in a document
+is plain text, and only tokens that the options request are added."""
 import array
 import hashlib
 import json
@@ -9,12 +9,12 @@ import pathlib
 
 from tandem.data.errors import DataError
 
-BATCH_BYTES = 1 << 18  # of text that the library encodes at once; its results take 100 times as much
+BATCH_BYTES = 1 << 18  # of text that the library encodes at once; its results need 100 times as much
 U16_VOCABULARY = 65500  # below it tokens take two bytes
 
 
 class Tokenizer:
-    """From `path`: "bytes", a tokenizer.json, or a folder with one. bos, eos: auto, none, an id, or a token."""
+    """`path`: "bytes", a tokenizer.json, or a folder with one. bos, eos: auto, none, an id, or a token."""
 
     def __init__(self, path, bos="none", eos="auto", parse_special=False):
         self.path, self._library, self._parse_special = path, None, parse_special
@@ -44,9 +44,9 @@ class Tokenizer:
             raise DataError(f"--tokenizer: {file}: it is a Git LFS pointer and not the file; run git lfs pull")
         try:
             library = tokenizers.Tokenizer.from_str(content.decode())
-        except Exception as error:  # what the library raises has no other type
+        except Exception as error:  # the library raises no other type
             raise DataError(f"--tokenizer: {file}: {' '.join(str(error).split())}") from error
-        # A tokenizer.json may say to cut documents, or to fill them up.
+        # A tokenizer.json may request truncation or padding.
         library.no_truncation()
         library.no_padding()
         library.encode_special_tokens = not self._parse_special
@@ -64,7 +64,7 @@ class Tokenizer:
         return self._library.token_to_id(content) if content else None
 
     def _choose(self, name, wanted, known):
-        """Whether documents get it, and its id."""
+        """Returns whether documents get the token `name`, and its id."""
         if wanted == "none":
             return False, known
         if wanted == "auto":
@@ -72,7 +72,7 @@ class Tokenizer:
                 raise DataError(f"--{name} auto: {self.path} does not say which token that is; give --{name} with one of its "
                                 f"special tokens ({', '.join(self._special()) or 'it has none'}), or none")
             return True, known
-        if wanted.isascii() and wanted.isdigit():  # an id, also where there is a token of that name
+        if wanted.isascii() and wanted.isdigit():  # an id, even if there is a token of that name
             number = int(wanted) if int(wanted) < self.vocabulary else None
         else:
             number = self._library.token_to_id(wanted) if self._library else None
@@ -85,8 +85,8 @@ class Tokenizer:
         return [token.content for token in added if token.special]
 
     def encode(self, documents):
-        """Documents are tuples of texts, each tokenised by itself: (prompt, answer), or (text,). The ids of all, one behind
-        the other in the bytes of a shard; how many are of each document; and how many are before its last text."""
+        """Tokenises documents: tuples of texts, each of which is tokenised separately, (prompt, answer) or (text,). Returns the ids
+        of all documents as bytes of a shard, the number of ids of each, and how many of them are before its last text."""
         ids = array.array("H" if self.token_type == "u16" else "i")
         lengths, fronts = array.array("i"), array.array("i")
         before = (self.bos,) if self.adds_bos else ()
@@ -110,7 +110,7 @@ class Tokenizer:
         return [encoding.ids for encoding in self._library.encode_batch_fast(texts, add_special_tokens=False)]
 
     def decode(self, ids):
-        """Text for a person; what is no text in it is replaced."""
+        """Returns readable text; bytes that are no text are replaced."""
         if self._library is None:
             return bytes(token for token in ids if 0 <= token < 256).decode(errors="replace")
         return self._library.decode([token for token in ids if 0 <= token < self.vocabulary], skip_special_tokens=False)

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The reports of a job in the tracker that its user has: `tandem follow`."""
+"""`tandem follow`: writes the reports of a job into a tracker."""

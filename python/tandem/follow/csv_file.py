@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`--to csv`: FOLDER/metrics.csv with a row a step, norms.csv, and run.json with what is known of the job."""
+"""`--to csv`: FOLDER/metrics.csv with a row a step, norms.csv, and run.json with the facts about the job."""
 import csv
 import io
 import json
@@ -14,8 +14,8 @@ NORMS = ["step", "attempt", "parameter", "weight", "gradient", "update"]
 
 
 class StepFile:
-    """A CSV file whose rows begin with step and attempt, by rising step. A step that is written again replaces its rows and
-    all behind them. A line is whole or not there: what a killed writer left of one is cut off."""
+    """A CSV file whose rows begin with step and attempt, in the order of steps. Writing a step again removes its rows and all
+    later ones first. Opening the file removes an incomplete last line, which a killed writer left."""
 
     def __init__(self, path, columns):
         self._path, self.columns = path, columns
@@ -32,7 +32,7 @@ class StepFile:
         os.close(self._descriptor)
 
     def write(self, step, attempt, rows):
-        """Rows as dictionaries, without step and attempt."""
+        """Appends rows, which are dictionaries without step and attempt."""
         new = sorted({name for row in rows for name in row} - set(self.columns))
         if new:
             self._add(new)
@@ -43,7 +43,7 @@ class StepFile:
         self._append(b"".join(_line([_text({**row, **own}.get(name)) for name in self.columns]) for row in rows))
 
     def _read(self):
-        """Where the last whole line ends."""
+        """Reads the file and returns where its last complete line ends."""
         with open(self._path, "rb") as file:
             header = file.readline()
             if not header.endswith(b"\n") and _line(self.columns).startswith(header):
@@ -72,12 +72,12 @@ class StepFile:
 
     def _append(self, data):
         done = 0
-        while done < len(data):  # in one piece, but on a full disk
+        while done < len(data):  # one write is enough, unless the disk is full
             done += os.pwrite(self._descriptor, data[done:], self._end + done)
         self._end += len(data)
 
     def _add(self, names):
-        """Further columns, which the rows that are there have empty."""
+        """Adds columns, which are empty in the existing rows."""
         part = self._path + ".part"
         columns = [*self.columns, *names]
         begins, step_begins = {}, {begin: step for step, begin in self._begins.items()}
@@ -99,7 +99,7 @@ class StepFile:
 
 
 class CsvFile(Tracker):
-    """In a folder that belongs to one job."""
+    """Writes the CSV files of one job into a folder that belongs to it."""
 
     def __init__(self, folder, job):
         self._facts_file = os.path.join(folder, "run.json")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a user can mend."""
+"""The error of `tandem follow` that a user can act on."""
 
 
 class FollowError(Exception):

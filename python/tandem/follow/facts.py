@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a report and a job say, in the words that trackers show."""
+"""Turns reports and jobs into the names and values that trackers show."""
 import math
 
 from google.protobuf.descriptor import FieldDescriptor
@@ -11,7 +11,7 @@ BINS = 32  # of a histogram
 
 
 def values(report):
-    """Name → number of one report. That of step 0 is the validation before the first step, and has no loss of its own."""
+    """Returns name → number for one report. The report of step 0 is the validation before the first step, without a loss."""
     out = {}
     if report.step > 0:
         out = {"loss": report.loss, "grad_norm": report.grad_norm, "learning_rate": report.learning_rate, "tokens": report.tokens,
@@ -21,12 +21,12 @@ def values(report):
 
 
 def configuration(job):
-    """Path of a field → its value as a job file has it, of the resolved job: {"parallelism.ranks": "2"}."""
+    """Returns path → value, as in a job file, for the fields of the resolved job: {"parallelism.ranks": "2"}."""
     return dict(_fields(job.resolved, ""))
 
 
 def facts(job):
-    """What identifies a run beside its configuration, as far as it is known by now."""
+    """Returns what identifies a run beside its configuration, as far as it is known."""
     out = {"job_id": job.id, "job": job.name, "owner": job.owner, "configuration_digest": job.resolved_digest, "data": job.data}
     if job.attempts:
         last = job.attempts[-1]
@@ -38,13 +38,13 @@ def facts(job):
 
 
 def state_of(job):
-    """"SUCCEEDED", "FAILED", "CANCELLED"; None of a job that goes on."""
+    """Returns "SUCCEEDED", "FAILED" or "CANCELLED"; None if the job has not ended."""
     name = state_pb2.JobState.Name(job.state).removeprefix("JOB_STATE_")
     return name if name in ("SUCCEEDED", "FAILED", "CANCELLED") else None
 
 
 def top(norms):
-    """The parameters that move most for their size: (name, weight, gradient, update) of at most TOP."""
+    """Returns (name, weight, gradient, update) of at most TOP parameters, those with the largest update/weight."""
     def moves(row):
         ratio = row[3] / row[1] if row[1] > 0 else math.inf if row[3] > 0 else 0.0
         return ratio if not math.isnan(ratio) else math.inf
@@ -52,7 +52,7 @@ def top(norms):
 
 
 def histograms(norms):
-    """"weight", "gradient", "update" → (counts, edges) of log10 of the norms that are finite and not zero."""
+    """Returns (counts, edges) for "weight", "gradient" and "update": log10 of the norms that are finite and not zero."""
     out = {}
     for place, kind in enumerate(("weight", "gradient", "update")):
         logs = [math.log10(each[place]) for each in norms.values() if each[place] > 0 and math.isfinite(each[place])]
@@ -83,13 +83,13 @@ def _fields(message, path):
 
 
 def _is_repeated(field):
-    return field.is_repeated if hasattr(field, "is_repeated") else field.label == field.LABEL_REPEATED  # as protobuf's version has it
+    return field.is_repeated if hasattr(field, "is_repeated") else field.label == field.LABEL_REPEATED  # depends on protobuf's version
 
 
 def _word(field, value):
     if field.enum_type is not None:
         names = field.enum_type.values_by_number
-        known = names.get(value)  # none: of a newer controller
+        known = names.get(value)  # None if the controller is newer
         return known.name.removeprefix(names[0].name.removesuffix("UNSPECIFIED")).lower() if known else str(value)
     if field.cpp_type == FieldDescriptor.CPPTYPE_BOOL:
         return "true" if value else "false"

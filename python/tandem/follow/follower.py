@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The one loop of `tandem follow`: history first, then reports as they come, until the job has ended."""
+"""The loop of `tandem follow`: it writes the history first, then reports as they arrive, until the job has ended."""
 import contextlib
 import logging
 import queue
@@ -13,17 +13,17 @@ from tandem.follow import facts
 LOG = logging.getLogger("tandem")
 
 MOST_WAITING = 200      # reports that are written at once
-WRITE_EVERY = 1.0       # seconds between writes where reports come faster
-LATE = 60.0             # seconds after a job's success in which its last reports may come
-LATE_OF_OTHERS = 3.0    # of a job that was stopped: its last step may have no report
-PAUSE = 0.5             # seconds between looks for them, and for a controller that is away
+WRITE_EVERY = 1.0       # seconds between writes, if reports arrive faster
+LATE = 60.0             # seconds after a job's success in which its last reports may arrive
+LATE_OF_OTHERS = 3.0    # of a job that did not succeed: its last step may have no report
+PAUSE = 0.5             # seconds between looks for late reports, or for a controller that is away
 EXIT_CODES = {"SUCCEEDED": 0, "FAILED": 1, "CANCELLED": 130}
 PREEMPTED = 75          # of `tandem watch`, too
 CLASS_PREEMPTED = 3     # tandem.v1.FailureClass
 
 
 class Interrupts:
-    """SIGINT and SIGTERM raise KeyboardInterrupt, but the first one not in the middle of a write."""
+    """Raises KeyboardInterrupt on SIGINT and SIGTERM; the first signal during a write takes effect after it."""
 
     def __init__(self):
         self._writing = self._came = False
@@ -47,8 +47,8 @@ class Interrupts:
 
 
 class Follower:
-    """Writes the reports of one job into one Tracker, each once. held_back: makes the context of a write, which Ctrl-C
-    does not cut in two. clock: seconds that never go back."""
+    """Writes each report of one job once into a Tracker. held_back() is a context in which Ctrl-C does not interrupt a write.
+    clock: seconds that never go back."""
 
     def __init__(self, client, tracker, norms_every, held_back=contextlib.nullcontext, clock=time.monotonic):
         self._client, self._tracker, self._norms_every = client, tracker, norms_every
@@ -59,7 +59,7 @@ class Follower:
         self._described = None
 
     def run(self, job):
-        """Until it has ended; `job` is what it was last. Stops at KeyboardInterrupt; what has come by then is written."""
+        """Follows `job` until it has ended. Stops at KeyboardInterrupt, after it has written what has arrived."""
         self.job = job
         norms = self._norms_every > 0 and job.resolved.report.parameter_norms
         began = False

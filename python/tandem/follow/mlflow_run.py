@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`--to mlflow`: one run of MLflow a job, found again by the tag tandem.job_id."""
+"""`--to mlflow`: each job is a run of MLflow, which has the tag tandem.job_id."""
 import logging
 import os
 import re
@@ -13,7 +13,7 @@ from tandem.follow import facts
 from tandem.follow.errors import FollowError
 from tandem.follow.tracker import Tracker
 
-MOST_METRICS = 900  # of one call; MLflow allows 1000
+MOST_METRICS = 900  # in one call; MLflow allows 1000
 MOST_PARAMS = 100   # likewise
 LONGEST = 5000      # characters of a tag or a parameter
 STATES = {"SUCCEEDED": "FINISHED", "FAILED": "FAILED", "CANCELLED": "KILLED"}
@@ -21,7 +21,7 @@ STATES = {"SUCCEEDED": "FINISHED", "FAILED": "FAILED", "CANCELLED": "KILLED"}
 
 class MlflowRun(Tracker):
     """A repeated step is a second point of the same step. `attempt` is the last metric of a report, so a step that has it is
-    whole; what a killed writer left of the reports behind that is found again by its value."""
+    complete. Points that a killed writer left of later reports are recognised by their values."""
 
     def __init__(self, folder, job, project, offline):
         logging.getLogger("alembic").setLevel(logging.WARNING)
@@ -40,7 +40,7 @@ class MlflowRun(Tracker):
         for point in self._client.get_metric_history(self._run_id, "attempt"):
             self._repeated += point.step in self.written
             self.written[point.step] = max(int(point.value), self.written.get(point.step, 0))
-        self._in_doubt = None  # (name, step, value) that may be of a report that is not whole; None: not read yet
+        self._in_doubt = None  # (name, step, value) of points that may be part of an incomplete report; None: not read yet
 
     def _open(self, job, project, artifacts):
         experiment = self._client.get_experiment_by_name(project)
@@ -104,7 +104,7 @@ def _key(point):
 
 
 def _name(name):
-    """A name of a metric or a parameter with what MLflow allows there: validation_loss/en+fr has an underscore for the plus."""
+    """Replaces the characters that MLflow does not allow in a name: the plus in validation_loss/en+fr becomes an underscore."""
     return "/".join("_" if part in ("", ".", "..") else re.sub(r"[^\w.\- :]", "_", part) for part in name.split("/"))
 
 

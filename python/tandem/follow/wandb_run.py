@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`--to wandb`: one run of Weights & Biases a job, whose id is the job's.
+"""`--to wandb`: each job is a run of Weights & Biases, with the id of the job.
 
-wandb's own counter of steps takes none that is repeated, so the step is a metric like others (define_metric). Offline it
-ignores `resume`, so each offline run has the whole history; `wandb sync` of a later one replaces an earlier one.
+wandb's own step counter does not accept a repeated step, so the step is an ordinary metric (define_metric). Offline, wandb
+ignores `resume`, so each offline run has the whole history; `wandb sync` of a later run replaces an earlier one.
 """
 import wandb
 
