@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`tandem-py`, which `tandem data ...` and `tandem follow` run: commands whose work Python libraries do."""
+"""`tandem-py`, which `tandem data ...` and `tandem follow` run: commands that need Python libraries."""
 import argparse
 import os
 import re
@@ -36,17 +36,17 @@ def _positive(text):
 
 
 def parser():
-    top = argparse.ArgumentParser(prog="tandem", description="Commands of Tandem whose work Python libraries do.", allow_abbrev=False)
+    top = argparse.ArgumentParser(prog="tandem", description="Commands of Tandem that need Python libraries.", allow_abbrev=False)
     top.add_argument("--cli-version", help=argparse.SUPPRESS)
     commands = top.add_subparsers(metavar="COMMAND", required=True)
-    data = commands.add_parser("data", help="Make, show and check tokens", description="Make tokens of text before training, and look at "
-                               "files of tokens.")
+    data = commands.add_parser("data", help="Prepare, inspect or check token files", description="Make tokens of text before training, and look "
+                               "at files of tokens.")
     kinds = data.add_subparsers(metavar="COMMAND", required=True)
     prepare = kinds.add_parser(
         "prepare", help="Make a folder of tokens of files of text", allow_abbrev=False,
-        description="Makes a folder of tokens (Megatron-LM's .bin and .idx, and dataset.json) that data.train of a job takes. Files "
-                    "are taken in the order of their paths; the result does not depend on the number of processes. If it is "
-                    "stopped, the same command goes on behind the shards that were finished.")
+        description="Makes a folder of tokens (Megatron-LM's .bin and .idx, and dataset.json) for data.train of a job. Files "
+                    "are read in the order of their paths; the result does not depend on the number of processes. If it is "
+                    "stopped, the same command continues after the finished shards.")
     prepare.add_argument("inputs", nargs="+", metavar="INPUT", help="files, folders and globs of JSON lines or text, plain, .gz or .zst, or of Parquet")
     prepare.add_argument("--out", required=True, metavar="FOLDER", help="the folder to make; it must not be there yet")
     prepare.add_argument("--tokenizer", required=True, metavar="PATH",
@@ -55,7 +55,7 @@ def parser():
     prepare.add_argument("--prompt-field", default="", metavar="NAME",
                          help="field of a text before that one, whose tokens do not count as targets (writes masks)")
     prepare.add_argument("--format", choices=("auto", "jsonl", "text"), default="auto",
-                         help="auto takes .jsonl, .ndjson and .json for JSON lines, .parquet for Parquet, and any other file for one document of text")
+                         help="auto: .jsonl, .ndjson and .json are JSON lines, .parquet is Parquet, and any other file is one document of text")
     prepare.add_argument("--eos", default="auto", metavar="TOKEN",
                          help="token behind each document: auto (eos_token of tokenizer_config.json), none, a token, or an id")
     prepare.add_argument("--bos", default="none", metavar="TOKEN", help="token before each document, in the same forms (default none)")
@@ -90,13 +90,13 @@ def parser():
 def _add_follow(commands):
     follow = commands.add_parser(
         "follow", help="Write a job's reports into a tracker", allow_abbrev=False,
-        description="Writes every step of a job, from its first one until it has ended, into a tracker. The same command goes on where "
-                    "an earlier one stopped. Exits with the job's status, as tandem watch.")
+        description="Writes every step of a job, from its first one until it has ended, into a tracker. The same command continues "
+                    "where an earlier one stopped. Exits with the job's status, as tandem watch.")
     follow.add_argument("job", metavar="JOB", help="id of the job, its first characters (4 or more), or its name")
     follow.add_argument("--to", required=True, choices=("csv", "mlflow", "wandb"), help="the tracker")
-    follow.add_argument("--out", metavar="FOLDER", help="folder of the files that are written here (default: the job's name)")
+    follow.add_argument("--out", metavar="FOLDER", help="folder to write to (default: the job's name)")
     follow.add_argument("--project", metavar="NAME", help="project of wandb, experiment of mlflow (default tandem)")
-    follow.add_argument("--offline", action="store_true", help="ask nothing of the network: mlflow in FOLDER/mlflow.db, wandb in FOLDER/wandb")
+    follow.add_argument("--offline", action="store_true", help="use no network: mlflow writes FOLDER/mlflow.db, wandb FOLDER/wandb")
     follow.add_argument("--norms-every", type=_natural, default=100, metavar="N",
                         help="write norms of parameters every N steps (default 100; 0: never)")
     follow.add_argument("--addr", metavar="ADDRESS", help="controller: HOST:PORT or unix:/PATH (default: TANDEM_ADDR)")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The documents of input files, one after the other, in bounded memory.
+"""Yields the documents of input files, one after the other, in bounded memory.
 
 Input: files, folders (every file below that is not hidden) and globs, of JSON lines or of text, plain or compressed
 with gzip or zstd, or of Parquet. Output: `Raw` documents in the order of the files' paths (bytewise), then of their
@@ -36,16 +36,16 @@ class Input:
 
 @dataclasses.dataclass
 class Raw:
-    """A line of JSON, a row of Parquet as one, or a file of text, without BOM and end of line; None where it is longer than
-    allowed."""
+    """One document: a line of JSON, a row of Parquet as such a line, or a file of text, without BOM and end of line. `text` is None
+    if it is longer than allowed."""
     line: int      # from 1
     end: int       # decoded bytes of the file up to and with its end of line; of Parquet, the line
-    position: int  # bytes of the file as it lies on the disk that had been read by then
+    position: int  # bytes of the file on disk that had been read by then
     text: bytes
 
 
 def find_inputs(patterns, form):
-    """The files as a sorted list of Input, and the number of hidden ones that were skipped."""
+    """Returns the files as a sorted list of Input, and the number of hidden files that were skipped."""
     paths, hidden = set(), 0
     for pattern in patterns:
         found = [pattern] if os.path.exists(pattern) else glob.glob(pattern, recursive=True)
@@ -205,7 +205,7 @@ class InputFile:
 
 
 class _WholeFrames:
-    """Frames of zstd one after the other; an end inside of one is an error, which the library's reader keeps to itself."""
+    """Reads consecutive frames of zstd. The end of the file within a frame is an error, which the library's reader hides."""
 
     def __init__(self, file):
         self._file = file
@@ -231,7 +231,7 @@ class _WholeFrames:
 
 
 def _value(scalar):
-    """Of a column: its text; None: it has none."""
+    """Returns the text of a cell; None if it has none."""
     try:
         value = scalar.as_py()
     except UnicodeDecodeError:
@@ -240,7 +240,7 @@ def _value(scalar):
 
 
 def _line(text, most, skipped_bom):
-    """Without a BOM at the file's start and a carriage return at its own end; whether the file's start is behind."""
+    """Returns a line without the BOM of the file and without a carriage return at its end, and True: the BOM can only be first."""
     if text is not None:
         text = (text if skipped_bom else text.removeprefix(BOM)).removesuffix(b"\r")
         text = text if len(text) <= most else None

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Shards in Megatron-LM's indexed format: NAME.bin has the tokens of all documents, NAME.idx their lengths and places.
-Where some tokens are no targets, NAME.mask has a bit of each: 1 where it is one."""
+"""Shards in Megatron-LM's indexed format: NAME.bin has the tokens of all documents, NAME.idx their lengths and positions.
+If some tokens are not targets, NAME.mask has a bit for each token: 1 if it is one."""
 import array
 import itertools
 import os
@@ -12,7 +12,7 @@ TYPE_CODES = {"u16": (8, 2), "i32": (4, 4)}  # the format's code, bytes
 
 
 class ShardWriter:
-    """Writes one shard into `folder`, with a mask if `masks`. Nothing of it counts before finish()."""
+    """Writes one shard into `folder`, with a mask if `masks`. It is valid only after finish()."""
 
     def __init__(self, folder, name, token_type, masks=False):
         self.name = name
@@ -25,7 +25,7 @@ class ShardWriter:
         self.bytes = 0
 
     def add(self, tokens, lengths, fronts):
-        """fronts: how many tokens at the beginning of each document are no targets; a shard without a mask ignores them."""
+        """Appends documents. fronts: how many tokens at the beginning of each are not targets; without a mask it is ignored."""
         self._file.write(tokens)
         self._hash.update(tokens)
         self._lengths.extend(lengths)
@@ -39,7 +39,7 @@ class ShardWriter:
             self._mask.close()
 
     def finish(self):
-        """Both files are on the disk. Returns what dataset.json says of the shard."""
+        """Syncs the files to disk and returns the entry of the shard in dataset.json."""
         self._file.flush()
         os.fsync(self._file.fileno())
         self._file.close()
@@ -61,7 +61,7 @@ class ShardWriter:
 
 
 class MaskWriter:
-    """One bit a token, the least significant of a byte first."""
+    """Writes one bit for each token, the least significant bit of a byte first."""
 
     def __init__(self, path):
         self._file, self._hash = open(path, "wb"), xxhash.xxh3_128()
@@ -79,7 +79,7 @@ class MaskWriter:
         self._file.close()
 
     def finish(self):
-        """The file is on the disk; its digest."""
+        """Syncs the file to disk and returns its digest."""
         self._write(self._rest)
         self._file.flush()
         os.fsync(self._file.fileno())
@@ -94,7 +94,7 @@ class MaskWriter:
 
 
 def is_whole(folder, shard):
-    """Whether all of its files are what the description says."""
+    """Returns whether all files of a shard have the digests of its entry."""
     try:
         return all(digest_of(os.path.join(folder, f"{shard['name']}.{suffix}")) == digest for suffix, digest in shard["xxh3"].items())
     except FileNotFoundError:

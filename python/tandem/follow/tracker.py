@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the reports of one job go."""
+"""The interface of the trackers to which `tandem follow` writes the reports of a job."""
 import abc
 import contextlib
 import fcntl
@@ -9,33 +9,32 @@ from tandem.follow.errors import FollowError
 
 
 class Tracker(abc.ABC):
-    """One run of a tracker, or one file. It is opened with what an earlier `tandem follow` wrote; nothing else keeps the
-    position. `written`: step → the highest attempt whose report is there. `place`: where it is, for a person. Raises
-    FollowError."""
+    """One run of a tracker, or one file. Opening it finds what an earlier `tandem follow` wrote, which is the only record of the
+    position. `written`: step → the highest attempt whose report it has. `place`: where it is, in messages. Raises FollowError."""
 
     written: dict
     place: str
 
     @abc.abstractmethod
     def write(self, reports):
-        """Reports that are not there yet, each of a higher step or a higher attempt than what `written` has of it."""
+        """Writes new reports: `written` does not have their step, or only with a lower attempt."""
 
     @abc.abstractmethod
     def write_norms(self, report, norms):
-        """`norms`: parameter → (weight, gradient, update)."""
+        """Writes norms: parameter → (weight, gradient, update)."""
 
     @abc.abstractmethod
     def describe(self, configuration, facts):
-        """The job's fields by their path, and what else is known of it, both as text; called again when they change."""
+        """Writes the fields of the job by path, and further facts, both as text. Called again when they change."""
 
     @abc.abstractmethod
     def close(self, state):
-        """All that was written is kept. `state`: "SUCCEEDED", "FAILED", "CANCELLED", or None if the job has not ended."""
+        """Saves everything. `state`: "SUCCEEDED", "FAILED", "CANCELLED", or None if the job has not ended."""
 
 
 @contextlib.contextmanager
 def sole_writer(folder):
-    """Makes the folder, and holds it against other programs that follow into it."""
+    """Makes the folder, and locks it against other `tandem follow`."""
     os.makedirs(folder, exist_ok=True)
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
