@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# The whole of Tandem on this machine: installs what is missing, builds, and trains a small Llama on the C++
-# standard library's headers: on two ranks of one worker on GPUs where it finds two, on one rank where it finds one,
-# else with two workers of one rank each on the CPU (ZeRO-3). With --moe the model has experts, which two ranks share:
-# on two GPUs, else on the CPU. With --hybrid most of its layers are Mamba-2 mixers.
+# Runs all of Tandem on this machine: installs what is missing, builds, and trains a small Llama on the C++ standard
+# library's headers. It uses two ranks of one worker if it finds two GPUs, one rank if it finds one, otherwise two
+# workers of one rank each on the CPU (ZeRO-3). With --moe the model has experts, which two ranks share: on two GPUs,
+# otherwise on the CPU. With --hybrid most of its layers are Mamba-2 mixers.
 #
-# With --real it goes the whole way of a model of your own, on the CPU: it makes a tokenizer and a small Hugging Face model,
+# With --real it shows every step for a model of your own, on the CPU: it makes a tokenizer and a small Hugging Face model,
 # prepares the text, starts from the model, trains, exports, and lets transformers load the result.
 #
 #   scripts/demo.sh [--moe | --hybrid | --real] [--torch DIR]      (--torch: a LibTorch of your own, see scripts/setup.sh)
@@ -24,7 +24,7 @@ while [ $# -gt 0 ]; do
   shift
 done
 
-# The GPUs to train on, by nvidia-smi's numbers: those that the build has code for, under a driver for CUDA 13.
+# Finds the GPUs to train on, by nvidia-smi's numbers: the build has code for them, and their driver is for CUDA 13.
 gpus=()
 find_gpus() {
   command -v nvidia-smi >/dev/null || return 0
@@ -46,7 +46,7 @@ find_gpus() {
   done <<<"$listed"
 }
 [ "$example" = real ] || find_gpus
-# GPUs that the user names in CUDA_VISIBLE_DEVICES are used; workers offer those.
+# GPUs in the user's CUDA_VISIBLE_DEVICES are used instead; workers offer these.
 if [ ${#gpus[@]} -gt 0 ] && [ -n "${CUDA_VISIBLE_DEVICES+set}" ]; then
   case $CUDA_VISIBLE_DEVICES in
     ""|-1|NoDevFiles) gpus=() ;;

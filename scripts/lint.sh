@@ -26,7 +26,7 @@ unlicensed=$(git ls-files '*.cc' '*.h' '*.cu' '*.cuh' '*.proto' '*.py' '*.sh' '*
   grep -v '/planted/' | xargs grep -L '^[/#]* SPDX-License-Identifier: Apache-2.0$' || true)
 [ -z "$unlicensed" ] || { echo "lint: no SPDX-License-Identifier line in: $unlicensed" >&2; exit 1; }
 
-# Every lock is one that clang's analysis knows. SteadyCondition is built on the one exception.
+# Only locks that clang's analysis knows are allowed. The one exception is what SteadyCondition is built on.
 unknown=$(git grep -nE 'std::((recursive_|shared_)?(timed_)?mutex|condition_variable(_any)?|lock_guard|unique_lock|scoped_lock|shared_lock)\b' \
   -- '*.cc' '*.h' '*.cu' '*.cuh' ':!tests/' | grep -v '^platform/steady_condition.h:.*std::condition_variable_any' | cut -d: -f1 | sort -u | paste -sd' ' || true)
 [ -z "$unknown" ] || { echo "lint: use absl::Mutex, with absl::CondVar or platform::SteadyCondition, instead of std's locks in: $unknown" >&2; exit 1; }

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Makes an archive that runs wherever it is unpacked, on a Linux with a libc and libstdc++ as new as these: programs, what they
-# load (LibTorch for CPUs too), units, examples and pages. After scripts/build.sh.
+# Makes an archive that runs wherever it is unpacked, on a Linux whose libc and libstdc++ are at least as new as this one's. It
+# has the programs, what they load (LibTorch for CPUs too), units, examples and pages. Run scripts/build.sh first.
 #
 #   scripts/package.sh [--folder DIR]
 #
-#   --folder DIR  the content, in DIR, and no archive
+#   --folder DIR  puts the content into DIR, without an archive
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Installs what building and testing Tandem needs and what is missing, and says what it does. Safe to repeat.
+# Installs what is missing for building and testing Tandem, and prints what it does. Safe to repeat.
 #
 #   scripts/setup.sh [--tests] [--cuda] [--data] [--follow] [--transformers] [--torch DIR] [--no-torch]
 #
@@ -35,8 +35,8 @@ while [ $# -gt 0 ]; do
   shift
 done
 
-# Runs a command whose output matters only where it fails. On a terminal, one line that is written over says for how
-# long it has run, and what it does.
+# Runs a command whose output matters only if it fails. On a terminal, one line, which is overwritten, shows for how
+# long it has run, and the last line of its output.
 #   quietly NAME COMMAND ...
 quietly() {
   local name=$1 log shown="" status=0
@@ -107,7 +107,7 @@ else
   echo "setup: all ${#packages[@]} Debian packages are there"
 fi
 
-# A virtual environment that is whole has the stamp; one that is not is made again.
+# Makes a virtual environment, unless its stamp says that it is complete.
 #   environment FOLDER TIME REQUIREMENT ...      (TIME: what the installation took in a bare Debian 12 on 2 busy cores)
 environment() {
   local folder=$1 takes=$2
@@ -124,7 +124,7 @@ environment() {
 }
 
 install_others() {
-  # protobuf too, though gRPC's packages bring one: a newer one may crash where this one does not.
+  # protobuf is pinned, though gRPC's packages bring one: a newer one may crash.
   [ $tests = 0 ] || environment "$cache/tests" "about 20 s" pytest==9.2.0 grpcio==1.85.1 grpcio-reflection==1.85.1 \
     grpcio-tools==1.85.1 protobuf==7.36.2 setuptools==84.2.1 selenium==4.51.0
   [ $tests = 0 ] || environment "$cache/lint" "about 10 s" clang-format==15.0.7 clang-tidy==22.1.8  # Debian's cannot insert braces, and is twice as slow
@@ -133,12 +133,12 @@ install_others() {
   [ $follow = 0 ] || environment "$cache/follow" "about 30 s, 280 MB" grpcio==1.85.1 protobuf==7.36.2 mlflow-skinny==3.17.2 sqlalchemy==2.1.9 \
     alembic==1.20.1 wandb==0.31.0 pytest==9.2.0
 }
-# Beside LibTorch, if there is no terminal, which has one line of progress.
+# In the background while LibTorch is installed, unless there is a terminal, which shows one line of progress.
 others=""
 if [ -t 1 ]; then
   install_others
 else
-  set -m  # a process group, which ends whole if this ends before it
+  set -m  # a process group of its own, which the trap ends as a whole
   install_others &
   others=$!
   set +m
@@ -163,12 +163,12 @@ if [ $cuda = 1 ]; then
     echo "setup: no nvcc 13 here; install the CUDA 13 toolkit, or omit --torch and --no-torch" >&2
     exit 1
   else
-    # Nothing happens, and nothing is asked of the network, where they are there.
+    # pip does nothing, and uses no network, if they are installed.
     echo "setup: nvcc 13.0 in $cache/torch-$torch_version"
     quietly "pip install" "$cache/torch-$torch_version/bin/pip" install --progress-bar off --disable-pip-version-check \
       nvidia-cuda-nvcc==13.0.88 nvidia-cuda-crt==13.0.88 nvidia-nvvm==13.0.88 nvidia-cuda-cccl==13.0.85
   fi
-  # The headers of cuDNN's graphs and of CUTLASS; of the packages' Python parts nothing is used, nor what these need.
+  # Only the headers of cuDNN's graphs and of CUTLASS are used, not the packages' Python parts or their dependencies.
   if [ "$torch" = wheel ]; then
     echo "setup: the headers of cudnn-frontend and CUTLASS in $cache/torch-$torch_version"
     quietly "pip install" "$cache/torch-$torch_version/bin/pip" install --progress-bar off --disable-pip-version-check --no-deps \

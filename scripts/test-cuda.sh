@@ -5,7 +5,7 @@
 #
 #   scripts/test-cuda.sh [--no-build [--build DIR]] [GOOGLETEST-ARGUMENT ...]
 #
-#   --no-build   run the binaries that are there, for instance on a machine that cannot build them
+#   --no-build   run existing binaries, for instance on a machine that cannot build them
 #   --build DIR  their build folder (default build/cuda)
 #
 # Streams and arena, NCCL groups, every operation and the loops over shards against the CPU; whole jobs on 1, 2 and
@@ -43,7 +43,7 @@ nvidia-smi -L
 "$test" "${arguments[@]}"
 if [ ${#arguments[@]} = 0 ]; then
   if command -v compute-sanitizer >/dev/null; then
-    # NCCL asks the runtime questions whose answer is an error; that is not ours.
+    # NCCL makes calls of the runtime that are expected to fail: these errors are not ours.
     compute-sanitizer --tool memcheck --report-api-errors no --error-exitcode 1 "$test" --gtest_brief=1 \
       --gtest_filter='*CudaOperationsTest.*:*CudaCrossEntropyTest.*:*LossTest.*:DropOverflowTest.*:*CudaAttentionTest.IsThat*:*CudaAttentionTest.StaysWithin*:*CudaAttentionTest.InParts*:*CudaHeadsTest.*:*CudaRepeatsTest.*:*CudaSparseOperationsTest.*:CudaExpertProductsTest.*:*NoRowsTest.*:*CudaFoldTest.*:CudaOptimizerStepTest.*:*CudaUnitShardTest.GivesTheBits*:*CudaUnitShardTest.NumbersOfAll*:*CudaClassesTest.*:*CudaMixersTest.*:CudaDeviceTest.Arenas*:WindowTest.*:CudaParityTest.TheArena*'
     # Kernels whose threads exchange values in shared memory.

@@ -26,10 +26,10 @@ done
 
 [ $builds = 0 ] || scripts/build.sh "${build[@]}"
 started=$SECONDS
-# One program more than processors: those of whole jobs wait more than they compute.
+# One program more than processors: programs that run whole jobs wait more than they compute.
 ctest --test-dir build/release --output-on-failure --timeout 900 --parallel "$(($(nproc) + 1))" "${ctest[@]}" || {
   failed=$?
-  # A program's own summary stands far above that of all programs.
+  # The summary of a program is far above the summary of all programs.
   echo "test: what failed in these programs:" >&2
   grep -aE -A 6 ': Failure$|^(FAIL|ERROR): |^FAILED |^E  |^\[  FAILED  \] .*[^)]$' build/release/Testing/Temporary/LastTest.log |
     cut -c 1-300 | tail -n 100 >&2
