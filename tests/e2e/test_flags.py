@@ -22,19 +22,14 @@ TARGET = "is not an address; allowed: unix:/PATH or HOST:PORT with a port from 1
 DURATION = "is not a duration; allowed: 100ms to 8760h, as in 500ms, 30s or 10m"
 
 CONTROLLER_CASES = [
-    *(({"--listen": text}, WRONG, f'--listen: "{text}" {ADDRESS}')
-      for text in ("localhost", "7471", ":", "127.0.0.1:", "127.0.0.1:70000", "127.0.0.1:-1", "127.0.0.1:http", "127.0.0.1: 7471",
-                   "http://127.0.0.1:7471", "[::1]", "::1:7471", "[127.0.0.1]:7471")),
+    ({"--listen": "127.0.0.1:70000"}, WRONG, f'--listen: "127.0.0.1:70000" {ADDRESS}'),
     ({"--listen": "unix:"}, WRONG, "a socket's path has 1 to 107 bytes, this one 0"),
-    ({"--listen": "unix:/" + "a" * 107}, WRONG, "a socket's path has 1 to 107 bytes, this one 108"),
     ({"--listen": "0.0.0.0:7471"}, WRONG, "--listen 0.0.0.0:7471: without TLS only this machine may reach the controller"),
     ({"--listen": "unix:{}/folder"}, FAILED, "cannot listen on unix:{}/folder: the file exists and is not a socket"),
     ({"--listen": "unix:{}/file"}, FAILED, "cannot listen on unix:{}/file: the file exists and is not a socket"),
     ({"--listen": "unix:{}/none/s"}, FAILED, "cannot listen on unix:{}/none/s: No such file or directory"),
     ({"--listen": "{taken}"}, FAILED, "cannot listen on {taken}: Address already in use"),
-    *(({"--metrics-listen": text}, WRONG, f'--metrics-listen: "{text}" {METRICS}')
-      for text in ("9464", "unix:/tmp/x", "127.0.0.1:70000", "127.0.0.1:80s", "OFF")),
-    ({"--metrics-listen": "[::1:9464"}, WRONG, f'"[::1:9464" {METRICS}'),
+    ({"--metrics-listen": "OFF"}, WRONG, f'--metrics-listen: "OFF" {METRICS}'),
     ({"--metrics-listen": "{taken}"}, FAILED, "cannot listen on {taken}: Address already in use; give another --metrics-listen"),
     ({"--page": "on"}, WRONG, "--page on: with --metrics-listen off there is no address"),
     ({"--page": "maybe"}, WRONG, "--page: maybe not in {auto,on,off}"),
@@ -53,11 +48,8 @@ CONTROLLER_CASES = [
 ]
 
 WORKER_CASES = [
-    *(({"--controller": text}, WRONG, f'--controller: "{text}" {TARGET}')
-      for text in ("localhost", "7471", ":", "127.0.0.1:", "127.0.0.1:0", "127.0.0.1:70000", "127.0.0.1:http", "[::1]:70000",
-                   "http://127.0.0.1:7471")),
+    ({"--controller": "127.0.0.1:0"}, WRONG, f'--controller: "127.0.0.1:0" {TARGET}'),
     ({"--controller": "unix:"}, WRONG, "a socket's path has 1 to 107 bytes, this one 0"),
-    ({"--controller": "unix:/" + "a" * 107}, WRONG, "a socket's path has 1 to 107 bytes, this one 108"),
     ({"--controller": "192.0.2.1:7471"}, WRONG, "--controller 192.0.2.1:7471 is not on this machine"),
     ({"--controller": "localhost:7471", "--tls-ca": "{}/certs/ca.crt"}, WRONG, "--tls-cert is missing"),
     ({"--controller": "localhost:7471", **TLS, "--tls-cert": "{}/none"}, FAILED, "--tls-cert: open {}/none"),
