@@ -7,8 +7,10 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <filesystem>
 #include <set>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -79,72 +81,55 @@ absl::Status WriteInPlace(const std::string& path, const std::string& text, mode
   return platform::SystemFiles().Rename(fresh, path);
 }
 
-// A folder of certificates, NAME.crt (mode 0644), and keys, NAME.key (0600). The authority has the name "ca".
-// Errors are one line with the path.
-class CredentialFolder {
- public:
-  // Opens the folder; if it does not exist and `make` is set, makes it with mode 0700.
-  static absl::StatusOr<CredentialFolder> Open(const std::string& folder, bool make) {
-    struct stat info {};
-    if (make && mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) {
-      return platform::FileError(errno, "make the folder", folder);
-    }
-    if (stat(folder.c_str(), &info) != 0) {
-      return platform::FileError(errno, "open the folder", folder);
-    }
-    if (!S_ISDIR(info.st_mode)) {
-      return absl::InvalidArgumentError(folder + " is not a folder");
-    }
-    return CredentialFolder(folder);
-  }
+// A folder has certificates, NAME.crt (mode 0644), and keys, NAME.key (0600). The authority has the name
+// "ca".
+std::string CertificateFile(const std::string& folder, const std::string& name) {
+  return absl::StrCat(folder, "/", name, ".crt");
+}
+std::string KeyFile(const std::string& folder, const std::string& name) {
+  return absl::StrCat(folder, "/", name, ".key");
+}
 
-  std::string CertificateFile(const std::string& name) const { return folder_ + "/" + name + ".crt"; }
-  std::string KeyFile(const std::string& name) const { return folder_ + "/" + name + ".key"; }
-
-  // Returns AlreadyExists if a file of one of the names exists. remedy: what the user can do then.
-  absl::Status CheckFree(const std::vector<std::string>& names, absl::string_view remedy) const {
-    for (const std::string& name : names) {
-      for (const std::string& path : {CertificateFile(name), KeyFile(name)}) {
-        struct stat info {};
-        if (lstat(path.c_str(), &info) == 0) {
-          return absl::AlreadyExistsError(
-              absl::StrCat(path, " is there already, and nothing is overwritten; ", remedy));
-        }
+// Returns AlreadyExists if a file of one of the names exists. remedy: what the user can do then.
+absl::Status CheckFree(const std::string& folder, const std::vector<std::string>& names,
+                       absl::string_view remedy) {
+  for (const std::string& name : names) {
+    for (const std::string& path : {CertificateFile(folder, name), KeyFile(folder, name)}) {
+      struct stat info {};
+      if (lstat(path.c_str(), &info) == 0) {
+        return absl::AlreadyExistsError(
+            absl::StrCat(path, " is there already, and nothing is overwritten; ", remedy));
       }
     }
-    return absl::OkStatus();
   }
+  return absl::OkStatus();
+}
 
-  // Adds both files. AlreadyExists if one of them exists; nothing is replaced.
-  absl::Status Add(const std::string& name, const tls::Credential& credential) const {
-    TANDEM_RETURN_IF_ERROR(WriteNew(KeyFile(name), credential.key, kSecret));
-    absl::Status added = WriteNew(CertificateFile(name), credential.certificate, kPublic);
-    if (!added.ok()) {
-      unlink(KeyFile(name).c_str());
-    }
-    return added;
+// Writes both files of a credential. replace: by rename(2), so that a reader finds the old file or the new
+// one; otherwise AlreadyExists if one of them exists, and neither is made.
+absl::Status Store(const std::string& folder, const std::string& name, const tls::Credential& credential,
+                   bool replace) {
+  const auto write_file = replace ? WriteInPlace : WriteNew;
+  TANDEM_RETURN_IF_ERROR(write_file(KeyFile(folder, name), credential.key, kSecret));
+  absl::Status written = write_file(CertificateFile(folder, name), credential.certificate, kPublic);
+  if (!written.ok() && !replace) {
+    unlink(KeyFile(folder, name).c_str());
   }
+  return written;
+}
 
-  // Replaces each file by rename(2), so that a reader finds the old one or the new one.
-  absl::Status Replace(const std::string& name, const tls::Credential& credential) const {
-    TANDEM_RETURN_IF_ERROR(WriteInPlace(KeyFile(name), credential.key, kSecret));
-    return WriteInPlace(CertificateFile(name), credential.certificate, kPublic);
-  }
+absl::StatusOr<std::string> ReadPem(const std::string& path) {
+  return platform::ReadAtMost(platform::SystemFiles(), path, tls::kMostPemBytes);
+}
 
-  absl::StatusOr<tls::Credential> Read(const std::string& name) const {
-    tls::Credential out;
-    TANDEM_ASSIGN_OR_RETURN(out.certificate, platform::ReadAtMost(platform::SystemFiles(),
-                                                                  CertificateFile(name), tls::kMostPemBytes));
-    TANDEM_ASSIGN_OR_RETURN(out.key,
-                            platform::ReadAtMost(platform::SystemFiles(), KeyFile(name), tls::kMostPemBytes));
-    return out;
-  }
-
- private:
-  explicit CredentialFolder(std::string folder) : folder_(std::move(folder)) {}
-
-  std::string folder_;
-};
+// Reads the certificate in a file. Errors name the file.
+absl::StatusOr<tls::Certificate> ReadCertificate(const std::string& file) {
+  TANDEM_ASSIGN_OR_RETURN(const std::string pem, ReadPem(file));
+  absl::StatusOr<tls::Certificate> certificate = tls::DescribePem(pem);
+  return certificate.ok() ? std::move(certificate)
+                          : absl::Status(certificate.status().code(),
+                                         absl::StrCat(Escape(file), ": ", certificate.status().message()));
+}
 
 // A certificate to make, and the name of its files.
 struct Wanted {
@@ -234,19 +219,14 @@ absl::Status CheckDomain(const tls::Credential& authority, const std::string& do
 }
 
 // Refuses to renew a certificate without one of its names: clients that use this name would be locked out.
-absl::Status CheckRenewal(const CredentialFolder& folder, const std::vector<Wanted>& wanted) {
+absl::Status CheckRenewal(const std::string& folder, const std::vector<Wanted>& wanted) {
   for (const Wanted& each : wanted) {
-    const std::string file = folder.CertificateFile(each.name);
-    const absl::StatusOr<tls::Credential> former = folder.Read(each.name);
-    if (absl::IsNotFound(former.status())) {
+    const std::string file = CertificateFile(folder, each.name);
+    const absl::StatusOr<tls::Certificate> certificate = ReadCertificate(file);
+    if (absl::IsNotFound(certificate.status())) {
       return absl::NotFoundError(absl::StrCat("there is no ", file, " to renew; omit --renew to make it"));
     }
-    TANDEM_RETURN_IF_ERROR(former.status());
-    const absl::StatusOr<tls::Certificate> certificate = tls::DescribePem(former->certificate);
-    if (!certificate.ok()) {
-      return absl::Status(certificate.status().code(),
-                          absl::StrCat(file, ": ", certificate.status().message()));
-    }
+    TANDEM_RETURN_IF_ERROR(certificate.status());
     if (!certificate->uris.empty() && std::find(certificate->uris.begin(), certificate->uris.end(),
                                                 each.request.uri) == certificate->uris.end()) {
       return absl::InvalidArgumentError(absl::StrCat(file, " is that of ",
@@ -272,19 +252,19 @@ std::vector<std::string> NamesOf(const std::vector<Wanted>& wanted) {
   return out;
 }
 
-absl::Status IssueAll(const CredentialFolder& folder, const tls::Credential& authority,
+absl::Status IssueAll(const std::string& folder, const tls::Credential& authority,
                       const std::vector<Wanted>& wanted, bool renew, Console& console) {
   for (const Wanted& each : wanted) {
+    const std::string file = CertificateFile(folder, each.name);
     if (renew) {  // the former one stays valid until it expires, but can be revoked by its fingerprint
-      TANDEM_ASSIGN_OR_RETURN(const tls::Credential former, folder.Read(each.name));
-      TANDEM_ASSIGN_OR_RETURN(const tls::Certificate before, tls::DescribePem(former.certificate));
-      Note(console, absl::StrCat("certs: ", folder.CertificateFile(each.name), " replaces the certificate ",
-                                 before.fingerprints->front(), ", which is good until ",
+      TANDEM_ASSIGN_OR_RETURN(const tls::Certificate before, ReadCertificate(file));
+      Note(console, absl::StrCat("certs: ", file, " replaces the certificate ", before.fingerprints->front(),
+                                 ", which is good until ",
                                  absl::FormatTime("%Y-%m-%d", before.not_after, absl::UTCTimeZone())));
     }
     TANDEM_ASSIGN_OR_RETURN(const tls::Credential issued, tls::Issue(authority, each.request));
-    TANDEM_RETURN_IF_ERROR(renew ? folder.Replace(each.name, issued) : folder.Add(each.name, issued));
-    console.Write(Stream::kOut, absl::StrCat(folder.CertificateFile(each.name), "\n"));
+    TANDEM_RETURN_IF_ERROR(Store(folder, each.name, issued, renew));
+    console.Write(Stream::kOut, absl::StrCat(file, "\n"));
   }
   return absl::OkStatus();
 }
@@ -293,22 +273,29 @@ absl::Status IssueAll(const CredentialFolder& folder, const tls::Credential& aut
 
 Outcome CertsInit(Context& context, const CertsOptions& options) {
   TANDEM_ASSIGN_OR_RETURN(const std::vector<Wanted> wanted, WantedOf(options));
-  TANDEM_ASSIGN_OR_RETURN(const CredentialFolder folder,
-                          CredentialFolder::Open(options.folder, /*make=*/true));
+  const std::string& folder = options.folder;
+  if (mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) {
+    return platform::FileError(errno, "make the folder", folder);
+  }
+  std::error_code error;
+  if (!std::filesystem::is_directory(folder, error)) {
+    return absl::InvalidArgumentError(folder + " is not a folder");
+  }
   std::vector<std::string> names = NamesOf(wanted);
   names.emplace_back(kAuthority);
-  TANDEM_RETURN_IF_ERROR(folder.CheckFree(
-      names, "use another --dir; `tandem certs issue` makes more certificates with the CA of a folder"));
+  TANDEM_RETURN_IF_ERROR(
+      CheckFree(folder, names,
+                "use another --dir; `tandem certs issue` makes more certificates with the CA of a folder"));
   const absl::Time now = absl::Now();
   TANDEM_ASSIGN_OR_RETURN(
       const tls::Credential authority,
       tls::MakeAuthority(kAuthorityOf + options.domain, now - kSkew, now + kAuthorityLife));
-  TANDEM_RETURN_IF_ERROR(folder.Add(kAuthority, authority));
-  context.Print(absl::StrCat(folder.CertificateFile(kAuthority), "\n"));
+  TANDEM_RETURN_IF_ERROR(Store(folder, kAuthority, authority, /*replace=*/false));
+  context.Print(absl::StrCat(CertificateFile(folder, kAuthority), "\n"));
   TANDEM_RETURN_IF_ERROR(IssueAll(folder, authority, wanted, /*renew=*/false, context.console));
   Note(context.console,
        absl::StrCat("certs: everyone gets ca.crt and the two files of their own name; keep ",
-                    folder.KeyFile(kAuthority),
+                    KeyFile(folder, kAuthority),
                     " off every other machine: its holder can issue a certificate for any name"));
   return kOk;
 }
@@ -318,17 +305,19 @@ Outcome CertsIssue(Context& context, const CertsOptions& options) {
   if (wanted.empty()) {
     return absl::InvalidArgumentError("say for whom: --host, --worker, --user or --admin");
   }
-  TANDEM_ASSIGN_OR_RETURN(const CredentialFolder folder,
-                          CredentialFolder::Open(options.folder, /*make=*/false));
-  const absl::StatusOr<tls::Credential> authority = folder.Read(kAuthority);
-  if (!authority.ok()) {
-    return absl::NotFoundError(absl::StrCat(authority.status().message(), "; `tandem certs init` makes it"));
+  const std::string& folder = options.folder;
+  const absl::StatusOr<std::string> certificate = ReadPem(CertificateFile(folder, kAuthority));
+  const absl::StatusOr<std::string> key = ReadPem(KeyFile(folder, kAuthority));
+  if (!certificate.ok() || !key.ok()) {
+    return absl::NotFoundError(absl::StrCat((certificate.ok() ? key : certificate).status().message(),
+                                            "; `tandem certs init` makes it"));
   }
-  TANDEM_RETURN_IF_ERROR(CheckDomain(*authority, options.domain));
+  const tls::Credential authority{.certificate = *certificate, .key = *key};
+  TANDEM_RETURN_IF_ERROR(CheckDomain(authority, options.domain));
   TANDEM_RETURN_IF_ERROR(
       options.renew ? CheckRenewal(folder, wanted)
-                    : folder.CheckFree(NamesOf(wanted), "give --renew to replace it, or another name"));
-  TANDEM_RETURN_IF_ERROR(IssueAll(folder, *authority, wanted, options.renew, context.console));
+                    : CheckFree(folder, NamesOf(wanted), "give --renew to replace it, or another name"));
+  TANDEM_RETURN_IF_ERROR(IssueAll(folder, authority, wanted, options.renew, context.console));
   return kOk;
 }
 
@@ -336,13 +325,9 @@ Outcome CertsShow(Context& context, const CertsShowOptions& options) {
   Table table({Shrinking("FILE"), Shrinking("FOR"), Shrinking("ISSUER"), "VALID UNTIL", "STATE"});
   bool all_valid = true;
   for (const std::string& file : options.files) {
-    const absl::StatusOr<std::string> text =
-        platform::ReadAtMost(platform::SystemFiles(), file, tls::kMostPemBytes);
-    const absl::StatusOr<tls::Certificate> certificate =
-        text.ok() ? tls::DescribePem(*text) : absl::StatusOr<tls::Certificate>(text.status());
+    const absl::StatusOr<tls::Certificate> certificate = ReadCertificate(file);
     if (!certificate.ok()) {
-      return Failure(kFailed, absl::StrCat("certs show: ", text.ok() ? Escape(file) + ": " : "",
-                                           certificate.status().message()));
+      return Failure(kFailed, absl::StrCat("certs show: ", certificate.status().message()));
     }
     std::vector<std::string> names = certificate->uris;
     names.insert(names.end(), certificate->hosts.begin(), certificate->hosts.end());
