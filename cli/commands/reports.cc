@@ -38,77 +38,54 @@ struct ReportDetails {
   v1::ParameterTable table;
 };
 
-// Which details a command shows.
-struct DetailsRequest {
-  std::string job;
-  int64_t step = 0;                                 // 0: the newest that has them
-  std::string what;                                 // the command, for messages: "norms headers"
-  std::function<bool(const v1::Norms&)> has_them;   // whether a report has what is asked for
-  std::function<std::string(const v1::Job&)> none;  // why the job never has them; empty: it may
-};
+using HasThem = std::function<bool(const v1::Norms&)>;  // whether a report has what a command shows
 
 // Returns the details of the last report that has them, from the steps first to last (0: to the newest).
-absl::StatusOr<std::optional<ReportDetails>> FindIn(Client& client, const std::string& job_id,
-                                                    const DetailsRequest& request, int64_t first,
-                                                    int64_t last) {
+absl::StatusOr<std::optional<ReportDetails>> FindIn(Client& client, const v1::Job& job,
+                                                    const HasThem& has_them, int64_t first, int64_t last) {
   std::optional<ReportDetails> found;
   v1::ParameterTable table;
   TANDEM_RETURN_IF_ERROR(
-      client.ListReports(job_id, first, last, /*norms=*/true, [&](const v1::ListReportsResponse& page) {
+      client.ListReports(job.id(), first, last, /*norms=*/true, [&](const v1::ListReportsResponse& page) {
         if (page.has_table()) {
           table = page.table();
         }
         for (const v1::StepReport& report : page.reports()) {
-          if (request.has_them(report.norms())) {
-            found = ReportDetails{report.step(), report.norms(), table};
+          if (has_them(report.norms())) {
+            found = ReportDetails{report.step(), report.norms()};
           }
         }
         return true;
       }));
   if (found.has_value()) {
-    found->table = table;
+    found->table = std::move(table);
   }
   return found;
 }
 
-// Finds the details of the step, or without one the newest: one of the last few reports has them, unless they
-// were dropped under load.
-absl::StatusOr<std::optional<ReportDetails>> Find(Client& client, const v1::Job& job,
-                                                  const DetailsRequest& request) {
-  if (request.step > 0) {
-    return FindIn(client, job.id(), request, request.step, request.step);
-  }
+// Returns the details of `step`, or of the newest that has them if it is 0. Failure if there are none.
+absl::StatusOr<ReportDetails> FindDetails(const Context& context, Client& client, const v1::Job& job,
+                                          int64_t step, const HasThem& has_them) {
   const int64_t newest = std::max<int64_t>(1, job.last_step());
-  absl::StatusOr<std::optional<ReportDetails>> found = FindIn(client, job.id(), request, newest, 0);
-  if (!found.ok() || found->has_value()) {
-    return found;
+  TANDEM_ASSIGN_OR_RETURN(std::optional<ReportDetails> found,
+                          FindIn(client, job, has_them, step > 0 ? step : newest, step));
+  if (!found.has_value() && step == 0) {  // one of the last few has them, unless they were dropped under load
+    TANDEM_ASSIGN_OR_RETURN(found, FindIn(client, job, has_them, std::max<int64_t>(1, newest - 200), 0));
   }
-  return FindIn(client, job.id(), request, std::max<int64_t>(1, newest - 200), 0);
-}
-
-absl::Status FailureWithoutThem(const v1::Job& job, const DetailsRequest& request) {
-  const std::string none = request.none(job);
-  const std::string why =
-      !none.empty() ? none
-      : request.step > job.last_step()
-          ? absl::StrCat("step ", request.step, " has not been made yet; the newest is ", job.last_step())
-      : request.step == 0
-          ? absl::StrCat("the job ",
-                         job.last_step() == 0 ? "has made no step yet" : "has none for its newest steps",
-                         " (", StateText(job.state()), ")")
-          : absl::StrCat("none are kept for step ", request.step,
-                         "; the newest steps have them: omit --step");
-  return Failure(none.empty() ? kNotFound : kFailed, absl::StrCat(request.what, ": ", why));
-}
-
-// Returns the newest details, or those of the step. Failure if there are none.
-absl::StatusOr<ReportDetails> FindDetails(Client& client, const DetailsRequest& request) {
-  TANDEM_ASSIGN_OR_RETURN(const v1::Job job, client.GetJob(request.job));
-  TANDEM_ASSIGN_OR_RETURN(std::optional<ReportDetails> found, Find(client, job, request));
-  if (!found.has_value()) {
-    return FailureWithoutThem(job, request);
+  if (found.has_value()) {
+    return *std::move(found);
   }
-  return *std::move(found);
+  return Failure(
+      kNotFound,
+      absl::StrCat(
+          context.what, ": ",
+          step > job.last_step()
+              ? absl::StrCat("step ", step, " has not been made yet; the newest is ", job.last_step())
+          : step > 0
+              ? absl::StrCat("none are kept for step ", step, "; the newest steps have them: omit --step")
+              : absl::StrCat("the job ",
+                             job.last_step() == 0 ? "has made no step yet" : "has none for its newest steps",
+                             " (", StateText(job.state()), ")")));
 }
 
 // Why a step changed no weight; empty if it did.
@@ -158,23 +135,19 @@ void PrintLoads(Context& context, const ReportDetails& details) {
 
 Outcome ExpertLoads(Context& context, Client& client, const MetricsOptions& options) {
   context.what = absl::StrCat("metrics --moe ", Escape(options.job));
-  TANDEM_ASSIGN_OR_RETURN(
-      const ReportDetails details,
-      FindDetails(client, {.job = options.job,
-                           .step = options.step,
-                           .what = context.what,
-                           .has_them = [](const v1::Norms& norms) { return norms.experts_size() > 0; },
-                           .none =
-                               [](const v1::Job& job) {
-                                 return job.resolved().model().has_moe() ? ""
-                                                                         : "its model has no sparse layers";
-                               }}));
+  TANDEM_ASSIGN_OR_RETURN(const v1::Job job, client.GetJob(options.job));
+  const v1::Model& model = job.resolved().model();
+  if (!model.has_moe()) {
+    return Failure(kFailed, absl::StrCat(context.what, ": its model has no sparse layers"));
+  }
+  TANDEM_ASSIGN_OR_RETURN(const ReportDetails details,
+                          FindDetails(context, client, job, options.step,
+                                      [](const v1::Norms& norms) { return norms.experts_size() > 0; }));
   if (options.format == Format::kJson) {
     PrintLoadsAsJson(context, details);
   } else {
     PrintLoads(context, details);
-    const absl::StatusOr<v1::Job> job = client.GetJob(options.job);
-    if (job.ok() && job->resolved().model().model_type() == "deepseek_v3") {
+    if (model.model_type() == "deepseek_v3") {
       Note(context.console,
            "TOKENS are routed by scores and biases; BALANCE LOSS counts the experts with the highest scores, "
            "without biases");
@@ -345,19 +318,15 @@ Outcome Metrics(Context& context, Client& client, const MetricsOptions& options)
 }
 
 Outcome Norms(Context& context, Client& client, const NormsOptions& options) {
-  TANDEM_ASSIGN_OR_RETURN(
-      const ReportDetails norms,
-      FindDetails(client,
-                  {.job = options.job,
-                   .step = options.step,
-                   .what = context.what,
-                   .has_them = [](const v1::Norms& of) { return of.weight_size() > 0; },
-                   .none =
-                       [](const v1::Job& job) {
-                         return job.resolved().report().parameter_norms()
-                                    ? ""
-                                    : "the job keeps no norms; set report.parameter_norms: true in its file";
-                       }}));
+  TANDEM_ASSIGN_OR_RETURN(const v1::Job job, client.GetJob(options.job));
+  if (!job.resolved().report().parameter_norms()) {
+    return Failure(kFailed, absl::StrCat(context.what,
+                                         ": the job keeps no norms; set report.parameter_norms: true in "
+                                         "its file"));
+  }
+  TANDEM_ASSIGN_OR_RETURN(const ReportDetails norms,
+                          FindDetails(context, client, job, options.step,
+                                      [](const v1::Norms& of) { return of.weight_size() > 0; }));
   std::vector<int> order;
   if (options.top > 0) {
     order = LargestUpdates(norms.norms, options.top);
