@@ -1,12 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <sys/stat.h>
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 #include <exception>
-#include <filesystem>
 #include <map>
 #include <optional>
 #include <string>
@@ -97,23 +94,14 @@ std::string Summary(const plan::JobPlan& plan, const std::vector<v1::StepTimelin
 
 // Checks, before the long recording, that the file can be written. Errors are one line.
 absl::Status CheckCanWrite(const std::string& path) {
-  const std::filesystem::path file(path);
-  std::string what = file;
-  int wanted = W_OK;
-  struct stat info;
-  if (::stat(path.c_str(), &info) == 0) {
-    if (!S_ISREG(info.st_mode)) {
-      return absl::FailedPreconditionError(
-          absl::StrCat(Escape(path), " is ", platform::FileKind(info.st_mode), "; name a file"));
-    }
-  } else {
-    what = file.has_parent_path() ? file.parent_path().string() : ".";
-    wanted = W_OK | X_OK;
+  const bool exists = ::access(path.c_str(), F_OK) == 0;
+  const absl::StatusOr<platform::Descriptor> file = platform::OpenRegularFile(path, O_WRONLY | O_CREAT, 0666);
+  if (!exists && file.ok()) {
+    ::unlink(path.c_str());
   }
-  return ::access(what.c_str(), wanted) == 0
-             ? absl::OkStatus()
-             : absl::FailedPreconditionError(absl::StrCat("cannot write ", Escape(path), ": ", Escape(what),
-                                                          ": ", std::strerror(errno), "; name another file"));
+  return file.ok() ? absl::OkStatus()
+                   : absl::FailedPreconditionError(
+                         absl::StrCat("cannot ", file.status().message(), "; name another file"));
 }
 
 }  // namespace
