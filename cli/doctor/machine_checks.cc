@@ -84,18 +84,30 @@ Finding CheckNccl(const std::string& path) {
   return CheckNcclVersion(number, path);
 }
 
-Finding CheckLibraries(const std::string& program, const std::map<std::string, std::string>& libraries) {
+// Checks that a trainer in `folder` can be loaded; `without`: what follows if it is not there. Returns its
+// libraries.
+std::map<std::string, std::string> CheckTrainer(const std::string& folder, const std::string& name,
+                                                const std::string& without, std::vector<Finding>& findings) {
+  const std::string path = folder + "/" + name;
+  if (::access(path.c_str(), X_OK) != 0) {
+    findings.push_back({Level::kWarn, name, absl::StrCat("there is none in ", folder, ", so ", without)});
+    return {};
+  }
+  std::map<std::string, std::string> libraries =
+      LoadedLibraries(Output("env LD_TRACE_LOADED_OBJECTS=1 " + ShellWord(path)));
   std::vector<std::string> missing;
-  for (const auto& [name, path] : libraries) {
-    if (path.empty()) {
-      missing.push_back(name);
+  for (const auto& [library, found] : libraries) {
+    if (found.empty()) {
+      missing.push_back(library);
     }
   }
-  return missing.empty()
-             ? Finding{Level::kOk, "libraries", absl::StrCat(libraries.size(), " of ", program, " are found")}
-             : Finding{Level::kFail, "libraries",
-                       absl::StrCat(program, " cannot start: not found: ", absl::StrJoin(missing, ", "),
-                                    "; name their folder in LD_LIBRARY_PATH, or install again")};
+  findings.push_back(
+      missing.empty()
+          ? Finding{Level::kOk, "libraries", absl::StrCat(libraries.size(), " of ", name, " are found")}
+          : Finding{Level::kFail, "libraries",
+                    absl::StrCat(name, " cannot start: not found: ", absl::StrJoin(missing, ", "),
+                                 "; name their folder in LD_LIBRARY_PATH, or install again")});
+  return libraries;
 }
 
 }  // namespace
@@ -151,14 +163,7 @@ std::vector<Finding> CheckPrograms(const std::string& folder) {
   for (const char* name : {"tandem-controller", "tandem-worker"}) {
     findings.push_back(CheckDaemon(folder, name));
   }
-  const std::string trainer = folder + "/tandem-trainer";
-  if (::access(trainer.c_str(), X_OK) != 0) {
-    findings.push_back({Level::kWarn, "tandem-trainer",
-                        absl::StrCat("there is none in ", folder, ", so no rank can run here")});
-  } else {
-    findings.push_back(CheckLibraries(
-        "tandem-trainer", LoadedLibraries(Output("env LD_TRACE_LOADED_OBJECTS=1 " + ShellWord(trainer)))));
-  }
+  CheckTrainer(folder, "tandem-trainer", "no rank can run here", findings);
   return findings;
 }
 
@@ -178,15 +183,8 @@ std::vector<Finding> CheckGpus(const std::string& folder) {
   } else {
     findings.push_back({Level::kOk, "gpus", absl::StrCat(lines.size(), ": ", Escape(lines[0]))});
   }
-  const std::string trainer = folder + "/tandem-trainer-cuda";
-  if (::access(trainer.c_str(), X_OK) != 0) {
-    findings.push_back({Level::kWarn, "tandem-trainer-cuda",
-                        absl::StrCat("there is none in ", folder, ", so workers offer no GPU")});
-    return findings;
-  }
   const std::map<std::string, std::string> libraries =
-      LoadedLibraries(Output("env LD_TRACE_LOADED_OBJECTS=1 " + ShellWord(trainer)));
-  findings.push_back(CheckLibraries("tandem-trainer-cuda", libraries));
+      CheckTrainer(folder, "tandem-trainer-cuda", "workers offer no GPU", findings);
   for (const auto& [name, path] : libraries) {
     if (absl::StartsWith(name, "libnccl.so") && !path.empty()) {
       findings.push_back(CheckNccl(path));
