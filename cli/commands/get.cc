@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
@@ -57,12 +58,11 @@ void Print(Context& context, Format format, const std::vector<Message>& messages
   context.Print(table);
 }
 
+// Requires StateNames(), in upper or lower case.
 std::vector<v1::JobState> StatesOf(const std::vector<std::string>& names) {
-  std::vector<v1::JobState> states;
-  for (int state = v1::JOB_STATE_UNSPECIFIED + 1; state <= v1::JobState_MAX; ++state) {
-    if (IsAny(StateText(static_cast<v1::JobState>(state)), names)) {
-      states.push_back(static_cast<v1::JobState>(state));
-    }
+  std::vector<v1::JobState> states(names.size());
+  for (size_t i = 0; i < names.size(); ++i) {
+    v1::JobState_Parse("JOB_STATE_" + absl::AsciiStrToUpper(names[i]), &states[i]);
   }
   return states;
 }

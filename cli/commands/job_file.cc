@@ -90,22 +90,14 @@ std::optional<std::vector<Key>> KeysOf(const std::string& path) {
 
 // Returns a job file that has the value alone, in the first entry of each list on the path.
 std::string YamlOf(const std::vector<Key>& path, absl::string_view value) {
-  std::string yaml;
-  size_t column = 0;
-  for (size_t i = 0; i < path.size(); ++i) {
-    const bool in_entry = i > 0 && path[i - 1].index >= 0;
-    if (i > 0 && !in_entry) {
-      absl::StrAppend(&yaml, "\n", std::string(column, ' '));
-    }
-    absl::StrAppend(&yaml, path[i].word, ":");
-    column += 2;
-    if (path[i].index >= 0) {
-      absl::StrAppend(&yaml, "\n", std::string(column, ' '), "- ");
-      column += 2;
-    }
+  std::string before;
+  std::string behind;
+  for (const Key& key : path) {
+    const bool in_list = key.index >= 0;
+    absl::StrAppend(&before, "{", key.word, ": ", in_list ? "[" : "");
+    behind.insert(0, in_list ? "]}" : "}");
   }
-  absl::StrAppend(&yaml, path.back().index >= 0 ? "" : " ", value, "\n");
-  return yaml;
+  return absl::StrCat(before, value, behind, "\n");
 }
 
 // Returns the value as YAML. Puts it in quotes if YAML would take a part of it for a comment, an alias or
@@ -114,7 +106,8 @@ std::string ValueText(absl::string_view value) {
   const bool is_yaml = !value.empty() && absl::StrContains("[{\"'", value.substr(0, 1));
   const bool is_plain = !absl::StrContains(value, " #") && !absl::StrContains(value, ": ") &&
                         !absl::EndsWith(value, ":") && !value.empty() &&
-                        !absl::StrContains("#*&!|>%@`,]}", value.substr(0, 1));
+                        value.find_first_of(",[]{}") == value.npos &&
+                        !absl::StrContains("#*&!|>%@`", value.substr(0, 1));
   return is_yaml || is_plain ? std::string(value)
                              : nlohmann::json(std::string(value))
                                    .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);

@@ -24,7 +24,10 @@ class LogPrinter {
     std::string text;
     size_t begin = 0;
     for (size_t end = rest.find('\n'); end != std::string::npos; end = rest.find('\n', begin)) {
-      AppendLine(rank, absl::string_view(rest).substr(begin, end - begin), text);
+      const absl::string_view line = absl::string_view(rest).substr(begin, end - begin);
+      // A pipe gets the bytes as they were written.
+      absl::StrAppend(&text, name_ranks_ ? absl::StrCat("rank ", rank, ": ") : "",
+                      readable_ ? ReadableLogLine(line) : line, "\n");
       begin = end + 1;
     }
     rest.erase(0, begin);
@@ -35,22 +38,12 @@ class LogPrinter {
   void Finish() {
     for (const auto& [rank, rest] : rest_) {
       if (!rest.empty()) {
-        std::string text;
-        AppendLine(rank, rest, text);
-        console_.Write(Stream::kOut, text);
+        Add(rank, "\n");
       }
     }
   }
 
  private:
-  void AppendLine(int rank, absl::string_view line, std::string& text) const {
-    if (name_ranks_) {
-      absl::StrAppend(&text, "rank ", rank, ": ");
-    }
-    // A pipe gets the bytes as they were written.
-    absl::StrAppend(&text, readable_ ? ReadableLogLine(line) : std::string(line), "\n");
-  }
-
   Console& console_;
   const bool name_ranks_;
   const bool readable_;

@@ -25,50 +25,21 @@ bool IsSchedule(const std::string& word) {
   return word == "sequential" || word == "overlap" || word == absl::StrCat("overlap", kDelay);
 }
 
-// Paths of the fields below a block that hold one value.
+// Appends the paths of the fields of a block that hold one value.
 void CollectPaths(const google::protobuf::Descriptor& type, const std::string& parent,
                   std::vector<std::string>& paths) {
-  for (int i = 0; i < type.field_count(); ++i) {
-    const google::protobuf::FieldDescriptor& field = *type.field(i);
-    const std::string path = jobspec::JoinPath(parent, std::string(field.name()));
-    if (field.is_repeated()) {
-      continue;
-    }
-    if (field.message_type() != nullptr) {
+  for (const std::string& key : jobspec::Keys(type)) {
+    const google::protobuf::FieldDescriptor& field = *type.FindFieldByName(key);
+    const std::string path = jobspec::JoinPath(parent, key);
+    if (field.message_type() != nullptr && !field.is_repeated()) {
       CollectPaths(*field.message_type(), path, paths);
-    } else {
+    } else if (!field.is_repeated()) {
       paths.push_back(path);
     }
   }
 }
 
 std::string LastKey(const std::string& path) { return path.substr(path.rfind('.') + 1); }
-
-// The fields that `key` may mean: the one of that path, else all with that last key.
-std::vector<std::string> Meanings(const std::string& key) {
-  std::vector<std::string> paths;
-  CollectPaths(*v1::JobSpec::descriptor(), "", paths);
-  std::vector<std::string> found;
-  for (const std::string& path : paths) {
-    if (path == key) {
-      return {path};
-    }
-    if (LastKey(path) == key) {
-      found.push_back(path);
-    }
-  }
-  return found;
-}
-
-std::vector<std::string> LastKeys() {
-  std::vector<std::string> paths;
-  CollectPaths(*v1::JobSpec::descriptor(), "", paths);
-  std::vector<std::string> keys = {kAccumulation};
-  for (const std::string& path : paths) {
-    keys.push_back(LastKey(path));
-  }
-  return keys;
-}
 
 }  // namespace
 
@@ -96,13 +67,26 @@ absl::StatusOr<Comparison> ParseComparison(const std::string& text) {
     result.path = key;
     return result;
   }
-  const std::vector<std::string> meanings = Meanings(key);
+  std::vector<std::string> paths;
+  CollectPaths(*v1::JobSpec::descriptor(), "", paths);
+  std::vector<std::string> meanings;
+  std::vector<std::string> last_keys = {kAccumulation};
+  for (const std::string& path : paths) {
+    if (path == key) {
+      meanings = {path};
+      break;
+    }
+    last_keys.push_back(LastKey(path));
+    if (last_keys.back() == key) {
+      meanings.push_back(path);
+    }
+  }
   if (meanings.size() > 1) {
     return absl::InvalidArgumentError(absl::StrCat(
         "\"", Escape(key), "\" may be ", absl::StrJoin(meanings, " or "), "; write the whole path"));
   }
   if (meanings.empty()) {
-    const std::string meant = jobspec::Closest(LastKey(key), LastKeys());
+    const std::string meant = jobspec::Closest(LastKey(key), last_keys);
     return absl::InvalidArgumentError(
         absl::StrCat("a job has no field \"", Escape(key), "\" with one value; ",
                      meant.empty() ? "write its path, for instance parallelism.fsdp.prefetch, or accumulation"

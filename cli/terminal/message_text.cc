@@ -174,8 +174,7 @@ std::vector<std::string> StateNames() {
 }
 
 std::string ClassText(v1::FailureClass failure) {
-  std::string text = proto::LowerName(failure);
-  return absl::StrReplaceAll(text, {{"_", " "}});
+  return absl::StrReplaceAll(proto::LowerName(failure), {{"_", " "}});
 }
 
 std::string DeviceText(v1::Device device) {

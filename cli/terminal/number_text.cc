@@ -29,10 +29,9 @@ std::string RateText(double per_second) {
 }
 
 std::string LossText(double loss) {
-  if (!std::isfinite(loss)) {
-    return std::isnan(loss) ? "nan" : loss > 0 ? "inf" : "-inf";
-  }
-  return std::abs(loss) < 1000 ? absl::StrFormat("%.4f", loss) : absl::StrFormat("%.3e", loss);
+  return !std::isfinite(loss)    ? MagnitudeText(loss)
+         : std::abs(loss) < 1000 ? absl::StrFormat("%.4f", loss)
+                                 : absl::StrFormat("%.3e", loss);
 }
 
 std::string MagnitudeText(double value) {
