@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <unistd.h>
-
 #include <cstdlib>
 #include <exception>
+#include <filesystem>
 #include <memory>
 #include <string>
 
@@ -41,14 +40,6 @@ tandem::cli::Environment ReadEnvironment() {
   return environment;
 }
 
-std::string OwnFolder() {
-  char path[4096];
-  const ssize_t size = ::readlink("/proc/self/exe", path, sizeof(path));
-  const std::string own(path, static_cast<size_t>(size > 0 ? size : 0));
-  const size_t slash = own.rfind('/');
-  return slash == std::string::npos ? "." : own.substr(0, slash);
-}
-
 // Returns the exit code of the process: never success if output could not be written.
 int Ended(tandem::cli::Console& console, int exit_code) {
   if (!console.OutClosed()) {
@@ -77,11 +68,12 @@ int main(int argc, char** argv) {
       return tandem::cli::Fail(*console, tandem::cli::Failure(invocation.exit_code, invocation.text), "");
     }
     // The steady clock: nobody can set it, so nothing that is timed comes early or never.
-    tandem::cli::Context context{.console = *console,
-                                 .clock = tandem::platform::SteadyClock(),
-                                 .environment = environment,
-                                 .target = invocation.target,
-                                 .own_folder = OwnFolder()};
+    tandem::cli::Context context{
+        .console = *console,
+        .clock = tandem::platform::SteadyClock(),
+        .environment = environment,
+        .target = invocation.target,
+        .own_folder = std::filesystem::path(tandem::platform::BesideThisProgram("tandem")).parent_path()};
     return Ended(*console, invocation.command(context));
   } catch (const std::exception& error) {  // a bug of ours; no stack trace helps the user
     return tandem::cli::Fail(*console, absl::InternalError(error.what()), "internal error");

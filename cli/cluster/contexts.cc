@@ -184,17 +184,9 @@ std::string AllowedNames(const Contexts& contexts) {
 }
 
 absl::StatusOr<std::string> ContextsFile(const Environment& environment) {
-  constexpr char kFile[] = "/tandem/config.yaml";
-  // The XDG rules: a path that is not absolute does not count.
-  if (absl::StartsWith(environment.xdg_config_home, "/")) {
-    return environment.xdg_config_home + kFile;
-  }
-  if (absl::StartsWith(environment.home, "/")) {
-    return environment.home + "/.config" + kFile;
-  }
-  return absl::FailedPreconditionError(
-      "no place for the config file: neither HOME nor XDG_CONFIG_HOME is set to an absolute path; set one of "
-      "them");
+  TANDEM_ASSIGN_OR_RETURN(const std::string folder, XdgFolder(environment.xdg_config_home, "XDG_CONFIG_HOME",
+                                                              environment.home, "/.config"));
+  return folder + "/config.yaml";
 }
 
 absl::StatusOr<Contexts> LoadContexts(const Environment& environment) {

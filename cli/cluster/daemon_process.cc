@@ -3,7 +3,6 @@
 
 #include <fcntl.h>
 #include <sys/prctl.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -19,6 +18,7 @@
 #include "absl/time/clock.h"
 #include "cli/terminal/display_text.h"
 #include "platform/clock.h"
+#include "platform/files.h"
 #include "platform/regular_file.h"
 #include "platform/signal_name.h"
 #include "platform/system_error.h"
@@ -26,7 +26,7 @@
 namespace tandem::cli {
 namespace {
 
-constexpr off_t kTailBytes = 64 << 10;
+constexpr int64_t kTailBytes = 64 << 10;
 
 // Runs between fork and exec, where only system calls are allowed.
 [[noreturn]] void Exec(char* const* arguments, int log, int error_pipe, pid_t parent) {
@@ -71,8 +71,7 @@ absl::StatusOr<DaemonProcess> DaemonProcess::Start(Command command) {
     return absl::FailedPreconditionError(absl::StrCat(
         "cannot start ", command.name, ": ", log.status().message(), remedy.empty() ? "" : "; ", remedy));
   }
-  struct stat log_stat = {};
-  ::fstat(log->get(), &log_stat);
+  const int64_t log_start = platform::SystemFiles().Size(command.log).value_or(0);
   int error_pipe[2];
   if (::pipe2(error_pipe, O_CLOEXEC) != 0) {
     return failed("pipe", errno);
@@ -100,7 +99,7 @@ absl::StatusOr<DaemonProcess> DaemonProcess::Start(Command command) {
     ::waitpid(pid, nullptr, 0);
     return failed(Escape(command.program), exec_error);
   }
-  return DaemonProcess(std::move(command), pid, log_stat.st_size);
+  return DaemonProcess(std::move(command), pid, log_start);
 }
 
 DaemonProcess::DaemonProcess(DaemonProcess&& other) noexcept
@@ -134,16 +133,9 @@ std::string DaemonProcess::EndText() const {
 }
 
 std::string DaemonProcess::LogTail(int lines) const {
-  const absl::StatusOr<platform::Descriptor> file = platform::OpenRegularFile(command_.log, O_RDONLY);
-  if (!file.ok()) {
-    return "";
-  }
-  struct stat log_stat = {};
-  ::fstat(file->get(), &log_stat);
-  const off_t begin = std::max(log_start_, log_stat.st_size - kTailBytes);
-  std::string text(static_cast<size_t>(std::max<off_t>(0, log_stat.st_size - begin)), '\0');
-  const ssize_t size = ::pread(file->get(), text.data(), text.size(), begin);
-  text.resize(static_cast<size_t>(std::max<ssize_t>(0, size)));
+  platform::Files& files = platform::SystemFiles();
+  const int64_t begin = std::max(log_start_, files.Size(command_.log).value_or(0) - kTailBytes);
+  const std::string text = files.ReadRange(command_.log, begin, kTailBytes).value_or("");
   const std::vector<std::string> all = absl::StrSplit(text, '\n', absl::SkipEmpty());
   std::string tail;
   for (size_t i = all.size() > static_cast<size_t>(lines) ? all.size() - lines : 0; i < all.size(); ++i) {

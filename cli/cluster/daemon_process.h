@@ -48,12 +48,12 @@ class DaemonProcess {
   bool WaitEnd(absl::Duration timeout);
 
  private:
-  DaemonProcess(Command command, pid_t pid, off_t log_start)
+  DaemonProcess(Command command, pid_t pid, int64_t log_start)
       : command_(std::move(command)), pid_(pid), log_start_(log_start) {}
 
   Command command_;
-  pid_t pid_ = -1;       // -1: moved from
-  off_t log_start_ = 0;  // size of the log when the daemon was started
+  pid_t pid_ = -1;         // -1: moved from
+  int64_t log_start_ = 0;  // size of the log when the daemon was started
   bool ended_ = false;
   int wait_status_ = 0;
 };

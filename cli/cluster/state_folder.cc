@@ -23,6 +23,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "cli/terminal/display_text.h"
+#include "platform/files.h"
 #include "platform/status_macros.h"
 #include "platform/system_error.h"
 
@@ -89,16 +90,21 @@ bool MayHoldSocket(const std::string& folder) {
 
 }  // namespace
 
-absl::StatusOr<std::string> StateRoot(const Environment& environment) {
+absl::StatusOr<std::string> XdgFolder(const std::string& variable, const std::string& name,
+                                      const std::string& home, const char* in_home) {
   // The XDG rules: a path that is not absolute does not count.
-  if (!environment.xdg_state_home.empty() && environment.xdg_state_home[0] == '/') {
-    return absl::StrCat(environment.xdg_state_home, "/tandem");
+  if (absl::StartsWith(variable, "/")) {
+    return absl::StrCat(variable, "/tandem");
   }
-  if (!environment.home.empty() && environment.home[0] == '/') {
-    return absl::StrCat(environment.home, "/.local/state/tandem");
+  if (absl::StartsWith(home, "/")) {
+    return absl::StrCat(home, in_home, "/tandem");
   }
   return absl::FailedPreconditionError(
-      "no place for state: neither HOME nor XDG_STATE_HOME is set to an absolute path; set one of them");
+      absl::StrCat("neither HOME nor ", name, " is set to an absolute path; set one of them"));
+}
+
+absl::StatusOr<std::string> StateRoot(const Environment& environment) {
+  return XdgFolder(environment.xdg_state_home, "XDG_STATE_HOME", environment.home, "/.local/state");
 }
 
 std::string ExistingParent(const std::string& folder) {
@@ -117,16 +123,13 @@ std::optional<RunningUp> FindRunningUp(const std::string& up_folder) {
     return std::nullopt;
   }
   RunningUp up;
-  const absl::StatusOr<platform::Descriptor> file =
-      platform::OpenRegularFile(absl::StrCat(up_folder, "/", kLockFile), O_RDONLY);
-  if (!file.ok()) {
+  const absl::StatusOr<std::string> text =
+      platform::ReadAtMost(platform::SystemFiles(), absl::StrCat(up_folder, "/", kLockFile), 512);
+  if (!text.ok()) {
     return std::nullopt;
   }
-  char buffer[512] = {};
-  const ssize_t size = ::read(file->get(), buffer, sizeof(buffer) - 1);
-  const std::vector<std::string> lines =
-      absl::StrSplit(absl::string_view(buffer, static_cast<size_t>(std::max<ssize_t>(0, size))), '\n');
-  if (!lines.empty() && absl::SimpleAtoi(lines[0], &up.pid) && lines.size() > 1) {
+  const std::vector<std::string> lines = absl::StrSplit(*text, '\n');
+  if (absl::SimpleAtoi(lines[0], &up.pid) && lines.size() > 1) {
     up.address = lines[1];
   }
   return up;

@@ -20,6 +20,11 @@ namespace tandem::cli {
 inline constexpr size_t kMaxSocketPath = 107;  // sockaddr_un
 inline constexpr int kKeptRuns = 20;
 
+// Returns a folder "tandem" in that of an XDG variable (`name` is its name), otherwise below the home folder.
+// FailedPrecondition if neither is an absolute path.
+absl::StatusOr<std::string> XdgFolder(const std::string& variable, const std::string& name,
+                                      const std::string& home, const char* in_home);
+
 // $XDG_STATE_HOME/tandem, or $HOME/.local/state/tandem.
 absl::StatusOr<std::string> StateRoot(const Environment& environment);
 
