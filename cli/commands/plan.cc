@@ -200,7 +200,7 @@ std::string GraphsTable(const plan::GraphSegments& graphs, const plan::GraphCost
 std::string Text(const Result& result, const Context& context, const PlanOptions& options) {
   const int width = context.TableWidth();
   const int columns = width > 0 ? width : kPipedColumns;
-  const ChartShape shape{.columns = columns, .unicode = context.console.unicode()};
+  const bool unicode = context.console.unicode();
   std::string text;
   if (!result.compared.empty()) {  // what was asked for comes first
     text =
@@ -217,13 +217,14 @@ std::string Text(const Result& result, const Context& context, const PlanOptions
     absl::StrAppend(&text, "\nGraphs of ", absl::StrJoin(result.plan.train.replayed, ", "), "\n",
                     GraphsTable(*result.graphs, result.graph_costs, context));
   }
-  absl::StrAppend(&text, "\n", plan::PredictionToText(result.plan, result.prediction, result.profile), "\n",
-                  Render(TimelineChart(result.plan.stage.train, result.prediction.simulation.timeline, shape),
-                         context, columns),
-                  "\nMemory of one rank over the step\n",
-                  Render(MemoryChart(result.prediction.memory_curve, result.prediction.memory.arena_bytes,
-                                     result.prediction.step_ns, shape),
-                         context, columns));
+  absl::StrAppend(
+      &text, "\n", plan::PredictionToText(result.plan, result.prediction, result.profile), "\n",
+      Render(TimelineChart(result.plan.stage.train, result.prediction.simulation.timeline, columns, unicode),
+             context, columns),
+      "\nMemory of one rank over the step\n",
+      Render(MemoryChart(result.prediction.memory_curve, result.prediction.memory.arena_bytes,
+                         result.prediction.step_ns, columns, unicode),
+             context, columns));
   text += "\nWhat limits this step, and what would help\n";
   for (const std::string& sentence : result.advice.sentences) {
     for (const std::string& line : Wrap(sentence, columns, "  ")) {

@@ -83,9 +83,8 @@ Outcome Top(Context& context, Client& client, const TopOptions& options) {
     } else if (busy) {
       state = seen;  // shows the last look again
     }
-    const TopShape shape = {
-        .columns = context.TableWidth(), .rows = once ? 0 : size.rows, .unicode = context.console.unicode()};
-    std::string text = state.ok() ? RenderTop(*state, shape, context.clock.Now())
+    std::string text = state.ok() ? RenderTop(*state, {context.TableWidth(), once ? 0 : size.rows},
+                                              context.console.unicode(), context.clock.Now())
                                   : absl::StrCat("no controller answers at ", client.address().target, "\n");
     if (once) {
       context.Print(text);

@@ -132,20 +132,19 @@ int LayerAt(const Stack& stack, double low, double high) {
 }
 
 // Says what the marks mean, in as many lines as that takes.
-std::vector<StyledLine> Legend(const std::array<bool, kNumLayers>& used, const ChartShape& shape) {
+std::vector<StyledLine> Legend(const std::array<bool, kNumLayers>& used, int width, bool unicode) {
   std::vector<StyledLine> lines;
   for (int layer = 0; layer < kNumLayers; ++layer) {
     if (!used[layer]) {
       continue;
     }
     const std::string meaning = absl::StrCat(" ", kLayerGlyphs[layer].meaning);
-    if (lines.empty() || lines.back().width() + 3 + DisplayWidth(meaning) > shape.columns) {
+    if (lines.empty() || lines.back().width() + 3 + DisplayWidth(meaning) > width) {
       lines.emplace_back("");
     }
     lines.back()
         .Add("  ")
-        .Add(shape.unicode ? kLayerGlyphs[layer].unicode : kLayerGlyphs[layer].ascii,
-             kLayerGlyphs[layer].style)
+        .Add(unicode ? kLayerGlyphs[layer].unicode : kLayerGlyphs[layer].ascii, kLayerGlyphs[layer].style)
         .Add(meaning);
   }
   return lines;
@@ -154,8 +153,8 @@ std::vector<StyledLine> Legend(const std::array<bool, kNumLayers>& used, const C
 }  // namespace
 
 std::vector<StyledLine> MemoryChart(const schedules::MemoryCurve& curve, int64_t arena_bytes, int64_t step_ns,
-                                    const ChartShape& shape) {
-  const int columns = shape.columns - kChartLabel - kChartMargin;
+                                    int width, bool unicode) {
+  const int columns = width - kChartLabel - kChartMargin;
   if (step_ns <= 0 || columns < kMinChartColumns || curve.points.empty()) {
     return {};
   }
@@ -170,7 +169,7 @@ std::vector<StyledLine> MemoryChart(const schedules::MemoryCurve& curve, int64_t
   std::vector<StyledLine> lines;
   StyledLine arena(PadRight(PadLeft(plan::SizeText(arena_bytes), kChartLabel - 1), kChartLabel));
   for (int column = 0; column < columns; ++column) {
-    arena.Add(shape.unicode ? "─" : "-", Style::kDim);
+    arena.Add(unicode ? "─" : "-", Style::kDim);
   }
   arena.Add(" arena", Style::kDim);
   lines.push_back(std::move(arena));
@@ -184,14 +183,14 @@ std::vector<StyledLine> MemoryChart(const schedules::MemoryCurve& curve, int64_t
       if (layer == kNumLayers) {
         line.Add(" ");
       } else {
-        line.Add(shape.unicode ? kLayerGlyphs[layer].unicode : kLayerGlyphs[layer].ascii,
+        line.Add(unicode ? kLayerGlyphs[layer].unicode : kLayerGlyphs[layer].ascii,
                  kLayerGlyphs[layer].style);
       }
     }
     lines.push_back(std::move(line));
   }
-  lines.push_back(TimeAxis(step_ns, kChartLabel, columns, shape.unicode));
-  for (StyledLine& legend : Legend(used, shape)) {
+  lines.push_back(TimeAxis(step_ns, kChartLabel, columns, unicode));
+  for (StyledLine& legend : Legend(used, width, unicode)) {
     lines.push_back(std::move(legend));
   }
   return lines;

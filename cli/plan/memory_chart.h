@@ -13,8 +13,8 @@ namespace tandem::cli {
 // Draws the memory in use over the time of a step, stacked by kind: weights, gradients and optimizer state,
 // which live as long as the job, then gathered parameters, contributions, activations, their gradients,
 // scratch. Each column shows the largest stack of its time. The vertical axis ends at arena_bytes. Pure; no
-// line is wider than shape.columns.
+// line is wider than width.
 std::vector<StyledLine> MemoryChart(const schedules::MemoryCurve& curve, int64_t arena_bytes, int64_t step_ns,
-                                    const ChartShape& shape);
+                                    int width, bool unicode);
 
 }  // namespace tandem::cli

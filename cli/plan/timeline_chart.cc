@@ -138,9 +138,9 @@ StyledLine TimeAxis(int64_t step_ns, int left, int columns, bool unicode) {
 }
 
 std::vector<StyledLine> TimelineChart(const schedules::Program& program, const schedules::Timeline& timeline,
-                                      const ChartShape& shape) {
+                                      int width, bool unicode) {
   const int64_t step_ns = schedules::StepNanoseconds(program, timeline);
-  const int columns = shape.columns - kChartLabel - kChartMargin;
+  const int columns = width - kChartLabel - kChartMargin;
   if (step_ns <= 0 || columns < kMinChartColumns) {
     return {};
   }
@@ -166,7 +166,7 @@ std::vector<StyledLine> TimelineChart(const schedules::Program& program, const s
   };
   for (size_t s = 0; s < num_streams; ++s) {
     if (streams[s]) {
-      lines.push_back(Labelled(program.streams[s].name, Bars(rows[s], shape.unicode), share(busy[s])));
+      lines.push_back(Labelled(program.streams[s].name, Bars(rows[s], unicode), share(busy[s])));
     }
   }
 
@@ -200,8 +200,8 @@ std::vector<StyledLine> TimelineChart(const schedules::Program& program, const s
     critical.Add(longest->Busy(column) > 0 ? stream.substr(0, 1) : " ", Style::kDim);
   }
   lines.push_back(Labelled("critical", critical, ""));
-  lines.push_back(TimeAxis(step_ns, kChartLabel, columns, shape.unicode));
-  lines.push_back(Legend(marks, shape.unicode));
+  lines.push_back(TimeAxis(step_ns, kChartLabel, columns, unicode));
+  lines.push_back(Legend(marks, unicode));
   return lines;
 }
 

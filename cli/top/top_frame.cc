@@ -73,7 +73,7 @@ std::vector<std::string> JobsWithReports(const TopState& state) {
   return ids;
 }
 
-std::string RenderTop(const TopState& state, const TopShape& shape, absl::Time now) {
+std::string RenderTop(const TopState& state, const TerminalSize& size, bool unicode, absl::Time now) {
   Table table({Shrinking("JOB"), "STATE", Right("STEP"), Right("LOSS"), Right("TOKENS/S"), Right("STEP TIME"),
                Right("ETA"), Right("RANKS"), Right("AGE"), Shrinking("NOTE")});
   for (const v1::Job* job : InOrder(state.jobs)) {
@@ -101,19 +101,18 @@ std::string RenderTop(const TopState& state, const TopShape& shape, absl::Time n
     table.Add(std::move(row));
   }
   const std::string summary = Summary(state);
-  std::string text =
-      absl::StrCat(shape.columns > 0 ? Cut(summary, shape.columns, shape.unicode) : summary, "\n");
+  std::string text = absl::StrCat(size.columns > 0 ? Cut(summary, size.columns, unicode) : summary, "\n");
   if (!state.jobs.empty()) {
-    absl::StrAppend(&text, "\n", table.Render(shape.columns, shape.unicode));
+    absl::StrAppend(&text, "\n", table.Render(size.columns, unicode));
   }
-  if (shape.rows > 2) {
+  if (size.rows > 2) {
     const std::vector<std::string> lines = absl::StrSplit(text, '\n', absl::SkipEmpty());
-    const auto most = static_cast<size_t>(shape.rows - 2);
+    const auto most = static_cast<size_t>(size.rows - 2);
     if (lines.size() > most) {
       const std::string rest =
           absl::StrCat("and ", lines.size() - most, " more; `tandem get jobs` lists all");
       text = absl::StrCat(absl::StrJoin(lines.begin(), lines.begin() + static_cast<long>(most), "\n"), "\n",
-                          shape.columns > 0 ? Cut(rest, shape.columns, shape.unicode) : rest, "\n");
+                          size.columns > 0 ? Cut(rest, size.columns, unicode) : rest, "\n");
     }
   }
   return text;

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/time/time.h"
+#include "cli/terminal/console.h"
 #include "tandem/v1/report.pb.h"
 #include "tandem/v1/state.pb.h"
 
@@ -18,15 +19,10 @@ struct TopState {
   std::map<std::string, v1::StepReport> reports;  // the newest of each job, by its id
 };
 
-struct TopShape {
-  int columns = 0;  // 0: no limit
-  int rows = 0;     // 0: no limit
-  bool unicode = true;
-};
-
 // Draws a line about workers, slots and jobs, then a row for each job that has slots, then for each that
-// waits, both in the order of submission. At most rows - 1 lines, none wider than the terminal. Pure.
-std::string RenderTop(const TopState& state, const TopShape& shape, absl::Time now);
+// waits, both in the order of submission. At most
+// size.rows - 1 lines, none wider than size.columns (0: no limit). Pure.
+std::string RenderTop(const TopState& state, const TerminalSize& size, bool unicode, absl::Time now);
 
 // Returns the ids of the jobs whose reports RenderTop shows, in the order of its rows.
 std::vector<std::string> JobsWithReports(const TopState& state);

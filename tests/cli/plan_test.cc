@@ -364,7 +364,7 @@ class ChartTest : public testing::Test {
 
 TEST_F(ChartTest, AColumnShowsWhatItsStreamDidThere) {
   const std::vector<std::string> lines =
-      Render(TimelineChart(program_, timeline_, {.columns = 32, .unicode = false}));
+      Render(TimelineChart(program_, timeline_, /*width=*/32, /*unicode=*/false));
   ASSERT_EQ(lines.size(), 7u);
   EXPECT_EQ(lines[0], "compute        ..FFFBBBb.   63 %");
   EXPECT_EQ(lines[1], "gather         GG........   20 %");
@@ -377,7 +377,7 @@ TEST_F(ChartTest, AColumnShowsWhatItsStreamDidThere) {
 TEST_F(ChartTest, OnlyWhatCommunicatesIsExposed) {
   timeline_.instructions[0] = {100, 200};  // the host was late: until then nothing works
   const std::vector<std::string> lines =
-      Render(TimelineChart(program_, timeline_, {.columns = 32, .unicode = false}));
+      Render(TimelineChart(program_, timeline_, /*width=*/32, /*unicode=*/false));
   EXPECT_EQ(lines[3], "exposed         ^      ^^   27 %");
 }
 
@@ -399,7 +399,7 @@ TEST_F(ChartTest, MemoryIsStackedBelowTheArena) {
   set(curve.points[2].locals, BufferKind::kActivationGradient, 100);
   set(curve.points[3].locals, BufferKind::kActivation, 100);
   const std::vector<std::string> lines =
-      Render(MemoryChart(curve, /*arena_bytes=*/1000, /*step_ns=*/1000, {.columns = 32, .unicode = false}));
+      Render(MemoryChart(curve, /*arena_bytes=*/1000, /*step_ns=*/1000, /*width=*/32, /*unicode=*/false));
   ASSERT_GE(lines.size(), 13u);
   EXPECT_EQ(lines[0], "        1000 B ---------- arena");
   EXPECT_EQ(lines[1], "                         ");
@@ -419,9 +419,9 @@ TEST_F(ChartTest, MemoryIsStackedBelowTheArena) {
 }
 
 TEST_F(ChartTest, ChartIsLeftOutWithoutRoomOrTime) {
-  EXPECT_TRUE(TimelineChart(program_, timeline_, {.columns = 24}).empty());
-  EXPECT_TRUE(TimelineChart({}, {}, {.columns = 100}).empty());
-  EXPECT_TRUE(MemoryChart({}, 0, 0, {.columns = 100}).empty());
+  EXPECT_TRUE(TimelineChart(program_, timeline_, 24, true).empty());
+  EXPECT_TRUE(TimelineChart({}, {}, 100, true).empty());
+  EXPECT_TRUE(MemoryChart({}, 0, 0, 100, true).empty());
 }
 
 }  // namespace

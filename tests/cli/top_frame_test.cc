@@ -33,7 +33,7 @@ TopState Cluster(int running, int queued) {
 }
 
 TEST(TopFrameTest, RunningJobsComeBeforeWaitingOnes) {
-  const std::string text = RenderTop(Cluster(2, 2), {}, Moment(60));
+  const std::string text = RenderTop(Cluster(2, 2), {0, 0}, true, Moment(60));
   EXPECT_THAT(
       text,
       StartsWith(
@@ -45,28 +45,30 @@ TEST(TopFrameTest, RunningJobsComeBeforeWaitingOnes) {
 }
 
 TEST(TopFrameTest, AThousandJobsFitAnyTerminal) {
-  for (const TopShape& shape : {TopShape{80, 24}, TopShape{30, 10}, TopShape{200, 5}, TopShape{8, 3}}) {
-    const std::string text = RenderTop(Cluster(500, 500), shape, Moment(60));
+  for (const TerminalSize& size :
+       {TerminalSize{80, 24}, TerminalSize{30, 10}, TerminalSize{200, 5}, TerminalSize{8, 3}}) {
+    const std::string text = RenderTop(Cluster(500, 500), size, true, Moment(60));
     const std::vector<std::string> lines = absl::StrSplit(text, '\n', absl::SkipEmpty());
-    EXPECT_LE(static_cast<int>(lines.size()), shape.rows - 1);
+    EXPECT_LE(static_cast<int>(lines.size()), size.rows - 1);
     for (const std::string& line : lines) {
-      EXPECT_LE(DisplayWidth(line), std::max(shape.columns, 60)) << line;
+      EXPECT_LE(DisplayWidth(line), std::max(size.columns, 60)) << line;
       if (absl::StartsWith(line, "and ") || absl::StartsWith(line, "workers ")) {
-        EXPECT_LE(DisplayWidth(line), shape.columns) << line;
+        EXPECT_LE(DisplayWidth(line), size.columns) << line;
       }
     }
   }
 }
 
 TEST(TopFrameTest, AnEmptyClusterSaysSo) {
-  EXPECT_EQ(RenderTop({}, {}, Moment(0)), "workers 0 of 0 connected  slots 0 of 0 in use  jobs none\n");
+  EXPECT_EQ(RenderTop({}, {0, 0}, true, Moment(0)),
+            "workers 0 of 0 connected  slots 0 of 0 in use  jobs none\n");
 }
 
 TEST(TopFrameTest, AStalledJobSaysWhereItIs) {
   TopState state = Cluster(1, 0);
   state.jobs[0].mutable_progress()->set_stalled(true);
   state.jobs[0].mutable_progress()->set_whereabouts("in step 11");
-  EXPECT_THAT(RenderTop(state, {}, Moment(60)), HasSubstr("stalled: in step 11"));
+  EXPECT_THAT(RenderTop(state, {0, 0}, true, Moment(60)), HasSubstr("stalled: in step 11"));
 }
 
 }  // namespace
