@@ -177,8 +177,4 @@ absl::Status Client::Profile(const v1::ProfileRequest& request,
   return ReadAll(*connection_, &v1::Jobs::Stub::Profile, request, absl::InfiniteDuration(), each);
 }
 
-std::unique_ptr<WatchStream> Client::Watch(const v1::WatchRequest& request) {
-  return std::make_unique<WatchStream>(address_, request);
-}
-
 }  // namespace tandem::cli

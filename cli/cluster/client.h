@@ -10,7 +10,6 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "cli/cluster/address.h"
-#include "cli/cluster/watch_stream.h"
 #include "tandem/v1/jobs.pb.h"
 
 namespace tandem::cli {
@@ -62,8 +61,6 @@ class Client {
   // Calls `each` for each recorded step of each rank, until it returns false or all have arrived.
   absl::Status Profile(const v1::ProfileRequest& request,
                        const std::function<bool(const v1::ProfileChunk&)>& each);
-
-  std::unique_ptr<WatchStream> Watch(const v1::WatchRequest& request);
 
  private:
   const Address address_;

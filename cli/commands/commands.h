@@ -80,24 +80,20 @@ Outcome Submit(Context& context, Client& client, const SubmitOptions& options);
 absl::StatusOr<v1::Job> SubmitSpec(Context& context, Client& client, const v1::JobSpec& spec,
                                    const std::string& request_id);
 
+// Watch shows a job until it ends, Wait waits without showing it. Ctrl-C ends only the watch.
 struct WatchOptions {
   std::string job;
   Format format = Format::kText;
+  bool patient = false;  // see FollowRequest
 };
 Outcome Watch(Context& context, Client& client, const WatchOptions& options);
 
 struct WaitOptions {
   std::string job;
   std::optional<absl::Duration> timeout;  // 0: checks once; nullopt: no limit
+  bool patient = false;                   // see FollowRequest
 };
 Outcome Wait(Context& context, Client& client, const WaitOptions& options);
-
-// Shows a job until it ends (watch, submit --follow); Ctrl-C ends only the watch. patient: see FollowRequest.
-Outcome WatchToEnd(Context& context, Client& client, const std::string& job, Format format, bool patient);
-
-// Waits until a job ends, at most `timeout`, without showing it (wait, submit --wait).
-Outcome WaitToEnd(Context& context, Client& client, const std::string& job,
-                  std::optional<absl::Duration> timeout, bool patient);
 
 struct GetOptions {
   Format format = Format::kTable;

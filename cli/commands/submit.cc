@@ -103,10 +103,10 @@ Outcome Submit(Context& context, Client& client, const SubmitOptions& options) {
     }
   }
   if (options.follow) {
-    return WatchToEnd(context, client, job.id(), Format::kText, /*patient=*/true);
+    return Watch(context, client, {.job = job.id(), .patient = true});
   }
   if (options.wait) {
-    return WaitToEnd(context, client, job.id(), std::nullopt, /*patient=*/true);
+    return Wait(context, client, {.job = job.id(), .patient = true});
   }
   if (context.console.IsTerminal(Stream::kErr)) {
     Note(context.console, absl::StrCat("job ", name, " is submitted; `tandem watch ", name, "` shows it"));

@@ -114,13 +114,14 @@ absl::Status FailureToFollow(const std::string& what, const Followed& followed) 
 
 }  // namespace
 
-Outcome WatchToEnd(Context& context, Client& client, const std::string& job, Format format, bool patient) {
-  context.what = absl::StrCat("watch ", Escape(job));
-  const std::unique_ptr<WatchView> view = MakeWatchView(context.console, /*json=*/format == Format::kJson);
+Outcome Watch(Context& context, Client& client, const WatchOptions& options) {
+  context.what = absl::StrCat("watch ", Escape(options.job));
+  const std::unique_ptr<WatchView> view =
+      MakeWatchView(context.console, /*json=*/options.format == Format::kJson);
   WatchState state;
-  const bool norms = format != Format::kJson && context.console.IsTerminal(Stream::kOut);
+  const bool norms = options.format != Format::kJson && context.console.IsTerminal(Stream::kOut);
   const Followed followed = Follow(
-      context, client, {.job = job, .norms = norms, .patient = patient},
+      context, client, {.job = options.job, .norms = norms, .patient = options.patient},
       [&]() -> absl::string_view {
         return context.console.OutClosed() || context.console.ReaderHasLeft() ? kClosed : "";
       },
@@ -132,46 +133,38 @@ Outcome WatchToEnd(Context& context, Client& client, const std::string& job, For
     return kOutputClosed;
   }
   if (followed.status.message() == kInterrupted) {
-    SayThatItGoesOn(context, client, job, patient || state.known, "watching", "watch");
+    SayThatItGoesOn(context, client, options.job, options.patient || state.known, "watching", "watch");
     return kCancelled;
   }
   return FailureToFollow(context.what, followed);
 }
 
-Outcome WaitToEnd(Context& context, Client& client, const std::string& job,
-                  std::optional<absl::Duration> timeout, bool patient) {
-  const std::string what = context.what = absl::StrCat("wait ", Escape(job));
+Outcome Wait(Context& context, Client& client, const WaitOptions& options) {
+  const std::string what = context.what = absl::StrCat("wait ", Escape(options.job));
   WatchState state;
-  if (timeout == absl::ZeroDuration()) {
-    TANDEM_ASSIGN_OR_RETURN(state.job, client.GetJob(job));
+  if (options.timeout == absl::ZeroDuration()) {
+    TANDEM_ASSIGN_OR_RETURN(state.job, client.GetJob(options.job));
     state.known = true;
     return HasEnded(state.job.state()) ? Outcome(SayHowItEnded(context, state.job))
-                                       : TooLate(what, *timeout, client.address().target, state);
+                                       : TooLate(what, *options.timeout, client.address().target, state);
   }
-  const absl::Time deadline = timeout.has_value() ? context.clock.Now() + *timeout : absl::InfiniteFuture();
+  const absl::Time deadline =
+      options.timeout.has_value() ? context.clock.Now() + *options.timeout : absl::InfiniteFuture();
   const std::unique_ptr<WatchView> view = MakeSilentView();
   const Followed followed = Follow(
-      context, client, {.job = job, .reports = false, .patient = patient},
+      context, client, {.job = options.job, .reports = false, .patient = options.patient},
       [&]() -> absl::string_view { return context.clock.Now() >= deadline ? kTooLate : ""; }, state, *view);
   if (followed.status.ok()) {
     return SayHowItEnded(context, state.job);
   }
   if (followed.status.message() == kInterrupted) {
-    SayThatItGoesOn(context, client, job, patient || state.known, "waiting", "wait");
+    SayThatItGoesOn(context, client, options.job, options.patient || state.known, "waiting", "wait");
     return kCancelled;
   }
   if (followed.status.message() == kTooLate) {
-    return TooLate(what, *timeout, client.address().target, state);
+    return TooLate(what, *options.timeout, client.address().target, state);
   }
   return FailureToFollow(what, followed);
-}
-
-Outcome Watch(Context& context, Client& client, const WatchOptions& options) {
-  return WatchToEnd(context, client, options.job, options.format, /*patient=*/false);
-}
-
-Outcome Wait(Context& context, Client& client, const WaitOptions& options) {
-  return WaitToEnd(context, client, options.job, options.timeout, /*patient=*/false);
 }
 
 }  // namespace tandem::cli

@@ -2,12 +2,12 @@
 #include "cli/watch/follow.h"
 
 #include <algorithm>
-#include <memory>
 #include <optional>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_split.h"
+#include "cli/cluster/watch_stream.h"
 #include "cli/terminal/message_text.h"
 #include "cli/watch/event_order.h"
 #include "cli/watch/watch_frame.h"
@@ -46,7 +46,6 @@ class Follower {
     const absl::Status status = Watch();
     if (status.ok() && request_.reports) {
       FillReports(/*before=*/0);
-      FindCheckpoint();
     }
     if (status.ok() || state_.known) {
       view_.Finish(state_, clock_.Now());
@@ -78,7 +77,7 @@ class Follower {
     watch.set_cursor(state_.cursor);
     watch.set_reports(request_.reports);
     watch.set_norms(request_.norms);
-    const std::unique_ptr<WatchStream> stream = client_.Watch(watch);
+    WatchStream stream(client_.address(), watch);
     order_ = EventOrder();
     if (!request_.reports) {
       order_.Release();
@@ -88,7 +87,7 @@ class Follower {
     absl::Time ended_since = absl::InfiniteFuture();
     while (true) {
       TANDEM_RETURN_IF_ERROR(keep_going_());
-      const WatchStream::Event event = stream->Next(kTick, response);
+      const WatchStream::Event event = stream.Next(kTick, response);
       const absl::Time now = clock_.Now();
       if (event == WatchStream::Event::kResponse) {
         quiet_since = now;
@@ -96,7 +95,7 @@ class Follower {
         connected_ = true;
         if (state_.lost.has_value()) {
           state_.lost.reset();
-          view_.ShowConnection(state_, now);
+          view_.Show(state_, {.connection = true}, now);
         }
         order_.Put(std::exchange(response, {}), now);
       } else {
@@ -118,7 +117,7 @@ class Follower {
           return absl::OkStatus();
         }
       } else if (event == WatchStream::Event::kClosed) {
-        return Closed(stream->status(), now);
+        return Closed(stream.status(), now);
       }
     }
   }
@@ -135,7 +134,7 @@ class Follower {
       const std::string why(status.ok() ? "it closed the watch" : status.message());
       state_.lost =
           WatchState::Lost{now, why.substr(why.rfind(": ") == std::string::npos ? 0 : why.rfind(": ") + 2)};
-      view_.ShowConnection(state_, now);
+      view_.Show(state_, {.connection = true}, now);
     }
     return absl::OkStatus();
   }
@@ -193,20 +192,6 @@ class Follower {
           return true;
         });
     static_cast<void>(status);
-  }
-
-  void FindCheckpoint() {
-    if (state_.checkpoint.has_value() || state_.job.resolved().checkpoint().directory().empty()) {
-      return;
-    }
-    const absl::StatusOr<std::vector<v1::Event>> events = client_.ListEvents(state_.job.id());
-    if (events.ok()) {
-      for (const v1::Event& event : *events) {
-        v1::WatchResponse response;
-        *response.mutable_event() = event;
-        Apply(response, clock_.Now(), /*live=*/false, state_);
-      }
-    }
   }
 
   void ShowLogOfFailedRank() {

@@ -46,6 +46,9 @@ class JsonView : public WatchView {
   explicit JsonView(Console& console) : console_(console) {}
 
   void Show(const WatchState& state, const Applied& applied, absl::Time) override {
+    if (applied.connection) {
+      Print({{"kind", "connection"}, {"connected", !state.lost.has_value()}});
+    }
     if (applied.job) {
       PrintJob("job", state);
     }
@@ -78,10 +81,6 @@ class JsonView : public WatchView {
              {"path", state.warning.checkpoint_warning().path()},
              {"message", state.warning.message()}});
     }
-  }
-
-  void ShowConnection(const WatchState& state, absl::Time) override {
-    Print({{"kind", "connection"}, {"connected", !state.lost.has_value()}});
   }
 
   void Finish(const WatchState& state, absl::Time) override {

@@ -30,6 +30,11 @@ class LineView : public WatchView {
   explicit LineView(Console& console) : console_(console) {}
 
   void Show(const WatchState& state, const Applied& applied, absl::Time now) override {
+    if (applied.connection) {
+      Note(console_, state.lost.has_value() ? absl::StrCat("the controller is away (",
+                                                           Escape(state.lost->why), "); ", WhileAway(state))
+                                            : "the controller is back");
+    }
     if (applied.job && !HasEnded(state.job.state())) {
       StepLine(state, now);  // nothing of before may come after it
       const std::string reason = ReasonText(state.job);
@@ -71,12 +76,6 @@ class LineView : public WatchView {
                          state.warning.step() > 0 ? absl::StrCat(" at step ", state.warning.step()) : "",
                          ": ", Escape(state.warning.message())));
     }
-  }
-
-  void ShowConnection(const WatchState& state, absl::Time) override {
-    Note(console_, state.lost.has_value() ? absl::StrCat("the controller is away (", Escape(state.lost->why),
-                                                         "); ", WhileAway(state))
-                                          : "the controller is back");
   }
 
   void Finish(const WatchState& state, absl::Time now) override {
@@ -136,7 +135,6 @@ class LineView : public WatchView {
 class SilentView : public WatchView {
  public:
   void Show(const WatchState&, const Applied&, absl::Time) override {}
-  void ShowConnection(const WatchState&, absl::Time) override {}
   void Finish(const WatchState&, absl::Time) override {}
   void ShowLog(int, const std::vector<std::string>&) override {}
 };

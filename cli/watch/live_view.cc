@@ -20,17 +20,14 @@ class LiveView : public WatchView {
   void Show(const WatchState& state, const Applied&, absl::Time now) override {
     if (now - drawn_ >= kRedraw || now < drawn_) {
       const TerminalSize size = console_.Size();
-      Draw(RenderFrame(state, {size.columns, size.rows, console_.unicode()}, now), size);
+      Draw(RenderFrame(state, size, console_.unicode(), now), size);
       drawn_ = now;
     }
   }
 
-  // The frame shows whether the controller is away.
-  void ShowConnection(const WatchState&, absl::Time) override {}
-
   void Finish(const WatchState& state, absl::Time now) override {
     const TerminalSize size = console_.Size();
-    std::vector<StyledLine> lines = RenderFrame(state, {size.columns, size.rows, console_.unicode()}, now);
+    std::vector<StyledLine> lines = RenderFrame(state, size, console_.unicode(), now);
     if (state.known && HasEnded(state.job.state())) {
       // The summary replaces the header and the reason.
       lines.clear();

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/string_view.h"
+#include "checkpoint/folder.h"
 #include "cli/terminal/display_text.h"
 #include "cli/terminal/job_text.h"
 #include "cli/terminal/message_text.h"
@@ -166,19 +167,12 @@ const v1::Attempt* PlacedAttempt(const v1::Job& job) {
              : nullptr;
 }
 
-}  // namespace
-
 Style StateStyle(v1::JobState state) {
   const bool good = state == v1::JOB_STATE_RUNNING || state == v1::JOB_STATE_SUCCEEDED;
   return good ? Style::kGood : state == v1::JOB_STATE_FAILED ? Style::kBad : Style::kBusy;
 }
 
-std::string ReasonText(const v1::Job& job) {
-  const std::string reason = Escape(job.reason());
-  const std::string message = Escape(job.message());
-  return absl::StrCat(reason, !reason.empty() && !message.empty() ? ": " : "", message);
-}
-
+// "2 ranks on cuda"; "2 ranks" until `auto` is decided.
 std::string RanksText(const v1::Job& job) {
   const int ranks = job.resolved().parallelism().ranks();
   if (ranks == 0) {
@@ -192,6 +186,7 @@ std::string RanksText(const v1::Job& job) {
                       known ? DeviceText(device) : "");
 }
 
+// "2 workers"; empty if the job has no slots.
 std::string WorkersText(const v1::Job& job) {
   std::set<std::string> workers;
   if (const v1::Attempt* attempt = PlacedAttempt(job)) {
@@ -200,6 +195,14 @@ std::string WorkersText(const v1::Job& job) {
     }
   }
   return workers.empty() ? "" : platform::CountedText(static_cast<int64_t>(workers.size()), "worker");
+}
+
+}  // namespace
+
+std::string ReasonText(const v1::Job& job) {
+  const std::string reason = Escape(job.reason());
+  const std::string message = Escape(job.message());
+  return absl::StrCat(reason, !reason.empty() && !message.empty() ? ": " : "", message);
 }
 
 std::string StandstillText(const WatchState& state, absl::Time now) {
@@ -220,8 +223,9 @@ StyledLine HeaderLine(const WatchState& state, int width) {
   return Fit(parts, width, 2);
 }
 
-std::vector<StyledLine> RenderFrame(const WatchState& state, const FrameShape& shape, absl::Time now) {
-  const int width = std::min(shape.columns, kWidest);
+std::vector<StyledLine> RenderFrame(const WatchState& state, const TerminalSize& size, bool unicode,
+                                    absl::Time now) {
+  const int width = std::min(size.columns, kWidest);
   std::vector<StyledLine> lines;
   if (!state.known) {
     lines.push_back(StyledLine(state.lost.has_value() ? "connecting again..." : "connecting..."));
@@ -234,21 +238,21 @@ std::vector<StyledLine> RenderFrame(const WatchState& state, const FrameShape& s
     }
   }
   if (state.last.has_value()) {
-    lines.push_back(ProgressLine(state, width, shape.unicode, now));
-    lines.push_back(LossLine(state, width, shape.unicode));
+    lines.push_back(ProgressLine(state, width, unicode, now));
+    lines.push_back(LossLine(state, width, unicode));
     lines.push_back(PaceLine(state, width));
   } else if (state.job.state() == v1::JOB_STATE_RUNNING) {
-    lines.push_back(ProgressLine(state, width, shape.unicode, now));
+    lines.push_back(ProgressLine(state, width, unicode, now));
     if (state.validation.has_value()) {
       lines.push_back(StyledLine("validation ", Style::kDim).Add(LossText(state.validation->loss)));
     }
   }
   AddNotices(state, width, now, lines);
   if (state.job.state() == v1::JOB_STATE_RUNNING) {
-    AddNorms(state, width, shape.rows - 1 - static_cast<int>(lines.size()), shape.unicode, lines);
+    AddNorms(state, width, size.rows - 1 - static_cast<int>(lines.size()), unicode, lines);
   }
-  if (static_cast<int>(lines.size()) > std::max(1, shape.rows - 1)) {
-    lines.resize(static_cast<size_t>(std::max(1, shape.rows - 1)));
+  if (static_cast<int>(lines.size()) > std::max(1, size.rows - 1)) {
+    lines.resize(static_cast<size_t>(std::max(1, size.rows - 1)));
   }
   return lines;
 }
@@ -325,9 +329,9 @@ std::vector<StyledLine> RenderSummary(const WatchState& state, int width) {
     row("speed", absl::StrFormat("%s tokens/s on average", RateText(AverageTokensPerSecond(state))));
   }
   const std::string& directory = job.resolved().checkpoint().directory();
-  if (state.checkpoint.has_value()) {
+  if (const int64_t saved = job.checkpoints().last_step(); saved > 0) {
     row("checkpoint",
-        absl::StrFormat("%s (step %d)", Escape(state.checkpoint->path()), state.checkpoint->step()));
+        absl::StrFormat("%s/%s (step %d)", Escape(directory), checkpoint::StepName(saved), saved));
   } else if (!directory.empty()) {
     row("checkpoints", Escape(directory));
   }

@@ -5,20 +5,16 @@
 #include <vector>
 
 #include "absl/time/time.h"
+#include "cli/terminal/console.h"
 #include "cli/terminal/styled_line.h"
 #include "cli/watch/watch_state.h"
 
 namespace tandem::cli {
 
-struct FrameShape {
-  int columns = 80;
-  int rows = 24;
-  bool unicode = true;
-};
-
 // Draws what `watch` shows on a terminal at one moment: the job and its progress, loss, pace and largest
-// parameter updates, or why it waits. Pure. At most rows - 1 lines, none wider than the terminal.
-std::vector<StyledLine> RenderFrame(const WatchState& state, const FrameShape& shape, absl::Time now);
+// parameter updates, or why it waits. Pure. At most size.rows - 1 lines, none wider than the terminal.
+std::vector<StyledLine> RenderFrame(const WatchState& state, const TerminalSize& size, bool unicode,
+                                    absl::Time now);
 
 // "headers  RUNNING  2 ranks on cuda  2 workers", cut to the width.
 StyledLine HeaderLine(const WatchState& state, int width);
@@ -26,16 +22,8 @@ StyledLine HeaderLine(const WatchState& state, int width);
 // Why the job is in its state: "NotEnoughSlots: 2 slots are needed, 1 is free"; empty if there is no reason.
 std::string ReasonText(const v1::Job& job);
 
-// "2 ranks on cuda", with the device that they train on; "2 ranks" until `auto` is decided.
-std::string RanksText(const v1::Job& job);
-
-// "2 workers": how many run its ranks; empty if the job has no slots.
-std::string WorkersText(const v1::Job& job);
-
 // "no progress for 0:09: rank 1 on worker b is stopped, ...". Requires state.standstill.
 std::string StandstillText(const WatchState& state, absl::Time now);
-
-Style StateStyle(v1::JobState state);
 
 // Summarizes a job that has ended: state and steps, final losses, average pace, where the checkpoints are; if
 // it failed, also why, in one paragraph. Pure. width 0: no limit, for output that is not a terminal.

@@ -19,7 +19,6 @@ namespace tandem::cli {
 class LossHistory {
  public:
   void Add(double loss);
-  bool empty() const { return points_.empty() && pending_count_ == 0; }
 
   // Draws the curve with `width` columns of eight heights; fewer while there are fewer losses. Losses that
   // are not finite are drawn as '!'.
@@ -106,6 +105,7 @@ struct Applied {
   bool checkpoint = false;
   bool stalled = false;  // whether the ranks stand still has changed
   bool warning = false;
+  bool connection = false;  // the controller is away (WatchState::lost), or is back
 };
 
 // Applies a response to the state. live: it has just happened, and was not read from the history.

@@ -20,9 +20,6 @@ class WatchView {
   // `applied` says what has changed since the last call: nothing, if only time has passed.
   virtual void Show(const WatchState& state, const Applied& applied, absl::Time now) = 0;
 
-  // The controller went away (state.lost is set), or is back.
-  virtual void ShowConnection(const WatchState& state, absl::Time now) = 0;
-
   // The job, or the watch, has ended: leaves the display as it is to stay. Only ShowLog may be called after
   // it.
   virtual void Finish(const WatchState& state, absl::Time now) = 0;
