@@ -17,6 +17,7 @@
 #include "cli/cluster/contexts.h"
 #include "cli/cluster/state_folder.h"
 #include "cli/terminal/display_text.h"
+#include "cli/terminal/error.h"
 #include "platform/net_address.h"
 #include "platform/status_macros.h"
 
@@ -125,9 +126,7 @@ absl::StatusOr<Address> FindTarget(const TargetFlags& flags, const Environment& 
   return Address{kDefaultAddress, Address::Source::kDefault};
 }
 
-}  // namespace
-
-absl::StatusOr<Address> ResolveAddress(const TargetFlags& flags, const Environment& environment) {
+absl::StatusOr<Address> Resolve(const TargetFlags& flags, const Environment& environment) {
   TANDEM_ASSIGN_OR_RETURN(const FoundCluster found, FindCluster(flags, environment));
   absl::StatusOr<Address> address = FindTarget(flags, environment, found.cluster);
   if (!address.ok() || absl::StartsWith(address->target, "unix:")) {
@@ -143,6 +142,13 @@ absl::StatusOr<Address> ResolveAddress(const TargetFlags& flags, const Environme
     address->files = given.files;
   }
   return address;
+}
+
+}  // namespace
+
+absl::StatusOr<Address> ResolveAddress(const TargetFlags& flags, const Environment& environment) {
+  absl::StatusOr<Address> address = Resolve(flags, environment);
+  return address.ok() ? std::move(address) : Failure(kUsage, address.status().message());
 }
 
 std::string WhyNoneReturns(const Address& address, const Environment& environment) {

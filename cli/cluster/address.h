@@ -43,7 +43,7 @@ struct TargetFlags {
 //   7. kDefaultAddress
 // Each TLS file is found separately: the flag, else the variable, else the context's; but a context that
 // --context names comes before the variable. The TLS files of the current context are used only with its
-// address. Error messages are one line.
+// address. Errors are Failures (terminal/error.h).
 absl::StatusOr<Address> ResolveAddress(const TargetFlags& flags, const Environment& environment);
 
 // If `address` was that of a `tandem up` that has ended, returns one line that says so: nothing will answer

@@ -20,11 +20,11 @@ constexpr absl::Duration kNextLook = absl::Milliseconds(250);  // between calls 
 // A connection to a controller that is busy or far away may take long.
 constexpr int kLongestDialMs = 10'000;
 
-}  // namespace
-
 absl::Status ToStatus(const grpc::Status& status) {
   return absl::Status(static_cast<absl::StatusCode>(status.error_code()), status.error_message());
 }
+
+}  // namespace
 
 Connection::Connection(Address address) : address_(std::move(address)) {
   // Errors reach the user through statuses; gRPC's own log would tear the display.

@@ -13,8 +13,6 @@
 
 namespace tandem::cli {
 
-absl::Status ToStatus(const grpc::Status& status);
-
 // A connection to one controller's service for users (jobs.proto). Not thread-safe.
 class Connection {
  public:

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/commands/command_line.h"
 
-#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -195,12 +194,12 @@ std::string Completions(const CommandTree& tree, const std::vector<std::string>&
 
 Invocation ParseCommandLine(int argc, const char* const* argv) {
   Invocation invocation;
-  const std::unique_ptr<CommandTree> tree = DeclareCommands(invocation);
-  CLI::App& tandem = tree->app();
+  CommandTree tree(invocation);
+  CLI::App& tandem = tree.app();
   std::vector<std::string> words(argv + (argc > 0 ? 1 : 0), argv + argc);
   if (!words.empty() && words[0] == "__complete") {
     words.erase(words.begin());
-    invocation.text = Completions(*tree, words);
+    invocation.text = Completions(tree, words);
     return invocation;
   }
   try {

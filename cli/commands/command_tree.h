@@ -15,6 +15,7 @@
 #include "absl/time/time.h"
 #include "cli/commands/command_line.h"
 #include "cli/terminal/display_text.h"
+#include "platform/status_macros.h"
 
 namespace tandem::cli {
 
@@ -41,20 +42,52 @@ inline absl::Duration TimeoutOf(const std::string& text) {
   return timeout;
 }
 
-// Declares commands to CLI11, and the options that several of them have. That header costs seconds to
-// compile, so only command_table.cc and command_line.cc include this one. `invocation.command` keeps the
-// options of the chosen command, so it may outlive the tree.
+// Adds an option with a value, which --help shows as `type`.
+template <typename Value>
+CLI::Option* AddValue(CLI::App* app, const std::string& name, Value& value, const std::string& type,
+                      const std::string& description) {
+  return app->add_option(name, value, description)->type_name(type);
+}
+
+inline void AddJobFile(CLI::App* app, JobSource& source) {
+  AddValue(app, "-f,--file", source.file, "FILE", "Job file, YAML or JSON; - is standard input")->required();
+  AddValue(app, "--set", source.set, "FIELD=VALUE",
+           "Override a field of the file: training.steps=20; may be repeated")
+      ->type_size(1)
+      ->allow_extra_args(false);
+}
+
+inline CLI::Option* AddJob(CLI::App* app, std::string& job) {
+  return AddValue(app, "JOB", job, "", "Id of the job, its first characters (4 or more), or its name")
+      ->required();
+}
+
+// timeout: a duration, or std::optional of one.
+template <typename Timeout>
+CLI::Option* AddTimeout(CLI::App* app, Timeout& timeout, const std::string& description) {
+  return app
+      ->add_option_function<std::string>(
+          "--timeout", [&timeout](const std::string& text) { timeout = TimeoutOf(text); }, description)
+      ->type_name("DURATION");
+}
+
+template <typename Options>
+void AddDaemons(CLI::App* app, Options& options) {
+  AddValue(app, "--bin-dir", options.bin_dir, "FOLDER",
+           "Folder of tandem-controller and tandem-worker (default: beside tandem)");
+  app->add_option("--trainer", options.trainer, "Program that runs a rank")->group("");  // for tests
+}
+
+// All commands and their options, as CLI11 has them. Its header costs seconds to compile, so only
+// command_table.cc and command_line.cc include this one.
 class CommandTree {
  public:
-  explicit CommandTree(Invocation& invocation) : invocation_(invocation) {}
-
-  virtual ~CommandTree() = default;
-  CommandTree(const CommandTree&) = delete;
-  CommandTree& operator=(const CommandTree&) = delete;
+  // Declares all commands (command_table.cc). The chosen command becomes `invocation.command`, which keeps
+  // its options and may outlive the tree.
+  explicit CommandTree(Invocation& invocation);
 
   CLI::App& app() { return app_; }
   const CLI::App& app() const { return app_; }
-  Invocation& invocation() { return invocation_; }
 
   // Returns the values that an option allows, for shells to complete; empty: any value.
   std::vector<std::string> ValuesOf(const CLI::Option* option) const {
@@ -62,7 +95,6 @@ class CommandTree {
     return known == values_.end() ? std::vector<std::string>() : known->second;
   }
 
- protected:
   template <typename Options>
   using Command = std::function<Outcome(Context&, const Options&)>;
 
@@ -95,11 +127,8 @@ class CommandTree {
     return Add<Options>(
         name, description,
         [command](Context& context, const Options& options) -> Outcome {
-          const absl::StatusOr<Address> address = ResolveAddress(context.target, context.environment);
-          if (!address.ok()) {
-            return Failure(kUsage, address.status().message());
-          }
-          Client client(*address);
+          TANDEM_ASSIGN_OR_RETURN(const Address address, ResolveAddress(context.target, context.environment));
+          Client client(address);
           Outcome ended = command(context, client, options);
           return ended.ok() ? ended : CallFailure(ended.status(), context.what, client.address());
         },
@@ -117,13 +146,6 @@ class CommandTree {
   // Records the values that an option allows, for shells to complete.
   void Offer(const CLI::Option* option, std::vector<std::string> values) {
     values_[option] = std::move(values);
-  }
-
-  // Adds an option with a value, which --help shows as `type`.
-  template <typename Value>
-  static CLI::Option* AddValue(CLI::App* app, const std::string& name, Value& value, const std::string& type,
-                               const std::string& description) {
-    return app->add_option(name, value, description)->type_name(type);
   }
 
   // Adds an option that allows only some values, which shells complete.
@@ -150,55 +172,10 @@ class CommandTree {
     return option;
   }
 
-  static void AddJobFile(CLI::App* app, JobSource& source) {
-    AddValue(app, "-f,--file", source.file, "FILE", "Job file, YAML or JSON; - is standard input")
-        ->required();
-    AddValue(app, "--set", source.set, "FIELD=VALUE",
-             "Override a field of the file: training.steps=20; may be repeated")
-        ->type_size(1)
-        ->allow_extra_args(false);
-  }
-
-  static CLI::Option* AddJob(CLI::App* app, std::string& job) {
-    return AddValue(app, "JOB", job, "", "Id of the job, its first characters (4 or more), or its name")
-        ->required();
-  }
-
-  // timeout: a duration, or std::optional of one.
-  template <typename Timeout>
-  static CLI::Option* AddTimeout(CLI::App* app, Timeout& timeout, const std::string& description) {
-    return app
-        ->add_option_function<std::string>(
-            "--timeout", [&timeout](const std::string& text) { timeout = TimeoutOf(text); }, description)
-        ->type_name("DURATION");
-  }
-
-  void AddTarget() {
-    TargetFlags& target = invocation().target;
-    AddValue(&app_, "--addr", target.addr, "ADDRESS", "Controller: HOST:PORT or unix:/PATH");
-    AddValue(&app_, "--context", target.context, "NAME", "Name of a cluster in ~/.config/tandem/config.yaml");
-    AddValue(&app_, "--tls-ca", target.tls.ca, "FILE",
-             "CA certificates (PEM) that sign the controller's certificate");
-    AddValue(&app_, "--tls-cert", target.tls.certificate, "FILE", "Your certificate (PEM)");
-    AddValue(&app_, "--tls-key", target.tls.key, "FILE", "Key of --tls-cert (PEM)");
-    AddValue(&app_, "--tls-server-name", target.tls.server_name, "NAME",
-             "Name in the controller's certificate, where it is not the host of --addr");
-  }
-
-  template <typename Options>
-  static void AddDaemons(CLI::App* app, Options& options) {
-    AddValue(app, "--bin-dir", options.bin_dir, "FOLDER",
-             "Folder of tandem-controller and tandem-worker (default: beside tandem)");
-    app->add_option("--trainer", options.trainer, "Program that runs a rank")->group("");  // for tests
-  }
-
  private:
   Invocation& invocation_;
   std::map<const CLI::Option*, std::vector<std::string>> values_;  // that an option allows
   CLI::App app_{"Tandem trains large language models as a service.", "tandem"};
 };
-
-// All commands and their options (command_table.cc).
-std::unique_ptr<CommandTree> DeclareCommands(Invocation& invocation);
 
 }  // namespace tandem::cli

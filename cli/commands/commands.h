@@ -280,10 +280,7 @@ struct CertsShowOptions {
 };
 Outcome CertsShow(Context& context, const CertsShowOptions& options);
 
-struct ContextListOptions {
-  Format format = Format::kTable;
-};
-Outcome ContextList(Context& context, const ContextListOptions& options);
+Outcome ContextList(Context& context, const GetOptions& options);
 struct ContextOptions {
   std::string name;
 };

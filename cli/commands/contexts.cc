@@ -61,7 +61,7 @@ Outcome ChangeContexts(Context& context, const Change& change) {
 
 }  // namespace
 
-Outcome ContextList(Context& context, const ContextListOptions& options) {
+Outcome ContextList(Context& context, const GetOptions& options) {
   TANDEM_RETURN_IF_ERROR(CheckNoTarget(context.target));
   TANDEM_ASSIGN_OR_RETURN(const Contexts contexts, LoadContexts(context.environment));
   if (options.format == Format::kName) {

@@ -15,6 +15,7 @@
 #include "cli/commands/commands.h"
 #include "cli/terminal/error.h"
 #include "platform/build_info.h"
+#include "platform/status_macros.h"
 
 namespace tandem::cli {
 namespace {
@@ -59,22 +60,19 @@ Outcome Data(Context& context, const DataOptions& options) {
 }
 
 Outcome Follow(Context& context, const FollowOptions& options) {
-  const absl::StatusOr<Address> address = ResolveAddress(context.target, context.environment);
-  if (!address.ok()) {
-    return Failure(kUsage, address.status().message());
-  }
+  TANDEM_ASSIGN_OR_RETURN(const Address address, ResolveAddress(context.target, context.environment));
   std::vector<std::string> words = {"follow"};
   const auto add = [&words](const std::string& name, const std::string& value) {
     if (!value.empty()) {
       words.push_back(absl::StrCat(name, "=", value));  // a value may begin with -
     }
   };
-  add("--addr", address->target);
-  if (address->tls != nullptr) {
-    add("--tls-ca", address->files.ca);
-    add("--tls-cert", address->files.certificate);
-    add("--tls-key", address->files.key);
-    add("--tls-server-name", address->files.server_name);
+  add("--addr", address.target);
+  if (address.tls != nullptr) {
+    add("--tls-ca", address.files.ca);
+    add("--tls-cert", address.files.certificate);
+    add("--tls-key", address.files.key);
+    add("--tls-server-name", address.files.server_name);
   }
   add("--to", options.to);
   add("--out", options.out);

@@ -44,11 +44,8 @@ std::string WhatIsMissing(const v1::JobSpec& resolved, const std::vector<v1::Wor
 
 Outcome Validate(Context& context, const JobSource& source) {
   // Nothing is dialled, but the address says on whose disks the files are.
-  const absl::StatusOr<Address> address = ResolveAddress(context.target, context.environment);
-  if (!address.ok()) {
-    return Failure(kUsage, address.status().message());
-  }
-  TANDEM_RETURN_IF_ERROR(LoadJobFile(context, source, address->is_here()).status());
+  TANDEM_ASSIGN_OR_RETURN(const Address address, ResolveAddress(context.target, context.environment));
+  TANDEM_RETURN_IF_ERROR(LoadJobFile(context, source, address.is_here()).status());
   const std::string shown = source.file == "-" ? "standard input" : Escape(source.file);
   context.Print(absl::StrCat(shown, ": ok\n"));
   return kOk;
