@@ -39,6 +39,15 @@ class ServiceCommandTest : public CommandTest {
     server_->events = {EventOf(1, v1::JOB_STATE_UNSPECIFIED, v1::JOB_STATE_QUEUED, "Submitted"),
                        EventOf(3, v1::JOB_STATE_QUEUED, v1::JOB_STATE_RUNNING, "Ready")};
   }
+
+  // The job stands still, since its rank 1 does.
+  void Stall() {
+    v1::Progress& progress = *server_->jobs[0].mutable_progress();
+    progress.set_rank(1);
+    progress.set_worker("b");
+    progress.mutable_age()->set_seconds(40);
+    progress.set_stalled(true);
+  }
 };
 
 TEST_F(ServiceCommandTest, FollowedEventsComeOnceInOrder) {
@@ -159,11 +168,7 @@ TEST_F(ServiceCommandTest, CheckpointNowPrintsTheSavedFolder) {
 }
 
 TEST_F(ServiceCommandTest, CheckpointNowTimesOutWithTheReason) {
-  v1::Progress& progress = *server_->jobs[0].mutable_progress();
-  progress.set_rank(1);
-  progress.set_worker("b");
-  progress.mutable_age()->set_seconds(40);
-  progress.set_stalled(true);
+  Stall();
   EXPECT_EQ(Tandem({"checkpoint", "now", "headers", "--timeout", "0s"}), kTimeout);
   EXPECT_THAT(console_.err, StartsWith("tandem: checkpoint now headers: job headers has not saved it yet: "));
   EXPECT_THAT(console_.err, HasSubstr("rank 1"));
@@ -216,11 +221,7 @@ TEST_F(ServiceCommandTest, CancelWithACheckpointAsksForOneFirst) {
 }
 
 TEST_F(ServiceCommandTest, CancelWithCheckpointTimesOutWithTheReason) {
-  v1::Progress& progress = *server_->jobs[0].mutable_progress();
-  progress.set_rank(1);
-  progress.set_worker("b");
-  progress.mutable_age()->set_seconds(40);
-  progress.set_stalled(true);
+  Stall();
   EXPECT_EQ(Tandem({"cancel", "headers", "--checkpoint", "--timeout", "0s"}), kTimeout);
   EXPECT_THAT(console_.err, StartsWith("tandem: cancel headers: job headers has not saved it yet: "));
   EXPECT_THAT(console_.err, HasSubstr("rank 1"));

@@ -112,23 +112,15 @@ TEST_F(WatchCommandTest, ATerminalIsRedrawnInPlace) {
   EXPECT_THAT(console_.out, HasSubstr("A\x1b[Jheaders SUCCEEDED after 2 steps"));
 }
 
-TEST_F(WatchCommandTest, JsonIsAnObjectALine) {
-  Answer({Snapshot(Running(1)), Step(1), Succeeded(1)});
-  EXPECT_EQ(Tandem({"watch", "headers", "-o", "json"}), kOk);
-  std::vector<std::string> kinds;
-  for (const nlohmann::json& line : JsonLines()) {
-    kinds.push_back(line["kind"]);
-  }
-  EXPECT_EQ(kinds, (std::vector<std::string>{"job", "report", "job", "end"}));
-}
-
-TEST_F(WatchCommandTest, WatchResumesAtTheCursor) {
+TEST_F(WatchCommandTest, WatchResumesAtTheCursorById) {
   Answer({Snapshot(Running(4)), Step(1), Step(2)}, reset_);
   Answer({/*said again=*/Step(2), Step(3), Step(4), Succeeded(4)});
-  EXPECT_EQ(Tandem({"watch", "headers", "-o", "json"}), kOk);
+  EXPECT_EQ(Tandem({"watch", "3f2a", "-o", "json"}), kOk);
   ASSERT_EQ(server_->watched.size(), 2u);
   EXPECT_EQ(server_->watched[0].cursor(), "");
+  EXPECT_EQ(server_->watched[0].job(), "3f2a");
   EXPECT_EQ(server_->watched[1].cursor(), "step-2");
+  EXPECT_EQ(server_->watched[1].job(), "3f2a91c07be4");
   EXPECT_THAT(ReportedSteps(), ElementsAre(1, 2, 3, 4));
 }
 
@@ -266,15 +258,6 @@ TEST_F(WatchCommandTest, TheEndOfTheClusterEndsTheWatch) {
   EXPECT_THAT(console_.err,
               HasSubstr("watch headers: the `tandem up` at " + server_->address() + " has ended"));
   EXPECT_EQ(server_->watched.size(), 2u);
-}
-
-TEST_F(WatchCommandTest, LostJobIsRequestedById) {
-  Answer({Snapshot(Running(1))}, reset_);
-  Answer({Succeeded(1)});
-  EXPECT_EQ(Tandem({"watch", "3f2a"}), kOk);
-  ASSERT_EQ(server_->watched.size(), 2u);
-  EXPECT_EQ(server_->watched[0].job(), "3f2a");
-  EXPECT_EQ(server_->watched[1].job(), "3f2a91c07be4");
 }
 
 TEST_F(WatchCommandTest, EventsAndStepsComeInOrder) {
