@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "schedules/program/outline.h"
-#include "schedules/program/placement.h"
+#include "schedules/program/sharding_strategy.h"
 
 namespace tandem::schedules {
 

@@ -6,8 +6,8 @@
 
 #include "absl/strings/string_view.h"
 #include "schedules/program/outline.h"
-#include "schedules/program/placement.h"
 #include "schedules/program/program.h"
+#include "schedules/program/sharding_strategy.h"
 #include "schedules/simulate/device_profile.h"
 
 namespace tandem::schedules {

@@ -11,7 +11,7 @@
 #include "model/decoder_outline.h"
 #include "schedules/build/program_builder.h"
 #include "schedules/passes/passes.h"
-#include "schedules/program/placement.h"
+#include "schedules/program/sharding_strategy.h"
 #include "tests/schedules/test_outlines.h"
 
 namespace tandem::oracle {

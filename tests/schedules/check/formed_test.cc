@@ -2,7 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "schedules/program/placement.h"
+#include "schedules/program/sharding_strategy.h"
 #include "tests/schedules/check/edited_stage.h"
 
 namespace tandem::schedules {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "schedules/program/placement.h"
+#include "schedules/program/sharding_strategy.h"
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"

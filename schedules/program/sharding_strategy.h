@@ -10,8 +10,9 @@
 
 namespace tandem::schedules {
 
-// How a unit's parameters, gradients and optimizer state are placed on each axis of the data parallel mesh. A
-// strategy names a row of one table (placement.cc); no other code depends on the name.
+// Sharding strategies (ZeRO-1, 2 and 3, HSDP, HFSDP): for each axis of the data parallel mesh, whether
+// parameters, gradients and optimizer state are replicated or sharded. Each strategy is a row of one table
+// (sharding_strategy.cc); no other code depends on its name.
 
 enum class Placement : uint8_t {
   kReplicate,  // every rank of the axis has all of it
