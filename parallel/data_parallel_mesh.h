@@ -9,19 +9,20 @@
 
 namespace tandem::parallel {
 
-// The data-parallel axes of one kind of unit, dense or expert, and the groups along them. Names are of a
+// The data-parallel axes of one kind of unit, dense or expert, and the names of the groups along them in a
 // ProcessGroups.
 struct DataParallelMesh {
   int inner = 1;             // ranks that share a unit's shards
-  int outer = 1;             // replicas of those
-  std::string inner_group;   // along the inner axis; reduces
-  std::string gather_group;  // gathers parameters: the clone of inner_group, or itself where there is none
-  std::string outer_group;   // along the outer axis; empty where outer is 1
+  int outer = 1;             // replicas, each of `inner` ranks
+  std::string inner_group;   // along the inner axis; for reductions
+  std::string gather_group;  // for all-gathers: the clone of inner_group, or inner_group if it has no clone
+  std::string outer_group;   // along the outer axis; empty if outer is 1
   bool operator==(const DataParallelMesh&) const = default;
 };
 
-// InvalidArgument where the collection lacks a group that the mesh needs, or where its groups do not lay the
-// ranks of the whole group out as outer rows of inner neighbours.
+// Return InvalidArgument if the collection lacks a group that the mesh needs, or if the members of its groups
+// do not form a grid: each inner group is a run of neighbours in the whole group, and each outer group has
+// the ranks at one position of all inner groups.
 absl::StatusOr<DataParallelMesh> DenseMesh(const ProcessGroups& groups);
 absl::StatusOr<DataParallelMesh> ExpertMesh(const ProcessGroups& groups);
 

@@ -11,11 +11,11 @@
 
 namespace tandem::parallel {
 
-// The sizes that a resolved job spec gives: its ranks are 0, 1, ..., and gathers always have clones.
+// The grid sizes of a resolved job spec. Ranks are numbered from 0, and gathers always have cloned groups.
 GridSizes GridOf(const v1::Parallelism& resolved);
 
-// The options of every group of the collection that has any, by name. A clone has those of the group that it
-// is a clone of, but where the spec says otherwise.
+// The options of each group that has any, by the group's name. A clone has the options of the group that it
+// is cloned from, except those that the spec sets for the clone itself.
 std::map<std::string, GroupOptions> GroupOptionsOf(const v1::NcclGroups& spec, const ProcessGroups& groups);
 
 }  // namespace tandem::parallel

@@ -6,11 +6,11 @@
 
 namespace tandem::parallel {
 
-constexpr int kMostCtas = 64;  // of a communicator: NCCL's own limit
+constexpr int kMostCtas = 64;  // NCCL's limit for one communicator
 
-// What the communicators of a process group ask of NCCL. Where nothing is said of thread blocks (CTAs) or
-// their clusters, copy engines move what they can and the multiprocessors are left to compute; else thread
-// blocks do.
+// NCCL options of the communicators of a process group. If neither thread blocks (CTAs) nor their clusters
+// are set, copy engines move what they can, and the multiprocessors are free to compute; otherwise thread
+// blocks move the data.
 struct GroupOptions {
   bool high_priority = false;  // of the streams that its collectives run on
   std::optional<int> cga_cluster_size;
@@ -20,22 +20,22 @@ struct GroupOptions {
   bool operator==(const GroupOptions&) const = default;
 };
 
-// The most thread blocks that a collective takes at once; 0: not said.
+// The options' limit on the thread blocks of one collective; 0: the options set none.
 int MostCtas(const GroupOptions& options);
 
-// Collectives of all communicators of a GPU may run at once. Thread blocks (CTAs) that do not fit beside each
-// other can wait for each other forever, so each communicator has a bound, and the sum of the bounds leaves
-// these multiprocessors to compute.
+// Collectives of all communicators of a GPU may run at once. If their thread blocks do not all fit on the
+// GPU, they can wait for each other forever. So each communicator has a bound, and the sum of the bounds
+// leaves this many multiprocessors free to compute.
 inline constexpr int kSpareMultiprocessors = 8;
 inline constexpr int kMultiprocessors =
     132;  // of an H100 or H200; ranks count their own GPU's when they start
 
-// The most thread blocks that a collective of a communicator takes: what the job says for its group, else by
-// its purpose. Also where copy engines move its data, since kernels do where NCCL refuses to register a
-// window.
+// The bound on the thread blocks of one collective of a communicator: the limit that the job sets for its
+// group, otherwise a limit by its purpose. It also holds if copy engines move the data, because kernels move
+// it if NCCL refuses to register a window.
 int BoundOfCtas(const GroupOptions& options, const std::string& purpose);
 
-// "high priority, 4 to 16 CTAs, clusters of 2, over IB"; empty where nothing is set.
+// "high priority, 4 to 16 CTAs, clusters of 2, over IB"; empty if nothing is set.
 std::string ToText(const GroupOptions& options);
 
 }  // namespace tandem::parallel

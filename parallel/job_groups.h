@@ -11,39 +11,40 @@
 
 namespace tandem::parallel {
 
-// One communicator-to-be: the same list on every rank, in creation order.
+// A process group, from which its ranks create a communicator. All ranks have the same list, in the order of
+// creation.
 struct Group {
-  std::string name;   // "dp_cp": several groups share a name, a rank is in at most one of them
+  std::string name;   // "dp_cp"; several groups may share a name, and a rank is in at most one of these
   RankList ranks;     // members in group-rank order
-  int clone_of = -1;  // index of the live group that this one is a clone of, or -1
+  int clone_of = -1;  // index of the group that this one is cloned from; -1: it is no clone
   bool operator==(const Group&) const = default;
 };
 
-// Where `rank` is among the group's members; -1: it is none of them.
+// The index of `rank` among the group's members; -1: it is not a member.
 int PlaceIn(const Group& group, int rank);
 
-// Whether groups of that name are two ranks of neighbouring stages.
+// Whether the groups of that name each have two ranks, of neighbouring stages.
 bool IsLink(const std::string& name);
 
-// The groups that the ranks of a job create communicators from: those of its data-parallel meshes
-// (data_parallel_mesh.h) with a clone each for gathers, whatever `sizes` says of clones; with stages links
-// between them; with experts "ep"; the norm's; and "report". InvalidArgument with the first of CheckGrid's
-// violations.
+// The groups that the ranks of a job create communicators from: the groups of its data-parallel meshes
+// (data_parallel_mesh.h), with clones for gathers whatever sizes.separate_all_gather says; links between
+// stages, if there are several; "ep", if ranks share experts; the group of the gradient norm; and "report".
+// Returns InvalidArgument with the first violation that CheckGrid finds.
 absl::StatusOr<ProcessGroups> JobGroups(const GridSizes& sizes);
 
-// A collection's groups, one by one.
+// All groups of a collection, in the order of creation.
 std::vector<Group> Listed(const ProcessGroups& groups);
 
-// Both.
+// Listed(JobGroups(sizes)).
 absl::StatusOr<std::vector<Group>> BuildProcessGroups(const GridSizes& sizes);
 
-// Names of those of JobGroups(sizes) that the ranks communicate over with NCCL or Gloo in a step, in creation
-// order. gathers: whether the strategy gives up parameters, or shards what it updates.
-// counts_over_data: whether routers count tokens over all data. Empty where the sizes mean nothing.
+// The names of the groups of JobGroups(sizes) over which ranks communicate with NCCL or Gloo in a step, in
+// the order of creation. gathers: whether the strategy shards parameters, or what the optimizer updates.
+// counts_over_data: whether routers count tokens over all data. Empty if the sizes are invalid.
 std::vector<std::string> StepGroups(const GridSizes& sizes, bool gathers, bool counts_over_data);
 
-// The group of all ranks that the gradient norm is exchanged over. One copy of the optimizer's state is not
-// all of them where there are replicas.
+// The name of the group of all ranks, over which the gradient norm is exchanged. With replicas it is "world",
+// because "intra_dist_opt" then has the ranks of only one replica.
 std::string NormGroup(const GridSizes& sizes);
 
 }  // namespace tandem::parallel

@@ -22,18 +22,18 @@ class RankGrid {
     int pp = 1;
   };
 
-  // rank = offset + Σ index × stride. `order` names axes, joined by '-', in any case; the leftmost varies
-  // fastest. Requires what CheckGrid finds no violation in: sizes and an offset in range, an order that
-  // parses and leaves out no axis of more than one rank; and ep or cp of size 1 (experts have a grid of their
-  // own).
+  // rank = offset + Σ index × stride. `order` has the names of axes in any case, joined by '-'; the leftmost
+  // varies fastest. Requires sizes, order and offset that CheckGrid accepts: sizes and ranks in range, and an
+  // order that parses and has every axis of more than one rank. Also requires ep or cp to be 1, because
+  // experts have their own grid.
   RankGrid(const Sizes& sizes, std::string_view order, int offset);
 
-  // "dp-cp": every group whose members differ in these axes only. Members and groups count in the order of
-  // the grid, whatever the order of the query; every rank is in exactly one group. Requires known, distinct
-  // names.
+  // The groups along `axes`, such as "dp-cp": the members of a group differ only in these axes, and every
+  // rank is in exactly one group. Members and groups are in the order of the grid, whatever the order of
+  // `axes`. Requires known, distinct names.
   std::vector<RankList> Groups(std::string_view axes) const;
 
-  // "dp": the length of an axis, and where on it a rank of the grid is.
+  // The length of an axis, such as "dp", and the index of a rank of the grid on it.
   int SizeOf(std::string_view axis) const { return AxisNamed(axis).size; }
   int IndexOf(std::string_view axis, int rank) const {
     return (rank - offset_) / AxisNamed(axis).stride % AxisNamed(axis).size;
@@ -52,16 +52,16 @@ class RankGrid {
   int offset_ = 0;
 };
 
-// Every list cut into groups of `size` members that stand `stride` places apart: one level of a hierarchical
-// split, where `stride` is the product of the sizes of the levels below. {0..7}, size 4, stride 1: {0,1,2,3},
-// {4,5,6,7}; size 2, stride 4: {0,4}, {1,5}, {2,6}, {3,7}. Requires that size × stride divides every list's
-// length.
+// Splits every list into groups of `size` members that are `stride` positions apart. This is one level of a
+// hierarchical split; `stride` is the product of the sizes of the levels below. {0..7}, size 4, stride 1:
+// {0,1,2,3}, {4,5,6,7}; size 2, stride 4: {0,4}, {1,5}, {2,6}, {3,7}. Requires that size × stride divides the
+// length of every list.
 std::vector<RankList> SplitLevel(const std::vector<RankList>& lists, int size, int stride);
 
 inline constexpr char kAllowedOrder[] = "tp, cp, ep, dp and pp, each at most once, joined by -";
 
-// The names of an order string, in lower case. InvalidArgument: unknown or repeated ones ("tp is there
-// twice").
+// Splits an order string into names in lower case. Returns InvalidArgument for an unknown or repeated name
+// ("tp is listed twice").
 absl::StatusOr<std::vector<std::string>> ParseOrder(std::string_view order);
 
 }  // namespace tandem::parallel
