@@ -133,7 +133,8 @@ JobPlan MakeUndigestedPlan(const v1::JobSpec& resolved);
 const std::vector<model::UnitParameters>& WholeUnits(const JobPlan& plan);
 const schedules::Outline& WholeOutline(const JobPlan& plan);
 
-// Of everything in the whole model, the plan's stage's part: `own` are its places, from plan.origin.
+// Selects, from `all` things of the whole model, those of the plan's stage. `own` has their indices and comes
+// from plan.origin.
 template <typename T>
 std::vector<T> OfStage(const JobPlan& plan, const std::vector<int>& own, std::vector<T> all) {
   if (plan.whole == nullptr) {

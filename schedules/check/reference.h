@@ -13,16 +13,17 @@
 
 namespace tandem::schedules {
 
-// The reference step: what a run has to mean, written directly from the outline, the placements of the units'
-// shards, and the order of addition, which is
+// The reference step: what a run must compute. It is written directly from the outline, the placements of the
+// units' shards, and the order of addition, which is
 //
-//   * of a value's gradient: the order of the passes, nodes forward and then backward
-//   * of a part of a contribution that several passes write: the same order, and rounded once
-//   * of a unit's gradient, where the inner axis shards it: microbatch by microbatch, each folded in the
-//     order of the ranks; where it leaves partial sums: all microbatches of a rank, then once in the order
-//     of the ranks; last, where the outer axis leaves partial sums, in the order of the outer ranks
+//   * for the gradient of a value: the order of the passes, nodes forward and then backward
+//   * for a part of a contribution that several passes write: the same order; the sum is rounded once
+//   * for the gradient of a unit, if the inner axis shards it: microbatch by microbatch, each folded in the
+//     order of the ranks. If the inner axis leaves partial sums: all microbatches of a rank, then once in
+//     the order of the ranks. If the outer axis leaves partial sums, these are added last, in the order of
+//     the outer ranks
 //
-// There are no stages, no streams and no memory here: every microbatch after the other, every node after the
+// There are no stages, streams or memory here: it runs every microbatch after the other, every node after the
 // other, on what buffers hold when the run starts. `train` is Update() and then Step(): it means what
 // `update` and then `begin` mean. `train_save` is the same with Save() between the two.
 class Reference {
@@ -40,10 +41,10 @@ class Reference {
   void Validate();
 
   // The final content of one part of a persistent buffer, or of this run's element of a ring. If `part` is
-  // -1, the whole.
+  // -1, the content of the whole buffer.
   Symbol Final(BufferKind kind, int subject, int part, int num_parts) const;
 
-  // The microbatch of a pass's call; -1 if the reference does not run that pass.
+  // The microbatch of a kCall symbol; -1 if the reference does not run that pass.
   int MicrobatchOf(Symbol call) const;
 
  private:

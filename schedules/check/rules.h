@@ -12,19 +12,18 @@ namespace tandem::schedules {
 
 // The rules of the check (check.h), each in the file of its name.
 
-// Rule 1: what an instruction names exists and fits, so that the other rules, the simulator and the trainer
-// may take it as it is. Of every program:
+// Rule 1: everything that an instruction refers to exists and fits, so that the other rules, the simulator
+// and the trainer can rely on it. For every program:
 //
-//   * targets, microbatches, streams, communicators, buffers and parts are in range; waits point to lower
-//     positions
-//   * operands are, place by place, of the kind, subject, mode and size that the trainer binds there
-//     (program.h)
-//   * only rings are read from the former run, and nothing of a former run is changed; streams that copy to
-//     and from the host touch nothing but rings
-//   * every buffer lives as long as its kind says, and is divided as its unit is
-//   * every buffer lies within its region, aligned; persistent ones below the locals and the same in every
-//     program
-//   * a communicator is used from one stream, the same in every program
+// * targets, microbatches, streams, communicators, buffers and parts are in range; waits point to lower
+//   positions
+// * operands have, in order, the kind, subject, mode and size that the trainer binds there (program.h)
+// * of the former run's elements only rings are accessed, and only read; streams that copy to and from the
+//   host touch nothing but rings
+// * every buffer lives as long as its kind says, and is divided into parts as its unit is
+// * every buffer is aligned and within its region; persistent buffers are below the locals, and the same in
+//   every program
+// * a communicator is used from one stream, the same in every program
 absl::Status CheckFormed(const Outline& outline, const BuildOptions& options, const StagePrograms& stage);
 
 // Rule 2: two accesses of a part of a buffer are ordered by streams and waits, within a run and from run to
@@ -63,42 +62,41 @@ absl::Status CheckApart(const Outline& outline, const Program& program, const Ru
 // its unit or node is placed on.
 absl::Status CheckAgreed(const Outline& outline, const BuildOptions& options, const StagePrograms& stage);
 
-// Rule 5: the programs of all stages mean the reference step of the undivided outline (reference.h). They are
-// executed on symbols, several stages in an order of rule 4, one in issue order (rule 2 makes all orders
-// equal); a receive yields what its send read. In the end every persistent buffer, every ring's element of
-// this run and what was reported, of every stage, are the expressions of the reference. Locals start as
-// distinct garbage; what the former run left is not assumed to be anything, so this holds for every run of a
-// job.
+// Rule 5: the programs of all stages compute the reference step of the undivided outline (reference.h). They
+// are executed on symbols: several stages in an order that rule 4 allows, a single stage in issue order (by
+// rule 2, all orders give the same result); a receive yields what its send read. At the end, the content of
+// every persistent buffer, of this run's element of every ring, and of every report, on every stage, must be
+// the reference's expression. Locals start as distinct garbage. Nothing is assumed about what the former run
+// left, so this holds for every run of a job.
 //
-// `train` is held to Update() and then Step(), `update` to Update(), `begin` to Step(): so train means update
-// and then begin, given the same inputs from the host.
+// `train` must equal Update() and then Step(), `update` Update(), and `begin` Step(). So given the same
+// inputs from the host, `train` means `update` and then `begin`.
 //
-// options: of the undivided outline; its sizes are not read. programs: by stage. Requires a division
-// (CheckDivision) and programs that are formed. The line says where expressions differ first: "meant: train:
-// the contribution of layers.3.mlp of microbatch 1 is missing from the gradient of layers.3"; of several
-// stages, it names the stage.
+// `options` belong to the undivided outline; its sizes are not read. `programs` are by stage. Requires a
+// division (CheckDivision) and programs that are formed. The error says where expressions first differ:
+// "meant: train: the contribution of layers.3.mlp of microbatch 1 is missing from the gradient of layers.3".
+// If there are several stages, it gives the stage.
 absl::Status CheckMeant(const Outline& undivided, const BuildOptions& options, absl::Span<const Stage> stages,
                         absl::Span<const StagePrograms* const> programs);
 
 // Checks a job of one stage.
 absl::Status CheckMeant(const Outline& outline, const BuildOptions& options, const StagePrograms& stage);
 
-// Checks that the stages divide the outline: each node, unit and state of it is in exactly one stage, with
-// the same declaration. The error names what is not: "meant: 2 stages have layers.1.mlp".
+// Checks that the stages divide the outline: each of its nodes, units and states is in exactly one stage,
+// with the same declaration. An error names the first that is not: "meant: 2 stages have layers.1.mlp".
 absl::Status CheckDivision(const Outline& undivided, absl::Span<const Stage> stages);
 
-// Rule 6: what a captured graph does when it is replayed is what its segment's instructions would do. Each
-// segment is a run of instructions that follow each other in issue order and on one stream: passes, of one
-// microbatch, of nodes that BuildOptions::replayed names. A graph knows the addresses that it was captured
-// with alone, and starts and ends as a whole, so
+// Rule 6: replaying a captured graph has the same effect as the instructions of its segment. A segment is a
+// run of instructions that are consecutive in issue order and on one stream. They are passes of one
+// microbatch, of nodes that BuildOptions::replayed selects. A graph knows only the addresses with which it
+// was captured, and starts and ends as a whole. Therefore
 //
-//   none has an operand in a ring, which is elsewhere in the next run;
-//   none communicates, nor touches what the host may look at or change at any time;
-//   only the first waits, and of those that wait for one, all wait for the last.
+// * no instruction of a segment has an operand in a ring, whose address differs in the next run;
+// * none communicates, or touches memory that the host may read or change at any time;
+// * only the first waits, and other instructions wait only for the last.
 //
-// Other buffers have one address in all runs (rule 1), so that with the same passes and addresses a graph
-// serves a segment whenever it runs. Programs without gradients have no segments. Requires a program that is
-// formed.
+// Other buffers have the same address in all runs (rule 1), so a graph serves every segment with the same
+// passes and addresses. Programs without gradients have no segments. Requires a program that is formed.
 absl::Status CheckGraphed(const Outline& outline, const BuildOptions& options, const Program& program);
 
 }  // namespace tandem::schedules

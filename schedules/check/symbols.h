@@ -25,21 +25,21 @@ enum class SymbolOp : uint8_t {
   kInitial,  // a: kind of buffer, b: subject; what a persistent buffer, or this run's element of a ring,
              // holds at the start of a run
   kFormer,   // a: kind, b: subject; what the former run's element holds
-  kCall,  // a: node, b: opcode (Recompute: Forward), c: microbatch where it reads the run's inputs, or -1; of
-          // all that the pass reads
+  kCall,    // a: node, b: opcode (Forward for a Recompute), c: microbatch if the pass reads the run's inputs,
+            // otherwise -1; arguments: everything that the pass reads
   kOutput,  // a: place; of a kCall or kOptimizer
   kAdd,     // {what was there, what is added}
-  kConcat,  // of all parts of a buffer
-  kPart,    // a: part; of what is written to a buffer as a whole
+  kConcat,  // arguments: all parts of a buffer
+  kPart,    // a: part; argument: what was written to a buffer as a whole
   kGather,  // a: unit, b: axis (0 inner, 1 outer)
-  kZero,    //
-  kRound,   // to the transport type
-  kFold,    // a: unit, b: axis; {contribution} or {accumulator, contribution}: one by one in the order of the
-            // ranks
+  kZero,
+  kRound,  // to the transport type
+  kFold,   // a: unit, b: axis; {contribution} or {accumulator, contribution}: one by one in the order of the
+           // ranks
   kNormTerms,  // a: unit
   kNorm,       // {terms of every trainable unit..., inputs}
-  kOptimizer,  // a: unit; of all that an OptimizerStep reads
-  kUpdated,    // a: state; {outcome, counter, state}, of the counters of all ranks
+  kOptimizer,  // a: unit; arguments: everything that an OptimizerStep reads
+  kUpdated,    // a: state; {outcome, counter, state}; uses the counters of all ranks
 };
 
 // Hash-consed expressions: nodes are compared in full, hashes only find them. Not thread-safe.

@@ -16,7 +16,8 @@ BufferId AddBuffer(Program& program, std::string name, BufferKind kind, int subj
                    Bytes bytes, std::vector<BufferPart> parts = {});
 
 // Decides what happens to gradients (gradients.cc): it allocates the buffers that passes write them to, and
-// appends what must follow the last write of each. Appends to the program that the passes are appended to.
+// appends what must follow the last write of each. It appends to the program to which the passes are
+// appended, too.
 class Contributions {
  public:
   // `passes` has all instructions of the program, node passes among them, and outlives this object. Their
@@ -24,7 +25,7 @@ class Contributions {
   Contributions(const Outline& outline, const BuildOptions& options, const StageFrame& frame,
                 const std::vector<Instruction>& passes, Program& program);
 
-  // The operand with which the next pass that writes the part's gradient does so.
+  // The operand of the next pass that writes the gradient of the part.
   Operand Write(UnitPart part, int microbatch);
 
   // Must be called when pass i, of a node, has been appended. Appends what this pass completes.
@@ -41,7 +42,7 @@ class Contributions {
   struct Buffers {
     BufferId contribution = -1;
     BufferId collected = -1;
-    int last_pass = -1;  // the last that writes to it; if none does, the last of the microbatch
+    int last_pass = -1;  // the last pass that writes to them; if none does, the microbatch's last pass
   };
   Writers& WritersOf(UnitId unit, int part, int microbatch) {
     return writers_[static_cast<size_t>(microbatch) * num_parts_ + first_part_[unit] + part];

@@ -88,8 +88,8 @@ class LiveLocals {
   }
 
   int64_t bytes(BufferId buffer) const { return lives_[buffer].bytes; }
-  // The bytes alive if instruction i opens `opens` bytes: these, all buffers with accesses to come, and the
-  // pending ones.
+  // The bytes alive when an instruction starts that touches `opens` bytes first: these, all buffers with
+  // accesses to come, and the pending ones.
   int64_t Alive(int64_t opens, const std::vector<BufferId>& pending) const {
     int64_t alive = opens + open_bytes_;
     for (const BufferId buffer : pending) {

@@ -20,9 +20,9 @@ struct Span {
 std::vector<UnitId> UnitsOf(const std::vector<UnitPart>& parts);
 
 // Returns the spans in the order of their first use. Consecutive uses are in one span if what lies between
-// them uses units of at most `hold` other layers. If a unit keeps what is gathered, they also are if the span
-// has a use of a microbatch that uses the unit again later. If parameters are kept, all uses are in one span.
-// Units that are not gathered have spans too.
+// them uses units of at most `hold` other layers. For a unit with keeps_gathered, all uses by one microbatch
+// are also in one span; for a unit with gathers_once, all uses of the run. Units that are not gathered have
+// spans too.
 std::vector<Span> FindSpans(const Outline& outline, const StageFrame& frame, int hold,
                             const std::vector<Instruction>& passes);
 

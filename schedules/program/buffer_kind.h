@@ -16,7 +16,7 @@ enum class BufferKind : uint8_t {
   // Rings of two elements: even and odd runs use different ones.
   kInputs,       // what the host passes to the run: learning rate, step, requests
   kBatch,        // tokens of the run's microbatches, one part for each; subject: the outline's batch value
-  kLosses,       // of a value; a part a microbatch
+  kLosses,       // of a value; one part for each microbatch
   kNormTerms,    // of a unit; sum of squares and non-finite count of this rank's accumulator
   kUpdateNorms,  // of a unit; per parameter the magnitudes of weight, gradient, update
   kOutcome,      // of GradientNorm: norm, clip coefficient, finite, requests
@@ -26,8 +26,8 @@ enum class BufferKind : uint8_t {
   kHostLosses,
   kHostUpdateNorms,
   kHostOutcome,
-  // Persistent in host memory of their own (StagePrograms::saved_at): what a Snapshot leaves of the
-  // buffers of the same subject, for the host to write to a checkpoint.
+  // Persistent, in a separate region of host memory (StagePrograms::saved_at): copies of the buffers of the
+  // same subject, which a Snapshot makes for the host to write to a checkpoint.
   kHostWeights,
   kHostOptimizerState,
   kHostNodeState,
@@ -37,19 +37,19 @@ enum class BufferKind : uint8_t {
   kContribution,        // of a unit; gradient of one microbatch in the transport type
   kCollected,           // of a unit; a part whose gradient is added up in the main type
   kFullGradient,        // of a unit; contributions accumulated over the run, in the main type
-  kStaging,             // of a unit; where a reduction receives the pieces of other ranks
+  kStaging,             // of a unit; a reduction receives the pieces of other ranks in it
   kActivation,          // of a value
   kActivationGradient,  // of a value
-  kAllToAll,            // of a value of that kind
+  kAllToAll,            // of a value of kind kAllToAll
   kSizes,               // of a value of kind kHost; in pinned host memory
-  kScratch,             // of one instruction; subject: node, or unit where the target is one
+  kScratch,             // of one instruction; subject: the node or unit that is its target
 };
 inline constexpr int kNumBufferKinds = static_cast<int>(BufferKind::kScratch) + 1;
 
 enum class Life : uint8_t {
   kLocal,       // lives within one run; holds garbage at the run's start
   kPersistent,  // the same buffer in every program of the stage, at the same address
-  kRing,        // persistent, two elements: operands name this run's or the former run's
+  kRing,        // persistent, two elements: an operand is this run's or the former run's
 };
 
 // What Buffer::subject is an index of.

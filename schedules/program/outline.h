@@ -79,7 +79,7 @@ struct Access {
   double flops = 0;
   double score_flops = 0;  // the part of `flops` that attention's own kernel does, at a rate of its own
   double bytes_moved = 0;  // bytes read and written in the device's memory
-  double row_bytes = 0;    // the part of bytes_moved that kernels between the products move
+  double row_bytes = 0;    // the part of bytes_moved that kernels between the matrix products move
   double link_bytes = 0;   // if the node communicates: the size of the buffer that its collective moves
 };
 
@@ -95,7 +95,8 @@ struct Node {
   Place place = Place::kBefore;
   int layer = -1;  // -1 if it is not in a layer
   int chunk = 0;  // which of the rank's pieces of the model it belongs to; nodes of one piece are consecutive
-  std::string compute;  // the type of its products ("bf16", "bf16 grouped"), a key of DeviceProfile::compute
+  std::string
+      compute;  // the type of its matrix products ("bf16", "bf16 grouped"), a key of DeviceProfile::compute
   std::string stream = "compute";
   // The process group and purpose of a node that communicates ("ep", "dispatch"); empty otherwise.
   std::string group;
@@ -140,7 +141,8 @@ struct UnitPrecision {
 };
 
 // The parts of a unit whose elements have the same types. They form a flat element space of their own, which
-// is cut into shards by itself. A buffer of the unit is the buffers of its classes, one behind the other.
+// is cut into shards by itself. A buffer of the unit is a concatenation with one section for each of its
+// classes.
 struct UnitClass {
   UnitPrecision precision;
   int64_t elements = 0;  // of its flat element space, gaps included
@@ -163,7 +165,8 @@ struct Unit {
   UnitGroup group = UnitGroup::kDense;
   bool frozen = false;  // has no gradient and no optimizer state
   std::vector<UnitClass> classes;
-  // Ordered by class, and within a class ascending and disjoint. Gaps between them are moved but never read.
+  // Ordered by class, and within a class ascending and disjoint. Collectives also move the gaps between
+  // parts, which nothing reads.
   std::vector<PartRange> parts;
 };
 
@@ -182,8 +185,8 @@ struct Outline {
   std::vector<Unit> units;
   std::vector<NodeState> states;
   ValueId batch = -1;  // written by LoadBatch: tokens [B, S + 1] int64; -1 if this stage reads none
-  // Doubles that nodes of this stage write and the host reads for every microbatch: the loss, and routers'
-  // statistics about experts.
+  // Values of doubles that nodes of this stage write for every microbatch and the host reads: the loss, and
+  // routers' statistics about experts.
   std::vector<ValueId> losses;
   std::vector<Boundary> received;
   std::vector<Boundary> sent;

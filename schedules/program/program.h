@@ -42,7 +42,7 @@ struct Buffer {
 };
 
 int64_t RingStride(const Buffer& buffer);  // the bound, rounded up to the alignment
-// Bytes that it takes from its address on: the bound, or both elements of a ring.
+// The bytes that the buffer occupies from its address on: the bound, or both elements of a ring.
 int64_t ExtentOf(const Buffer& buffer);
 
 enum class Mode : uint8_t {
@@ -54,7 +54,7 @@ enum class Mode : uint8_t {
 // The role of an operand in its instruction. The signature of an opcode (signature.h) says which roles it
 // has.
 enum class Role : uint8_t {
-  // Of passes of nodes; values are also what stages exchange and what the host waits for.
+  // Of passes of nodes. kValue and kGradient are also of sends and receives, kValue of host waits.
   kValue,
   kGradient,  // of a value
   kParameters,
@@ -68,11 +68,11 @@ enum class Role : uint8_t {
   kCopy,
   // Of units.
   kShard,         // what a gather reads: published or main weights, or what the outer group gathered
-  kGathered,      // what it writes
+  kGathered,      // what a gather writes
   kContribution,  // gradients of one microbatch
   kCollected,
   kSum,      // contributions of the whole run
-  kStaging,  // pieces of other ranks; the link fills it
+  kStaging,  // receives the pieces of other ranks
   kReduced,  // the accumulator: gradients over all ranks
   kNormTerms,
   kOutcome,
@@ -101,12 +101,12 @@ struct Wait {
 };
 
 // Operands are complete: an instruction accesses nothing else. Their roles and order are those of the
-// opcode's signature (signature.h), and of a node's pass those of its declaration (ListOperands). If several
-// passes write a gradient or carry a state, the first has mode kWrites and later ones kAdds. A Recompute
-// leaves out the values that were kept, and what only training writes; so does a Forward in `validate`. The
-// stream "host" of a HostWait is the issuing thread, so every instruction issued after it knows that it has
-// ended. A rank that is alone on an axis has no Unshard: nodes read the shard. The scratch of UpdateStates is
-// as large as the counters of all ranks.
+// opcode's signature (signature.h), and for a pass of a node those of its declaration (ListOperands). If
+// several passes write a gradient or carry a state, the first has mode kWrites and later ones kAdds. A
+// Recompute has no operands for values that were kept. A Recompute, and a Forward in `validate`, have none
+// for what only training writes. A HostWait is on the stream "host", which stands for the issuing thread, so
+// every instruction issued after it knows that it has ended. A rank that is alone on an axis has no Unshard:
+// nodes read the shard. The scratch of UpdateStates is as large as the counters of all ranks.
 struct Instruction {
   Opcode opcode = Opcode::kForward;
   int target = -1;
@@ -131,7 +131,7 @@ struct Stream {
   bool operator==(const Stream&) const = default;
 };
 
-// A process group and a purpose. One stream uses it.
+// A communicator: a process group and a purpose. Only one stream uses it.
 struct CommunicatorUse {
   std::string group;  // "dp_cp"; of a link from stage 0 to stage 1, "pp/0-1/values" or "pp/0-1/gradients"
   std::string
@@ -147,7 +147,7 @@ struct Program {
   int num_microbatches = 0;
   std::vector<Stream> streams;
   std::vector<CommunicatorUse> communicators;
-  // Persistent ones and rings first; this part is the same in every program of a stage.
+  // Persistent buffers and rings come first. They are the same in every program of a stage.
   std::vector<Buffer> buffers;
   std::vector<Instruction> instructions;
   bool operator==(const Program&) const = default;
@@ -169,9 +169,9 @@ struct StagePrograms {
   int64_t persistent_bytes = 0;  // where the locals begin
   int64_t arena_bytes = 0;       // where the locals of the largest program end
   int64_t host_bytes = 0;        // size of the pinned region
-  int64_t saved_at = 0;          // what Snapshots write lies from here to the end of the pinned region
+  int64_t saved_at = 0;          // Snapshots write from here to the end of the pinned region
 
-  std::vector<const Program*> All() const;  // those that have instructions
+  std::vector<const Program*> All() const;  // the programs that have instructions
 };
 
 }  // namespace tandem::schedules

@@ -37,16 +37,16 @@ const std::vector<OperandRow>& SignatureOf(Opcode opcode);
 // "the norm terms"
 const char* ToText(Role role);
 
-// An operand that a pass of the compiler gives by its role.
+// An operand, identified by its role.
 struct NamedOperand {
   Role role;
   BufferId buffer = -1;  // -1: there is none
   int part = -1;
 };
 
-// Orders the operands of an instruction as its signature does. The instruction is not one of a node. Operands
-// with the same role keep their order in `named`. `first` says whether a row that writes or adds writes.
-// TANDEM_CHECKs that the signature allows the operands.
+// Orders the operands of an instruction as its signature does. Not for passes of nodes. Operands with the
+// same role keep their order in `named`. An operand that may write or add writes if `first`, and adds
+// otherwise. TANDEM_CHECKs that the signature allows the operands.
 std::vector<Operand> MakeOperands(Opcode opcode, const std::vector<NamedOperand>& named, bool first = true);
 
 // The first operand with that role; null if there is none.

@@ -7,9 +7,9 @@
 
 namespace tandem::schedules {
 
-// Programs as people and golden tests read them: streams and communicators, buffers by kind with bytes and
-// address, then one instruction a line. The text holds everything that ranks must agree on, so its digest is
-// what they compare.
+// The text of a program, for people and golden tests: streams and communicators, buffers by kind with bytes
+// and address, then one instruction per line. It holds everything that ranks must agree on, so ranks compare
+// its digest.
 std::string ToText(const Program& program, const Outline& outline);
 
 // "backward-input layers.0.mlp mb 0", for messages. A target out of range prints as "node 99?".
@@ -17,7 +17,7 @@ std::string ToText(const Instruction& instruction, const Outline& outline);
 
 const char* ToText(Opcode opcode);
 
-// The name of the node, unit or value that the instruction is of; empty if it has no target.
+// The name of the target: a node, unit or value. Empty if the instruction has none.
 std::string TargetName(const Instruction& instruction, const Outline& outline);
 
 // "layers.0.attention" for a part of a buffer; the buffer's name if part is -1.

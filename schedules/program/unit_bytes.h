@@ -11,10 +11,11 @@
 
 namespace tandem::schedules {
 
-// Sizes of a unit's buffers in bytes. A buffer is the buffers of the unit's classes, one behind the other.
+// Sizes of a unit's buffers in bytes. Each buffer is a concatenation with one section for each class of the
+// unit.
 
-// The elements of each class that a buffer has: all of them, padded; a rank's inner shard; or the shard that
-// a rank updates if the optimizer is sharded over both axes.
+// Which elements of each class a buffer has: all of them, padded; a rank's inner shard; or, if the optimizer
+// is sharded over both axes, the shard that a rank updates.
 enum class Extent : uint8_t { kAll, kShard, kOuterShard };
 
 // `type` is the element type of the buffer's role, such as &UnitPrecision::main.

@@ -15,7 +15,7 @@ namespace tandem::schedules {
 // Estimates what an instruction costs on a device: by the time measured for its kind, or else by the device's
 // rates.
 
-// How the members of a process group lie among the ranks of the job.
+// How the members of a process group are distributed over the ranks of the job.
 struct GroupShape {
   int ranks = 1;
   int stride = 1;  // the smallest difference between the ranks of two members; 1: they are neighbours
@@ -61,7 +61,8 @@ double CrossingBytes(const Work& work, Opcode opcode);
 // work take the same time.
 std::string KindOf(const Outline& outline, const Program& program, const Instruction& instruction);
 
-// Whether it runs anything on its stream. Only a HostWait, which the issuing thread does, does not.
+// Whether instructions of this opcode run on their stream. Only a HostWait does not: the issuing thread
+// waits.
 bool RunsSomething(Opcode opcode);
 
 enum class CostSource : uint8_t { kNothing, kMeasured, kScaled, kEstimated };
@@ -80,9 +81,10 @@ class CostModel {
   CostModel(const Outline& outline, const Program& program, const Workload& workload,
             const DeviceProfile& profile);
 
-  // Takes a measured time of the same kind and work if there is one. If there is one of the same kind but
+  // Uses a measured time of the same kind and work if there is one. If there is one of the same kind but
   // other work, it is scaled by the ratio of the two estimates. Otherwise the estimate is
-  //   max(products and scores / their rates + row bytes / memory rate, bytes / memory rate)
+  //
+  //   max(matrix products and scores / their rates + row bytes / memory rate, bytes / memory rate)
   //   + the collective (LinkRates) + overhead.
   Cost Of(const Instruction& instruction) const;
 

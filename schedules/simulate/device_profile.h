@@ -55,7 +55,7 @@ struct MeasuredTime {
 
 struct DeviceProfile {
   std::string name;      // "h100"
-  std::string describe;  // one line on where the numbers come from
+  std::string describe;  // the source of the numbers, in one line
   // By compute type: "fp32", "fp64", "bf16". If known, also "bf16 grouped" for the products of experts, and
   // "bf16 attention" and "bf16 attention backward" for attention's own kernel.
   std::map<std::string, ComputeRate> compute;
