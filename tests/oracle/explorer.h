@@ -13,14 +13,14 @@
 
 namespace tandem::oracle {
 
-// A sequence of runs of one stage, in any order that the device and the host may take: stream order, waits,
-// host waits, and from run to run what the executor keeps (a run starts after the streams of the former run
-// but those that copy to and from the host; run n has ended, and the host has read what it reported, before
-// run n + 2 is issued).
+// A sequence of runs of one stage, in any order that the device and the host may take. An order must respect
+// streams, waits, host waits, and what the executor ensures between runs: a run starts after the streams of
+// the former run except those that copy to and from the host; run n has ended, and the host has read what it
+// reported, before run n + 2 is issued.
 //
-// It is the second opinion on the check: it knows what instructions do to bytes, and no rule of what a
-// program may look like. What cannot be ordered and touches the same bytes, one of them writing, is tried in
-// both orders. Where nothing conflicts, all orders are one.
+// The explorer is a second opinion on the check. It knows what instructions do to bytes, but no rule about
+// programs. Two items that are not ordered and touch the same bytes, at least one of them writing, are tried
+// in both orders. If nothing conflicts, all orders are equal.
 //
 // Requires programs whose ids, parts and waits are in range.
 class Explorer {
@@ -30,8 +30,8 @@ class Explorer {
 
   Observations RunInIssueOrder() const;
 
-  // What goes wrong in the first order that does not end as expected; nothing if none is found. Tries issue
-  // order, both orders of up to `max_pairs` unordered conflicts, and as many random orders again.
+  // Describes what goes wrong in the first order that does not end as expected; nullopt if none is found.
+  // Tries issue order, both orders of up to `max_pairs` unordered conflicts, and as many random orders again.
   std::optional<std::string> FindHarm(const Observations& expected, int max_pairs,
                                       std::mt19937_64& random) const;
 
@@ -51,7 +51,7 @@ class Explorer {
   std::vector<std::pair<int, int>> Conflicts() const;
   Observations Run(const std::vector<int>& order) const;
 
-  // The item and all that is before it, in issue order, where it is not in `order` yet.
+  // Appends the item and everything that must precede it, in issue order, unless it is in `order` already.
   void AppendUpTo(int item, std::vector<bool>& done, std::vector<int>& order) const;
 
   const schedules::Outline& outline_;
@@ -63,7 +63,7 @@ class Explorer {
   size_t words_ = 0;
 };
 
-// "the host reads loss of run 1": the first thing that differs.
+// Describes the first thing that differs: "the host reads loss of run 1".
 std::optional<std::string> FirstDifference(const Observations& expected, const Observations& found);
 
 }  // namespace tandem::oracle

@@ -7,18 +7,18 @@
 
 namespace tandem::oracle {
 
-// What the oracle computes with instead of numbers: a hash covers the operation and the hashes of all that it
-// was made of, so that equal hashes are the same arithmetic on the same data in the same order.
+// The oracle computes with hashes instead of numbers. A hash covers the operation and the hashes of its
+// inputs, so equal hashes mean the same arithmetic on the same data in the same order.
 using Hash = uint64_t;
 
 enum class Operation : uint64_t {
   kInitial = 1,  // kind, subject, element, rank: what is in memory before the first run
   kGarbage,      // address, rank
   kGivenByHost,  // run, kind, subject, rank
-  kSlice,        // offset, bytes, of something written as a whole
+  kSlice,        // offset, bytes, hash of what was written as a whole
   kJoin,         // several parts, each written on its own
-  kTorn,         // whatever was found in some bytes
-  kPass,         // node, pass, microbatch or -1, reads of all ranks that it exchanges with
+  kTorn,         // hashes of all fragments found in some bytes
+  kPass,         // node, pass, microbatch or -1, what all ranks that it exchanges with read
   kOutput,       // pass, place, rank in its group
   kAdd,
   kGather,
@@ -29,10 +29,10 @@ enum class Operation : uint64_t {
   kNormTerms,
   kNorm,
   kOptimizer,
-  kUpdated,  // state, its own, outcome, counters of all ranks
+  kUpdated,  // state, its old content, outcome, counters of all ranks
 };
 
-// What a hash is made of.
+// An input of a hash.
 inline uint64_t U(int64_t value) { return static_cast<uint64_t>(value); }
 
 inline Hash Mix(Hash hash, uint64_t value) {
@@ -52,7 +52,7 @@ inline Hash HashOf(Operation operation, std::initializer_list<uint64_t> values,
   return Mix(hash, more.size());
 }
 
-// Part of something that was written as a whole, or the whole.
+// Part of something that was written as a whole, or all of it.
 inline Hash Slice(int64_t offset, int64_t bytes, Hash whole) {
   return HashOf(Operation::kSlice, {U(offset), U(bytes), whole});
 }

@@ -14,30 +14,30 @@
 
 namespace tandem::oracle {
 
-// What can be seen of a sequence of runs, per rank: persistent buffers and rings in the end, what the host
-// read of every run. Named, for messages.
+// What a sequence of runs leaves to observe, by name and rank: the final content of persistent buffers and
+// rings, and what the host read of every run.
 using Observations = std::map<std::string, std::vector<Hash>>;
 
-// The memory of all ranks of a stage, and what instructions do to it. An instruction happens on all ranks at
-// once: they run one text, and an order in which one of them goes wrong is wrong on all of them.
+// The memory of all ranks of a stage, and what instructions do to it. An instruction runs on all ranks at
+// once, because they run the same text, and an order that goes wrong on one rank is a wrong order for all.
 class Machine {
  public:
   Machine(const schedules::Outline& outline, const schedules::BuildOptions& options,
           const schedules::StagePrograms& stage);
 
-  // Run `run`'s instruction of a program.
+  // Executes an instruction of a program, as part of run `run`.
   void Run(const schedules::Program& program, const schedules::Instruction& instruction, int run,
            const std::vector<Hash>* sizes_read = nullptr);
-  // What the issuing thread finds in the sizes that an instruction reads: per operand and rank.
+  // Reads the sizes that an instruction reads, as the issuing thread does: per operand and rank.
   std::vector<Hash> ReadSizes(const schedules::Program& program, const schedules::Instruction& instruction,
                               int run);
 
-  // Before run `run` is issued the host writes its inputs and batches; after its end it reads what was
-  // reported.
+  // Before run `run` is issued, the host writes its inputs and batches; after the end of the run, it reads
+  // what was reported.
   void HostWrites(const schedules::Program& program, int run);
   void HostReads(const schedules::Program& program, int run);
 
-  // After the last run.
+  // To be called after the last run.
   Observations Observe(const schedules::Program& program);
 
  private:

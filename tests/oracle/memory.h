@@ -9,8 +9,8 @@
 
 namespace tandem::oracle {
 
-// Bytes that remember what was written to them: a hash, their offset in what was written, and how long that
-// was.
+// Memory that remembers for each byte what was written to it: a hash, the byte's offset in what was written,
+// and the size of what was written.
 class Memory {
  public:
   struct Run {
@@ -23,11 +23,11 @@ class Memory {
   Memory(int64_t size, int rank);
 
   void Write(int64_t begin, int64_t end, Hash hash);
-  // What is in [begin, end), appended to `runs`.
+  // Appends the content of [begin, end) to `runs`.
   void Read(int64_t begin, int64_t end, std::vector<Run>& runs) const;
 
  private:
-  // It starts at begin and ends at the start of the next one.
+  // A segment starts at begin and ends where the next one starts.
   struct Segment {
     int64_t begin = 0;
     Hash hash = 0;
@@ -37,7 +37,7 @@ class Memory {
 
   // The segment that holds a byte.
   size_t Find(int64_t address) const;
-  // Makes a segment start at `address`; its index.
+  // Makes a segment start at `address`, and returns its index.
   size_t SplitAt(int64_t address);
 
   std::vector<Segment> segments_;

@@ -8,10 +8,10 @@
 
 namespace tandem::oracle {
 
-// The stages of a pipeline as one, in the numbers of the undivided outline: their instructions in an order in
-// which they can end. Every buffer has a place of its own. A send and its receive are one copy; norms are one
-// that reads the terms of all, and whose outcome is copied to each. There are no waits. Requires programs
-// that get to the end together.
+// Merges the stages of a pipeline into one, with the numbers of the undivided outline. Instructions are in an
+// order in which they can end, and have no waits. Every buffer has a place of its own. A send and its receive
+// become one copy. The norms become one that reads the terms of all stages, and whose outcome is copied to
+// each. Requires programs that get to the end together.
 schedules::StagePrograms MergeStages(const std::vector<schedules::Stage>& stages,
                                      const std::vector<schedules::StagePrograms>& programs);
 

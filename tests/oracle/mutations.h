@@ -12,17 +12,17 @@
 
 namespace tandem::oracle {
 
-// The change may mean nothing. Kinds whose name ends in ", waits rederived" have every wait and address
-// derived from the changed operands, so that nothing but their meaning can be wrong.
+// Makes one random change, which may have no effect. In kinds whose name ends in ", waits rederived", all
+// waits and addresses are derived from the changed operands, so only the meaning can be wrong.
 Mutant Mutate(const schedules::Outline& outline, const schedules::StagePrograms& stage,
               std::mt19937_64& random);
 
-// One exchange between stages comes later, with waits rederived: right alone, as a rule, and wrong beside the
-// other stage.
+// Moves one exchange between stages to a later position and derives waits again. The result is usually
+// correct for the stage alone, and wrong together with the other stage.
 Mutant MoveExchange(const schedules::Outline& outline, const schedules::StagePrograms& stage,
                     std::mt19937_64& random);
 
-// The kinds of Mutate.
+// All kinds that Mutate makes.
 std::vector<std::string> MutationKinds();
 
 }  // namespace tandem::oracle

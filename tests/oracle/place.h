@@ -9,18 +9,18 @@
 
 namespace tandem::oracle {
 
-// The bytes that an operand of a run's instruction names.
+// The bytes that an operand of an instruction refers to in one run.
 struct Place {
-  std::vector<std::pair<int64_t, int64_t>> ranges;  // [begin, end) of every part, or of one
-  int64_t begin = 0;                                // of the buffer's element
+  std::vector<std::pair<int64_t, int64_t>> ranges;  // [begin, end) of every part, or of one part
+  int64_t begin = 0;                                // begin of the buffer's element
   bool host = false;                                // in the pinned region, not in the arena
-  bool divided = false;                             // several parts at once
+  bool divided = false;                             // the operand covers several parts
 };
 
 Place PlaceOf(const schedules::Program& program, const schedules::Operand& operand, int run);
 
-// The run whose elements of rings an instruction accesses: a graph does forever what it was captured with,
-// here in run 0.
+// The run whose elements of rings an instruction accesses. A graph always accesses those with which it was
+// captured, here run 0's.
 int RunOfRings(const schedules::Instruction& instruction, int run);
 
 }  // namespace tandem::oracle

@@ -10,7 +10,7 @@
 
 namespace tandem::oracle {
 
-// One small thing changed in one program of a stage.
+// A stage with one small change in one of its programs.
 struct Mutant {
   std::string kind;    // "drop operand"
   std::string change;  // "drop operand 2 of 12 (reduce layers.0 mb 0)"
@@ -18,8 +18,8 @@ struct Mutant {
   schedules::StagePrograms stage;
 };
 
-// A change of one program of a stage that is being made: choices at random, moves that keep waits with their
-// instructions, and all that follows from operands rederived. Not thread-safe.
+// Makes a change in one program of a stage: it chooses at random, moves instructions with their waits, and
+// derives again what follows from operands. Not thread-safe.
 class ProgramEdit {
  public:
   // Edits any program of the stage, in most cases `train`.
@@ -34,26 +34,26 @@ class ProgramEdit {
   std::string Name(int i);
 
   int Below(size_t bound) { return static_cast<int>(random_() % bound); }
-  // One of the instructions that are such, if there is one.
+  // A random instruction that satisfies `is_such`; nullopt if there is none.
   std::optional<int> Pick(const std::function<bool(const schedules::Instruction&)>& is_such);
   std::optional<int> Pick(schedules::Opcode opcode);
   std::optional<int> PickWithOperands();
 
-  // Instruction i comes to stand before what is at `to` (the end: the size). Waits follow their instructions;
-  // what now points up is dropped.
+  // Moves instruction i before the one at `to` (at the end if `to` is the size). Waits follow their
+  // instructions; waits that would point to a higher position are dropped.
   void Move(int i, int to);
   void Remove(int i);
   void Insert(const schedules::Instruction& instruction, int at);
 
-  // Whether ids and parts are in range, which passes take as they are.
+  // Whether ids and parts are in range, as the passes require.
   bool IsSound();
-  // Names the change. Returns true.
+  // Records the name of the change. Returns true.
   bool Did(const std::string& change);
-  // The same, with all waits and addresses derived from the operands.
+  // Does the same, and derives all waits and addresses from the operands.
   bool Anew(const std::string& change);
 
  private:
-  // Passes know no locals that nothing touches.
+  // Removes locals that nothing touches, which the passes do not accept.
   void DropUntouched();
 
   const schedules::Outline& outline_;

@@ -12,20 +12,20 @@ namespace tandem::oracle {
 
 // One stage of a small job.
 struct Job {
-  std::string name;  // all that it was made of
+  std::string name;  // everything that the job was made from
   schedules::Outline outline;
   schedules::BuildOptions options;
   schedules::StagePrograms stage;
 };
 
-// Any outline of the tests, strategy, precision, recompute, number of ranks and microbatches, prefetch; the
-// sequential schedule, or one in which a microbatch's forward runs over the backward of the one before it and
-// weight halves are late; the default budget or the least.
+// Makes a random job: any outline of the tests, strategy, precision, recomputation, number of ranks and
+// microbatches, and prefetch; the sequential schedule, or the overlapped one with delayed weight halves; the
+// default budget or the least.
 Job RandomJob(std::mt19937_64& random);
 
-// Of the schedules of experts' overlap alone: sparse layers, some between dense ones, made up or as model/
-// declares them for ranks that share experts; one to three of them, two to four microbatches, weight halves
-// at once or late weight halves.
+// Makes a random job for the schedules that overlap experts' communication: one to three layers, some of
+// which may be dense, made up or as model/ declares them for ranks that share experts; two to four
+// microbatches; weight halves delayed or not.
 Job OverlapJob(std::mt19937_64& random);
 
 }  // namespace tandem::oracle

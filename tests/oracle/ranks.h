@@ -12,21 +12,21 @@ namespace tandem::oracle {
 // The ranks that one rank exchanges with, in the order of their group.
 struct Group {
   std::vector<int> ranks;
-  int index = 0;  // of the rank among them
+  int index = 0;  // the rank's index in `ranks`
 };
 
-// The ranks of one stage: the data parallel ones, over which units are sharded and experts exchange tokens.
+// The data parallel ranks of one stage, over which units are sharded and experts exchange tokens.
 class Ranks {
  public:
   explicit Ranks(const schedules::BuildOptions& options);
 
   int size() const { return size_; }
-  // Who shares a unit's shards (axis 0), or holds the same shard (axis 1).
+  // The ranks that share a unit's shards (axis 0) or hold the same shard (axis 1).
   Group Of(schedules::UnitGroup group, int axis, int rank) const;
-  // Who exchanges with it in nodes of that process group: all ranks, or those that share its experts, which
-  // are consecutive.
+  // The ranks that exchange with `rank` in nodes of that process group: all ranks, or those that share its
+  // experts, which are consecutive.
   Group OfNodes(const std::string& group, int rank) const;
-  // The ranks that take part in an instruction; the rank alone if it has no communicator.
+  // The ranks that take part in an instruction; only `rank` if it has no communicator.
   Group Of(const schedules::Outline& outline, const schedules::Program& program,
            const schedules::Instruction& instruction, int rank) const;
 

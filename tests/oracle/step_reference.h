@@ -10,10 +10,10 @@
 
 namespace tandem::oracle {
 
-// What must be observed after a sequence of runs of correct programs ("begin", "train", "update", "validate",
-// "train_save") of a stage, computed on all ranks from the outline, strategies and sizes alone: every
-// microbatch after the other, every node after the other. From the stage's programs it takes only which
-// persistent buffers and rings there are, and which buffers are divided into which parts.
+// Computes what must be observed after a sequence of correct runs of a stage ("begin", "train", "update",
+// "validate", "train_save"). It executes every microbatch after the other and every node after the other, on
+// all ranks, and uses only the outline, strategies and sizes. From the stage's programs it takes only which
+// persistent buffers and rings there are, and how buffers are divided into parts.
 Observations ReferenceOf(const schedules::Outline& outline, const schedules::BuildOptions& options,
                          const schedules::StagePrograms& stage, const std::vector<std::string>& runs);
 

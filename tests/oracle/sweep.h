@@ -11,7 +11,7 @@
 
 namespace tandem::oracle {
 
-// What became of many mutants of random programs.
+// The results of judging many random programs and their mutants.
 struct Counts {
   struct OfKind {
     int harmful = 0;
@@ -19,16 +19,16 @@ struct Counts {
     int malformed = 0;  // refused by rule 1, so that nothing can run them
   };
 
-  int programs = 0;   // with their mutants
-  int unchanged = 0;  // of these, programs as the passes made them
+  int programs = 0;   // including mutants
+  int unchanged = 0;  // of these, programs without a change
   int harmful_refused = 0;
   int harmless_accepted = 0;
   std::map<std::string, int> harmful_by_rule;
   std::map<std::string, int> harmless_refused;  // by rule
   std::map<std::string, OfKind> kinds;
   std::vector<std::string> harmful_accepted;
-  std::vector<std::string> harmless;       // and refused
-  std::vector<std::string> disagreements;  // of rule 5 with the oracle
+  std::vector<std::string> harmless;       // harmless, but refused
+  std::vector<std::string> disagreements;  // between rule 5 and the oracle
 
   void Add(const Counts& other);
 };
@@ -38,11 +38,10 @@ std::ostream& operator<<(std::ostream& out, const Counts& counts);
 // Builds random jobs (`next`: outlines, strategies, precisions, schedules, budgets, ranks) and judges each
 // job's programs and mutants of them, num_programs in all:
 //
-//   * CheckStage accepts what the passes made, and the oracle finds no harm in it
-//   * what CheckStage accepts does no harm in any order that the explorer tries
-//   * rule 5 refuses exactly what, in issue order and with every buffer in a place of its own, ends otherwise
-//   than the
-//     oracle's reference
+//   * CheckStage accepts the programs that the passes made, and the oracle finds no harm in them
+//   * a program that CheckStage accepts does no harm in any order that the explorer tries
+//   * rule 5 refuses exactly the programs that, in issue order and with every buffer in its own place, give
+//     another result than the oracle's reference
 Counts Sweep(uint64_t seed, int num_programs, Job (*next)(std::mt19937_64&) = RandomJob);
 
 }  // namespace tandem::oracle

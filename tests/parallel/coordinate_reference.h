@@ -16,8 +16,9 @@ using Lists = std::vector<RankList>;
 using Names = std::vector<std::string>;
 using Key = std::vector<int>;
 
-// The groups from the other end, with no strides and no slices: every rank has coordinates on both grids, and
-// ranks are in one group if the coordinates that the group does not vary are equal.
+// A second implementation of the groups, without strides and slices: every rank has coordinates on both
+// grids, and ranks are in one group if they have equal coordinates on the axes along which the group does not
+// vary.
 class CoordinateReference {
  public:
   explicit CoordinateReference(const GridSizes& sizes, const Names& order) : sizes_(sizes), order_(order) {
@@ -78,7 +79,8 @@ class CoordinateReference {
     if (sizes_.virtual_pipeline > 1) {
       AddLink(sizes_.pipeline - 1, 0, all);
     }
-    // A copy of the optimizer's state: the ranks of neighbouring places on the experts' dp axis, by place.
+    // intra_dist_opt, one copy of the optimizer's state: the ranks at neighbouring positions on the experts'
+    // dp axis, ordered by position.
     const int places = expert_["dp"] / sizes_.replicas;
     all["intra_dist_opt"] = Sorted(
         expert_, [&](auto& at) { return Key{at["dp"] / places}; }, [&](auto& at) { return Key{at["dp"]}; });
@@ -90,7 +92,7 @@ class CoordinateReference {
  private:
   using Axes = std::map<std::string, int>;
 
-  // Coordinates of the rank-th rank.
+  // The coordinates of a rank.
   Axes At(const Axes& sizes, int rank) const {
     Axes at = {{"tp", 0}, {"cp", 0}, {"ep", 0}, {"dp", 0}, {"pp", 0}};
     for (const std::string& name : order_) {
@@ -100,7 +102,7 @@ class CoordinateReference {
     return at;
   }
 
-  // One number for the coordinates on these axes: the place in a group that varies along them.
+  // The coordinates on these axes as one number: the index in a group that varies along them.
   int Place(const Axes& sizes, Axes at, const Names& axes) const {
     int place = 0;
     int stride = 1;
@@ -113,7 +115,8 @@ class CoordinateReference {
     return place;
   }
 
-  // Ranks with equal `group` are in one group, groups in the order of it; members by `member`, then by rank.
+  // Ranks with equal `group` keys are in one group, and groups are sorted by that key; members are sorted by
+  // their `member` keys, then by rank.
   template <typename Group, typename Member>
   Lists Sorted(const Axes& sizes, const Group& group, const Member& member) const {
     std::map<Key, std::vector<std::pair<Key, int>>> groups;
@@ -175,7 +178,7 @@ class CoordinateReference {
         [](auto&) { return Key{}; });
   }
 
-  // Of values that go from one stage to another, and of their gradients.
+  // Adds the group that carries values between two stages, and the group that carries their gradients back.
   void AddLink(int from, int to, std::map<std::string, Lists>& all) const {
     Lists forth = Stages({from, to});
     Lists back;
@@ -191,7 +194,7 @@ class CoordinateReference {
     all[name(to, from) + "/gradients"] = back;
   }
 
-  // The ranks of these pipeline stages that have all else in common.
+  // Groups of ranks of these pipeline stages whose other coordinates are equal.
   Lists Stages(const std::set<int>& stages) const {
     std::map<int, RankList> groups;
     for (int rank = 0; rank < sizes_.world; ++rank) {

@@ -13,7 +13,7 @@ namespace tandem::parallel {
 
 using Lists = std::vector<RankList>;
 
-// Every group of these sizes; empty, and a failure, where they are refused.
+// All groups of these sizes. If the sizes are refused, returns none and the test fails.
 inline std::map<std::string, Lists> ListsByName(const GridSizes& sizes) {
   const absl::StatusOr<ProcessGroups> groups = ProcessGroups::Make(sizes);
   EXPECT_TRUE(groups.ok()) << groups.status();

@@ -9,15 +9,16 @@
 
 namespace tandem::plan {
 
-// A small job as a user writes it, resolved: 4 layers, sequence 64, 2 ranks with 3 microbatches each.
+// A small job, resolved from the YAML that a user would write: 4 layers, sequence 64, 2 ranks with 3
+// microbatches each.
 v1::JobSpec TestJob(const std::string& parallelism = "{ranks: 2}",
                     const std::string& precision = "{compute: fp32}", const std::string& model_extra = "",
                     const std::string& model_type = "llama");
 
-// Four ranks share the experts of three layers, on GPUs.
+// A job in which four ranks share the experts of three layers, on GPUs.
 v1::JobSpec SparseJob(const std::string& schedule, const std::string& chunks);
 
-// A device on which only compute takes time, and one whose link is slow.
+// Profiles of a device on which only compute takes time, and of one with a slow link.
 schedules::DeviceProfile FastLink();
 schedules::DeviceProfile SlowLink();
 

@@ -9,7 +9,7 @@
 
 namespace tandem::schedules {
 
-// What the outlines of test_outlines.h are put together from.
+// Helpers that make the outlines of test_outlines.h.
 
 inline int64_t RoundUp(int64_t value, int64_t multiple) {
   return (value + multiple - 1) / multiple * multiple;

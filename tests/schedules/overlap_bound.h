@@ -7,9 +7,9 @@
 
 namespace tandem::schedules {
 
-// The most bytes of locals that the overlapped schedule may take on a stage of L layers where parameters are
-// gathered for use. While the forward of one microbatch is in layer p, the backward of the other is in layer
-// L - 1 - p, so it is
+// An upper bound on the bytes of locals of the overlapped schedule on a stage of L layers whose parameters
+// are gathered for use. While the forward of one microbatch is in layer p, the backward of the other is in
+// layer L - 1 - p, so the bound is
 //
 //     max over p of (activations of the layers up to p, and of the layers up to L - 1 - p)
 //   + the activations outside layers, of both microbatches
@@ -17,8 +17,8 @@ namespace tandem::schedules {
 //   + the contributions of two layers
 //   + twice what the all-to-alls of one layer write, forward and backward
 //
-// Activations are what the forward leaves to the backward. Embedding and head count as layers of parameters;
-// of layers that differ the largest count.
+// Activations are the values that the forward keeps for the backward. Embedding and head count as layers when
+// parameters are counted. If layers differ, the largest count.
 int64_t OverlapBound(const Outline& outline);
 
 }  // namespace tandem::schedules

@@ -11,7 +11,7 @@
 
 namespace tandem::schedules {
 
-// Returns the stage's programs; the test fails if the check refuses them.
+// Builds the programs of a stage. The test fails if the check refuses them.
 inline StagePrograms ProvenStage(const Outline& outline, const BuildOptions& options,
                                  Schedule schedule = Schedule::kSequential) {
   StagePrograms stage = BuildStage(outline, options, schedule).value();
@@ -20,7 +20,8 @@ inline StagePrograms ProvenStage(const Outline& outline, const BuildOptions& opt
   return stage;
 }
 
-// Of the first instruction with that opcode, target and microbatch; the test fails without one.
+// The index of the first instruction with that opcode, target and microbatch. The test fails if there is
+// none.
 inline int Find(const Program& program, Opcode opcode, int target, int microbatch) {
   for (int i = 0; i < static_cast<int>(program.instructions.size()); ++i) {
     const Instruction& instruction = program.instructions[i];

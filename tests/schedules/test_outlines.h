@@ -10,7 +10,7 @@
 
 namespace tandem::schedules {
 
-// Outlines that no model is needed for, with made-up sizes, and options that fit them.
+// Outlines made without model/, with made-up sizes, and options that fit them.
 
 // Sizes of a dense decoder; bytes follow from them as in model/.
 struct DecoderSize {
@@ -26,15 +26,15 @@ struct DecoderSize {
 
 DecoderSize Llama8b(int layers, int64_t tokens, int element_bytes);
 
-// Embedding, layers of attention and mlp, head. Units "embedding", "layers.N" (two parts), "head".
-// tied: the head also uses the embedding's table, whose gradient then has two writers.
+// Embedding, layers of attention and mlp, head. The units are "embedding", "layers.N" (two parts) and "head".
+// If tied, the head also uses the embedding's table, whose gradient then has two writers.
 Outline DenseDecoder(const DecoderSize& size, bool tied = false);
 
 // A small DenseDecoder: 2 layers unless said otherwise.
 Outline SmallDecoder(int layers = 2, bool tied = false);
 
-// Layer 0 is frozen, the head is tied and yields two losses (its forward writes the contribution of its own
-// part), and a unit "unused" is trainable while nothing writes its gradient.
+// A decoder with unusual parts: layer 0 is frozen; the head is tied and yields two losses, and its forward
+// writes the contribution of its own part; the unit "unused" is trainable, but nothing writes its gradient.
 Outline UnusualDecoder();
 
 // Layers of attention, route, permute, dispatch, experts, combine, finish. Units "layers.N" (dense) and
@@ -47,21 +47,23 @@ Outline MoeDecoder(int layers = 2);
 // The same seed gives the same outline.
 Outline RandomOutline(uint64_t seed);
 
-// Options for any of these: `ranks` data parallel ranks (expert units: half of them, at least 1).
-// Strategies with an outer axis split them into an outer 2 (1 for one rank) and an inner rest.
+// Options for any of these outlines. Dense units are on `ranks` data parallel ranks, expert units on half of
+// them (at least 1). For a strategy with an outer axis, the outer size is 2 (1 for one rank), and the inner
+// size is the rest.
 BuildOptions OptionsFor(const Outline& outline, const std::string& strategy = "zero3",
                         int num_microbatches = 2, int ranks = 2);
 
-// Options that fit RandomOutline(seed): 1-4 microbatches, prefetch 0-2, one of the strategies.
+// Random options for RandomOutline(seed): 1 to 4 microbatches, prefetch 0 to 2, one of the strategies.
 BuildOptions RandomOptions(const Outline& outline, uint64_t seed);
 
 // Sets every unit's precision: main weights in fp32, the rest in bf16.
 void UseBf16(Outline& outline);
 
-// Gives the last part of each unit that has others a class of its own, in the main type of the others.
+// Puts the last part of each unit with several parts into its own class, whose elements all have the main
+// type.
 void KeepLastPartsInMainType(Outline& outline);
 
-// For BuildOptions::recompute: all of a layer but what the next one reads and what the host reads.
+// Returns BuildOptions::recompute for all values of a layer except what the next layer or the host reads.
 std::vector<bool> RecomputeLayers(const Outline& outline);
 
 ValueId FindValue(const Outline& outline, const std::string& name);

@@ -16,7 +16,7 @@
 
 namespace tandem::schedules {
 
-// A stage as the passes make it, to change something in.
+// The programs of a stage, for tests to change something in them.
 struct EditedStage {
   Outline outline;
   BuildOptions options;
@@ -30,7 +30,7 @@ struct EditedStage {
 
   EditedStage(Outline of, StagePrograms programs) : outline(std::move(of)), stage(std::move(programs)) {}
 
-  // The first instruction with that text, "reduce layers.0 mb 1", from `from` on.
+  // The index of the first instruction at `from` or later with that text: "reduce layers.0 mb 1".
   int IndexOf(const Program& program, const std::string& text, int from = 0) const {
     for (int i = from; i < static_cast<int>(program.instructions.size()); ++i) {
       if (ToText(program.instructions[i], outline) == text) {
@@ -54,7 +54,7 @@ struct EditedStage {
     return 0;
   }
 
-  // Waits follow their instructions.
+  // Remove and Insert renumber the waits of the other instructions.
   static void Remove(Program& program, int i) {
     program.instructions.erase(program.instructions.begin() + i);
     for (Instruction& in : program.instructions) {
@@ -73,11 +73,11 @@ struct EditedStage {
     program.instructions.insert(program.instructions.begin() + at, std::move(instruction));
   }
 
-  // What the check says.
+  // The error of CheckStage; empty if there is none.
   std::string Check() const { return std::string(CheckStage(outline, options, stage).message()); }
 };
 
-// Rederives waits and addresses, so that only the meaning can be wrong.
+// Derives waits and addresses again, so that only the meaning can be wrong.
 inline void WaitAnew(EditedStage& edited, Program& program) {
   for (Instruction& in : program.instructions) {
     in.waits.clear();
