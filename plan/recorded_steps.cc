@@ -51,7 +51,8 @@ std::vector<schedules::Timeline> Select(absl::Span<const schedules::Timeline> ti
 void AddMissing(const std::vector<schedules::MeasuredTime>& times,
                 std::vector<schedules::MeasuredTime>& measured) {
   const auto key = [](const schedules::MeasuredTime& time) {
-    return std::tie(time.kind, time.flops, time.bytes, time.link_bytes, time.ranks, time.stride);
+    const schedules::Work& work = time.work;
+    return std::tie(time.kind, work.flops, work.bytes, work.link_bytes, work.ranks, work.stride);
   };
   const auto is_less = [&](const schedules::MeasuredTime& a, const schedules::MeasuredTime& b) {
     return key(a) < key(b);

@@ -125,14 +125,6 @@ Work SavedByKept(const Outline& outline, const Program& program, const Instructi
   return saved;
 }
 
-Work MeasuredWork(const MeasuredTime& time) {
-  return {.flops = time.flops,
-          .bytes = time.bytes,
-          .link_bytes = time.link_bytes,
-          .ranks = time.ranks,
-          .stride = time.stride};
-}
-
 }  // namespace
 
 Work WorkOf(const Outline& outline, const Program& program, const Instruction& instruction,
@@ -268,23 +260,22 @@ Cost CostModel::Of(const Instruction& instruction) const {
   const MeasuredTime* nearest = nullptr;
   double nearest_ratio = 0;  // estimate of this work over that of the entry's
   for (; entry != profile_.measured.end() && entry->kind == kind; ++entry) {
-    const Work measured = MeasuredWork(*entry);
-    const double of_entry = Estimate(measured, instruction);
-    if (of_entry <= 0 && measured != work) {
+    const double of_entry = Estimate(entry->work, instruction);
+    if (of_entry <= 0 && entry->work != work) {
       continue;  // no rate follows from the time of no work
     }
-    const double ratio = measured == work ? 1 : estimate / of_entry;
+    const double ratio = entry->work == work ? 1 : estimate / of_entry;
     if (nearest == nullptr || std::abs(std::log(ratio)) < std::abs(std::log(nearest_ratio))) {
       nearest = &*entry;
       nearest_ratio = ratio;
     }
   }
   // A time that was measured on one rank says nothing of a collective's, nor the other way round.
-  if (nearest == nullptr || (nearest->ranks > 1) != (work.ranks > 1)) {
+  if (nearest == nullptr || (nearest->work.ranks > 1) != (work.ranks > 1)) {
     return {estimate, 1, CostSource::kEstimated};
   }
   const double busy = nearest->seconds > 0 ? nearest->cpu_seconds / nearest->seconds : 0;
-  const bool same = MeasuredWork(*nearest) == work;
+  const bool same = nearest->work == work;
   return {nearest->seconds * (same ? 1 : nearest_ratio), busy,
           same ? CostSource::kMeasured : CostSource::kScaled};
 }

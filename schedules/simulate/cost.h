@@ -29,16 +29,6 @@ struct Workload {
   Strategy expert_strategy;
 };
 
-// The work of one instruction, independent of any device.
-struct Work {
-  double flops = 0;
-  double bytes = 0;       // read and written in the device's memory
-  double link_bytes = 0;  // the buffer that a collective gathers, reduces or exchanges
-  int ranks = 1;          // size of the group that it communicates with; 1 if it does not communicate
-  int stride = 1;         // stride of that group
-  bool operator==(const Work&) const = default;
-};
-
 // Computes the work by the rules of the opcode (opcode.h). A node's pass has its declared access (a Recompute
 // has it without what was kept). Otherwise the operands' bytes count: what is read or written moves once, and
 // what is added to moves twice.

@@ -37,19 +37,23 @@ struct LinkRates {
   double hop_seconds = 0;
 };
 
+// The work of one instruction, independent of any device.
+struct Work {
+  double flops = 0;
+  double bytes = 0;       // read and written in the device's memory
+  double link_bytes = 0;  // the buffer that a collective gathers, reduces or exchanges
+  int ranks = 1;          // size of the group that it communicates with; 1 if it does not communicate
+  int stride = 1;         // stride of that group
+  bool operator==(const Work&) const = default;
+};
+
 // The measured time of one kind of instruction.
 struct MeasuredTime {
   std::string kind;        // KindOf (cost.h): "backward-input layers.*.mlp bf16", "reduce layers.* add"
   double seconds = 0;      // undisturbed; for a collective, from the arrival of the last rank
   double cpu_seconds = 0;  // processor time of all threads; 0 on a GPU
-  // The work at which it was measured (cost.h). The time of an instruction of another size is scaled by
-  // these.
-  double flops = 0;
-  double bytes = 0;       // moved in memory
-  double link_bytes = 0;  // size of a collective's buffer
-  int ranks = 1;          // of a collective
-  int stride = 1;         // of a collective's group (GroupShape, cost.h)
-  int64_t samples = 0;    // number of instructions that were measured
+  Work work;               // at which it was measured; other sizes are scaled by it
+  int64_t samples = 0;     // number of instructions that were measured
   bool operator==(const MeasuredTime&) const = default;
 };
 

@@ -64,12 +64,7 @@ std::vector<MeasuredTime> MeasureTimes(const Outline& outline, const Program& pr
     const Work work = WorkOf(outline, program, instruction, workload);
     const std::string kind = KindOf(outline, program, instruction);
     Samples& samples = kinds[{kind, work.flops, work.bytes, work.link_bytes}];
-    samples.time = {.kind = kind,
-                    .flops = work.flops,
-                    .bytes = work.bytes,
-                    .link_bytes = work.link_bytes,
-                    .ranks = work.ranks,
-                    .stride = work.stride};
+    samples.time = {.kind = kind, .work = work};
     for (const auto& [step, ranks] : steps) {
       double least = -1;
       for (const Timeline* timeline : ranks) {

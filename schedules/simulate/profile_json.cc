@@ -59,12 +59,13 @@ class ObjectReader {
     }
   }
 
-  void Integer(const std::string& key, int64_t least, int64_t most, int64_t& value) {
+  template <typename Int>
+  void Integer(const std::string& key, int64_t least, int64_t most, Int& value) {
     if (const Json* found = Find(key)) {
       const bool fits = found->is_number_integer() && (!found->is_number_unsigned() ||
                                                        found->get<uint64_t>() <= static_cast<uint64_t>(most));
       if (fits && found->get<int64_t>() >= least && found->get<int64_t>() <= most) {
-        value = found->get<int64_t>();
+        value = found->get<Int>();
       } else {
         Refuse(Path(key), absl::StrCat(Short(*found), " is not allowed"),
                absl::StrCat("an integer from ", least, " to ", most));
@@ -141,9 +142,7 @@ void ReadLink(ObjectReader& file, const std::string& key, bool required, std::st
     return;
   }
   ObjectReader reader(*found, key, error);
-  int64_t max_ranks = 0;
-  reader.Integer("max_ranks", 0, 1 << 20, max_ranks);
-  link.max_ranks = static_cast<int>(max_ranks);
+  reader.Integer("max_ranks", 0, 1 << 20, link.max_ranks);
   reader.Number("bytes_per_second", true, required, kMax, link.bytes_per_second);
   reader.Number("latency_seconds", false, false, kMax, link.latency_seconds);
   reader.Number("hop_seconds", false, false, kMax, link.hop_seconds);
@@ -161,22 +160,17 @@ void ReadMeasured(ObjectReader& file, std::string& error, DeviceProfile& profile
   }
   for (size_t i = 0; i < found->size() && error.empty(); ++i) {
     ObjectReader reader((*found)[i], absl::StrCat("measured[", i, "]"), error);
-    MeasuredTime time;
-    int64_t ranks = 1;
-    int64_t stride = 1;
+    MeasuredTime& time = profile.measured.emplace_back();
     reader.Text("kind", true, time.kind);
     reader.Number("seconds", true, false, kMax, time.seconds);
     reader.Number("cpu_seconds", false, false, kMax, time.cpu_seconds);
-    reader.Number("flops", false, false, kMax, time.flops);
-    reader.Number("bytes", false, false, kMax, time.bytes);
-    reader.Number("link_bytes", false, false, kMax, time.link_bytes);
-    reader.Integer("ranks", 1, 1 << 20, ranks);
-    reader.Integer("stride", 1, 1 << 20, stride);
+    reader.Number("flops", false, false, kMax, time.work.flops);
+    reader.Number("bytes", false, false, kMax, time.work.bytes);
+    reader.Number("link_bytes", false, false, kMax, time.work.link_bytes);
+    reader.Integer("ranks", 1, 1 << 20, time.work.ranks);
+    reader.Integer("stride", 1, 1 << 20, time.work.stride);
     reader.Integer("samples", 0, int64_t{1} << 50, time.samples);
     reader.Done();
-    time.ranks = static_cast<int>(ranks);
-    time.stride = static_cast<int>(stride);
-    profile.measured.push_back(std::move(time));
   }
   std::stable_sort(profile.measured.begin(), profile.measured.end(),
                    [](const MeasuredTime& a, const MeasuredTime& b) { return a.kind < b.kind; });
@@ -218,11 +212,11 @@ std::string ProfileToJson(const DeviceProfile& profile) {
     json["measured"].push_back({{"kind", time.kind},
                                 {"seconds", time.seconds},
                                 {"cpu_seconds", time.cpu_seconds},
-                                {"flops", time.flops},
-                                {"bytes", time.bytes},
-                                {"link_bytes", time.link_bytes},
-                                {"ranks", time.ranks},
-                                {"stride", time.stride},
+                                {"flops", time.work.flops},
+                                {"bytes", time.work.bytes},
+                                {"link_bytes", time.work.link_bytes},
+                                {"ranks", time.work.ranks},
+                                {"stride", time.work.stride},
                                 {"samples", time.samples}});
   }
   return json.dump(1, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace) + "\n";

@@ -231,13 +231,14 @@ TEST_F(CostTest, AGroupHasItsOwnSize) {
 }
 
 TEST_F(CostTest, AnEntryOfAnotherSizeIsScaledByTheEstimates) {
-  profile_.measured = {{.kind = "forward layers.*.a fp32", .seconds = 10e-6, .flops = 2000, .samples = 3}};
+  profile_.measured = {
+      {.kind = "forward layers.*.a fp32", .seconds = 10e-6, .work = {.flops = 2000}, .samples = 3}};
   const Cost scaled = Of(program_.instructions[1]);
   EXPECT_EQ(scaled.source, CostSource::kScaled);
   EXPECT_NEAR(scaled.seconds, 20e-6, 1e-12);
   EXPECT_EQ(Of(program_.instructions[3]).source, CostSource::kEstimated);
   profile_.measured.push_back(
-      {.kind = "forward layers.*.a fp32", .seconds = 7e-6, .flops = 4000, .samples = 3});
+      {.kind = "forward layers.*.a fp32", .seconds = 7e-6, .work = {.flops = 4000}, .samples = 3});
   const Cost measured = Of(program_.instructions[1]);
   EXPECT_EQ(measured.source, CostSource::kMeasured);
   EXPECT_EQ(measured.seconds, 7e-6);
@@ -250,7 +251,7 @@ TEST_F(CostTest, NoRateFollowsFromTheTimeOfNoWork) {
     EXPECT_EQ(estimated.source, CostSource::kEstimated);
     EXPECT_NEAR(estimated.seconds, 4000 / 1e9, 1e-15);
     profile_.measured.push_back(
-        {.kind = "forward layers.*.a fp32", .seconds = 10e-6, .flops = 2000, .samples = 3});
+        {.kind = "forward layers.*.a fp32", .seconds = 10e-6, .work = {.flops = 2000}, .samples = 3});
     EXPECT_NEAR(Of(program_.instructions[1]).seconds, 20e-6, 1e-12);
   }
 }
@@ -275,7 +276,7 @@ TEST_F(CostTest, ATimeInOneTypeSaysNothingOfAnother) {
 }
 
 TEST_F(CostTest, ATimeOfOneRankSaysNothingOfACollective) {
-  profile_.measured = {{.kind = "unshard layers.*", .seconds = 1, .bytes = 4000, .samples = 1}};
+  profile_.measured = {{.kind = "unshard layers.*", .seconds = 1, .work = {.bytes = 4000}, .samples = 1}};
   EXPECT_EQ(OfFirst().source, CostSource::kEstimated);
 }
 

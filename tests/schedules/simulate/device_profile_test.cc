@@ -22,8 +22,8 @@ TEST(DeviceProfileTest, PresetsGoThroughJsonUnchanged) {
     EXPECT_EQ(profile.name, name);
     EXPECT_GT(profile.compute.at("fp32").flops_per_second, 0);
     EXPECT_GT(profile.compute.at("fp64").flops_per_second, 0);
-    profile.measured = {{"backward-input layers.*.mlp bf16", 0.1 + 0.2, 0.25, 1e12 / 3, 5e9, 0, 1, 40},
-                        {"reduce layers.* add", 1e-3, 1e-4, 0, 100, 2000, 4, 7}};
+    profile.measured = {{"backward-input layers.*.mlp bf16", 0.1 + 0.2, 0.25, {1e12 / 3, 5e9, 0, 1, 40}, 3},
+                        {"reduce layers.* add", 1e-3, 1e-4, {0, 100, 2000, 4, 7}, 3}};
     const std::string text = ProfileToJson(profile);
     const absl::StatusOr<DeviceProfile> read = ProfileFromJson(text);
     ASSERT_TRUE(read.ok()) << read.status();

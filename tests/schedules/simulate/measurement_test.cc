@@ -38,8 +38,8 @@ TEST(MeasurementTest, ACollectiveTakesAsLongAsForTheRankThatCameLast) {
   const MeasuredTime& gather = Find(times, "unshard layers.*");
   EXPECT_NEAR(gather.seconds, 2e-6, 1e-15);
   EXPECT_NEAR(gather.cpu_seconds, 100e-9, 1e-15);
-  EXPECT_EQ(gather.link_bytes, 2000);
-  EXPECT_EQ(gather.ranks, 2);
+  EXPECT_EQ(gather.work.link_bytes, 2000);
+  EXPECT_EQ(gather.work.ranks, 2);
   EXPECT_EQ(gather.samples, 3);
 }
 

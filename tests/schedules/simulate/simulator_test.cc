@@ -43,8 +43,7 @@ TEST(SimulatorTest, WhatMostlyWaitsTakesLittleOfTheProcessor) {
   profile.measured = {{.kind = "unshard layers.*",
                        .seconds = 2e-6,
                        .cpu_seconds = 1e-6,
-                       .link_bytes = 2000,
-                       .ranks = 2,
+                       .work = {.link_bytes = 2000, .ranks = 2},
                        .samples = 1}};
   // From 2000: compute wants 1 processor, the gather half of one, so there is 1.5 times too little. The
   // gather's working half takes 1.5 times as long: 2500 in all, in which compute does 2500 / 1.5.
@@ -88,8 +87,7 @@ TEST(SimulatorTest, WhoWaitsForTheLastRankTakesNoProcessorMeanwhile) {
   profile.measured = {{.kind = "unshard layers.*",
                        .seconds = 2e-6,
                        .cpu_seconds = 2e-6,
-                       .link_bytes = 2000,
-                       .ranks = 2,
+                       .work = {.link_bytes = 2000, .ranks = 2},
                        .samples = 1}};
   // A gather works for half of its 4000. From 4000: compute wants 1 processor, the gather half of one, so its
   // working half takes 1.5 times as long: 5000 in all, in which compute does 5000 / 1.5.
