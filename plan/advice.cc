@@ -146,8 +146,8 @@ class Adviser {
 
   std::string Saving(const Trial& trial) const {
     const int64_t saved = prediction_.step_ns - trial.step_ns;
-    return absl::StrCat(ChangeText(trial.change), " saves ", DurationText(saved), " (",
-                        ShareText(static_cast<double>(saved), Step()), ") for ", MemoryChange(trial));
+    return absl::StrCat(ChangeText(trial.change), " saves ", DurationShareText(saved, prediction_.step_ns),
+                        " for ", MemoryChange(trial));
   }
 
   // The changes that save something; without them, that nothing did.
@@ -249,8 +249,8 @@ class Adviser {
                       " of it since communication beside it slows it down");
     }
     if (Communicates()) {
-      absl::StrAppend(&text, "; of the communication only ", DurationText(prediction_.exposed_ns), " (",
-                      ShareText(static_cast<double>(prediction_.exposed_ns), Step()), ") is exposed");
+      absl::StrAppend(&text, "; of the communication only ",
+                      DurationShareText(prediction_.exposed_ns, prediction_.step_ns), " is exposed");
     }
     advice_.sentences.push_back(text + ".");
 
@@ -263,11 +263,10 @@ class Adviser {
     });
     if (!AnySaves() && smaller != nullptr) {
       const int64_t longer = smaller->step_ns - prediction_.step_ns;
-      advice_.sentences.push_back(
-          absl::StrCat("Tried: ", ChangeText(smaller->change), " takes ", MemoryChange(*smaller), " and ",
-                       longer > 0 ? absl::StrCat("only ", DurationText(longer), " (",
-                                                 ShareText(static_cast<double>(longer), Step()), ") longer.")
-                                  : "no longer."));
+      advice_.sentences.push_back(absl::StrCat(
+          "Tried: ", ChangeText(smaller->change), " takes ", MemoryChange(*smaller), " and ",
+          longer > 0 ? absl::StrCat("only ", DurationShareText(longer, prediction_.step_ns), " longer.")
+                     : "no longer."));
     } else {
       advice_.sentences.push_back(TriedText());
     }

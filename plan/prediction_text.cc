@@ -37,9 +37,7 @@ std::string StreamTimes(const schedules::Program& program, const std::vector<int
   std::vector<std::string> parts;
   for (size_t s = 0; s < times.size(); ++s) {
     if (times[s] > 0) {
-      parts.push_back(absl::StrCat(program.streams[s].name, " ", DurationText(times[s]), " (",
-                                   ShareText(static_cast<double>(times[s]), static_cast<double>(step_ns)),
-                                   ")"));
+      parts.push_back(absl::StrCat(program.streams[s].name, " ", DurationShareText(times[s], step_ns)));
     }
   }
   return absl::StrJoin(parts, ", ");
@@ -51,19 +49,16 @@ std::string MemoryWaitsText(const MemoryWaits& waits, int64_t step_ns) {
   }
   return absl::StrCat(waits.count, waits.count == 1 ? " frees " : " free ", SizeText(waits.freed_bytes),
                       " and ", waits.count == 1 ? "costs " : "cost ",
-                      waits.cost_ns == 0 ? "no time"
-                                         : absl::StrCat(DurationText(waits.cost_ns), " (",
-                                                        ShareText(static_cast<double>(waits.cost_ns),
-                                                                  static_cast<double>(step_ns)),
-                                                        ") of the step"));
+                      waits.cost_ns == 0
+                          ? "no time"
+                          : absl::StrCat(DurationShareText(waits.cost_ns, step_ns), " of the step"));
 }
 
 // "24 for how many rows travel, 1.2 ms; compute was queued for 1.2 ms (100 %)".
 std::string HostWaitsText(const schedules::HostWaits& waits) {
   return absl::StrCat(waits.count, " for how many rows travel, ", DurationText(waits.waited_ns),
-                      "; compute is queued for ", DurationText(waits.covered_ns), " (",
-                      ShareText(static_cast<double>(waits.covered_ns), static_cast<double>(waits.waited_ns)),
-                      ") of it");
+                      "; compute is queued for ", DurationShareText(waits.covered_ns, waits.waited_ns),
+                      " of it");
 }
 
 // The arena beside the curve: what the difference is.
@@ -129,26 +124,21 @@ std::string PredictionToText(const JobPlan& plan, const Prediction& prediction,
   const int64_t slowed = SlowedNanoseconds(plan, prediction);
   if (slowed > 0) {
     AppendRow(text, "compute slowed",
-              absl::StrCat(DurationText(slowed), " (",
-                           ShareText(static_cast<double>(slowed), static_cast<double>(prediction.step_ns)),
-                           plan.topology.world > 1 ? ") by communication beside it"
-                                                   : ") by the additions of gradients beside it"));
+              absl::StrCat(DurationShareText(slowed, prediction.step_ns),
+                           plan.topology.world > 1 ? " by communication beside it"
+                                                   : " by the additions of gradients beside it"));
   }
   AppendRow(text, plan.topology.world > 1 ? "exposed communication" : "exposed additions",
-            absl::StrCat(DurationText(prediction.exposed_ns), " (",
-                         ShareText(static_cast<double>(prediction.exposed_ns),
-                                   static_cast<double>(prediction.step_ns)),
-                         ")", prediction.exposed_ns > 0 ? ": " : "",
+            absl::StrCat(DurationShareText(prediction.exposed_ns, prediction.step_ns),
+                         prediction.exposed_ns > 0 ? ": " : "",
                          StreamTimes(program, prediction.exposed_by_stream, prediction.step_ns)));
   const std::vector<int64_t> path = PathTimes(plan, prediction);
   const int64_t gaps = prediction.step_ns - std::accumulate(path.begin(), path.end(), int64_t{0});
-  AppendRow(text, "critical path",
-            absl::StrCat(StreamTimes(program, path, prediction.step_ns),
-                         gaps > 0 ? absl::StrCat(", gaps between them ", DurationText(gaps), " (",
-                                                 ShareText(static_cast<double>(gaps),
-                                                           static_cast<double>(prediction.step_ns)),
-                                                 ")")
-                                  : ""));
+  AppendRow(
+      text, "critical path",
+      absl::StrCat(
+          StreamTimes(program, path, prediction.step_ns),
+          gaps > 0 ? absl::StrCat(", gaps between them ", DurationShareText(gaps, prediction.step_ns)) : ""));
   AppendRow(text, "memory waits", MemoryWaitsText(prediction.memory_waits, prediction.step_ns));
   if (prediction.host_waits.count > 0) {
     AppendRow(text, "host waits", HostWaitsText(prediction.host_waits));

@@ -60,6 +60,11 @@ std::string ShareText(double part, double whole) {
   return absl::StrFormat("%.*f %%", percent != 0 && percent < 9.95 ? 1 : 0, percent);
 }
 
+std::string DurationShareText(int64_t nanoseconds, int64_t whole) {
+  return absl::StrCat(DurationText(nanoseconds), " (",
+                      ShareText(static_cast<double>(nanoseconds), static_cast<double>(whole)), ")");
+}
+
 void AppendRow(std::string& text, const std::string& key, const std::string& value) {
   absl::StrAppendFormat(&text, "  %-22s %s\n", key, value);
 }
