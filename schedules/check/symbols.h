@@ -5,6 +5,8 @@
 #include <initializer_list>
 #include <vector>
 
+#include "absl/container/flat_hash_set.h"
+#include "absl/hash/hash.h"
 #include "absl/types/span.h"
 #include "schedules/program/program.h"
 
@@ -42,10 +44,12 @@ enum class SymbolOp : uint8_t {
   kUpdated,    // a: state; {outcome, counter, state}; uses the counters of all ranks
 };
 
-// Hash-consed expressions: nodes are compared in full, hashes only find them. Not thread-safe.
+// Expressions, each stored once. Not thread-safe.
 class Symbols {
  public:
-  Symbols();
+  Symbols() : known_(1 << 15, Hash{this}, Equal{this}) {}
+  Symbols(const Symbols&) = delete;
+  Symbols& operator=(const Symbols&) = delete;
 
   // A symbol that is equal to no other.
   Symbol Garbage(int number);
@@ -83,16 +87,26 @@ class Symbols {
     int a = 0;
     int b = 0;
     int c = 0;
-    uint32_t hash = 0;
-    int num_arguments = 0;
     size_t first_argument = 0;
+    size_t num_arguments = 0;
   };
-
-  void Grow();
+  struct Hash {
+    size_t operator()(Symbol s) const {
+      return absl::HashOf(of->op(s), of->a(s), of->b(s), of->c(s), of->arguments(s));
+    }
+    const Symbols* of;
+  };
+  struct Equal {
+    bool operator()(Symbol s, Symbol t) const {
+      return of->op(s) == of->op(t) && of->a(s) == of->a(t) && of->b(s) == of->b(t) && of->c(s) == of->c(t) &&
+             of->arguments(s) == of->arguments(t);
+    }
+    const Symbols* of;
+  };
 
   std::vector<Expression> nodes_;
   std::vector<Symbol> arguments_;
-  std::vector<Symbol> table_;  // open addressing; -1: free entry
+  absl::flat_hash_set<Symbol, Hash, Equal> known_;  // all but garbage
 };
 
 }  // namespace tandem::schedules
