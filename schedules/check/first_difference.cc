@@ -107,29 +107,19 @@ class Comparison {
 
   // "the contribution of layers.3.mlp of microbatch 1", of a node's output or a unit's contribution.
   std::string Contribution(Symbol s) const {
-    if (symbols_.op(s) == SymbolOp::kOutput && symbols_.op(symbols_.arguments(s)[0]) == SymbolOp::kCall) {
-      const Symbol call = symbols_.arguments(s)[0];
-      return absl::StrCat("the contribution of ", outline_.nodes[symbols_.a(call)].name, OfMicrobatch(call));
+    const SymbolOp op = symbols_.op(s);
+    if (op != SymbolOp::kConcat && op != SymbolOp::kRound && (op != SymbolOp::kOutput || CallUnder(s) < 0)) {
+      return Describe(s);
     }
-    if (symbols_.op(s) == SymbolOp::kConcat) {
-      std::string names;
-      std::string microbatch;
-      for (const Symbol part : symbols_.arguments(s)) {
-        const Symbol call = CallUnder(part);
-        if (call >= 0) {
-          absl::StrAppend(&names, names.empty() ? "" : " and ", outline_.nodes[symbols_.a(call)].name);
-          microbatch = OfMicrobatch(call);
-        }
+    std::string names;
+    std::string microbatch;
+    for (const Symbol part : op == SymbolOp::kConcat ? symbols_.arguments(s) : absl::MakeConstSpan(&s, 1)) {
+      if (const Symbol call = CallUnder(part); call >= 0) {
+        absl::StrAppend(&names, names.empty() ? "" : " and ", outline_.nodes[symbols_.a(call)].name);
+        microbatch = OfMicrobatch(call);
       }
-      return absl::StrCat("the contribution of ", names.empty() ? "nothing" : names, microbatch);
     }
-    if (symbols_.op(s) == SymbolOp::kRound) {
-      const Symbol call = CallUnder(s);
-      return absl::StrCat("the contribution of ",
-                          call < 0 ? "nothing" : outline_.nodes[symbols_.a(call)].name,
-                          call < 0 ? "" : OfMicrobatch(call));
-    }
-    return Describe(s);
+    return absl::StrCat("the contribution of ", names.empty() ? "nothing" : names, microbatch);
   }
 
   // The first pass whose output is in a part of a contribution; -1: none.
