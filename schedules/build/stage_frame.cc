@@ -97,12 +97,12 @@ class Builder {
       frame_.host = StreamNamed("host");
     }
     if (!outline_.received.empty()) {
-      frame_.receive = StreamNamed("receive");
-      frame_.send_gradients = StreamNamed("send gradients");
+      frame_.receives.stream = StreamNamed("receive");
+      frame_.gradient_sends.stream = StreamNamed("send gradients");
     }
     if (!outline_.sent.empty()) {
-      frame_.send = StreamNamed("send");
-      frame_.receive_gradients = StreamNamed("receive gradients");
+      frame_.sends.stream = StreamNamed("send");
+      frame_.gradient_receives.stream = StreamNamed("receive gradients");
     }
     AddLinks();
   }
@@ -131,12 +131,12 @@ class Builder {
       link(from, to, gradients);
     }
     for (const Boundary& boundary : outline_.received) {
-      frame_.receives.push_back(link(boundary.stage, own, false));
-      frame_.gradient_sends.push_back(link(own, boundary.stage, true));
+      frame_.receives.communicators.push_back(link(boundary.stage, own, false));
+      frame_.gradient_sends.communicators.push_back(link(own, boundary.stage, true));
     }
     for (const Boundary& boundary : outline_.sent) {
-      frame_.sends.push_back(link(own, boundary.stage, false));
-      frame_.gradient_receives.push_back(link(boundary.stage, own, true));
+      frame_.sends.communicators.push_back(link(own, boundary.stage, false));
+      frame_.gradient_receives.communicators.push_back(link(boundary.stage, own, true));
     }
   }
 

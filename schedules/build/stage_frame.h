@@ -52,6 +52,13 @@ struct UnitFrame {
   BufferId shard() const { return published >= 0 ? published : weights; }
 };
 
+// Values or gradients that go from or to other stages.
+struct Exchange {
+  StreamId stream = -1;  // -1 if there are none
+  // By index in outline.received or outline.sent. The gradient of a value goes the other way.
+  std::vector<CommunicatorId> communicators;
+};
+
 // What all programs of a stage share: streams, communicators, persistent buffers and rings.
 struct StageFrame {
   std::vector<Stream> streams;
@@ -78,21 +85,16 @@ struct StageFrame {
   StreamId save = -1;  // -1 if the job does not save
   StreamId outer = -1;
   StreamId host = -1;
-  StreamId send = -1;  // the streams of links; each of these four is -1 if the stage has no such link
-  StreamId receive = -1;
-  StreamId send_gradients = -1;
-  StreamId receive_gradients = -1;
   std::vector<StreamId> node_streams;
   std::vector<StreamId> weight_streams;  // streams that run weight halves
   std::vector<CommunicatorId> node_communicators;
   CommunicatorId norm = -1;
   CommunicatorId counts = -1;  // for states that are updated; -1: there are none
   int64_t counts_bytes = 0;    // size of the counters of all ranks
-  // By index in outline.received and outline.sent. The gradient goes the other way.
-  std::vector<CommunicatorId> receives;
-  std::vector<CommunicatorId> sends;
-  std::vector<CommunicatorId> gradient_receives;
-  std::vector<CommunicatorId> gradient_sends;
+  Exchange receives;
+  Exchange sends;
+  Exchange gradient_receives;
+  Exchange gradient_sends;
 };
 
 StageFrame MakeStageFrame(const Outline& outline, const BuildOptions& options);

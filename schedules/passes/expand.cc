@@ -36,7 +36,7 @@ class Expander {
     for (const NodePass& pass : passes) {
       Load(pass.microbatch);
       if (pass.opcode == Opcode::kSend || pass.opcode == Opcode::kReceive) {
-        Exchange(pass);
+        AddExchange(pass);
       } else {
         Pass(pass);
       }
@@ -167,34 +167,27 @@ class Expander {
         -1, Mode::kWrites};
   }
 
-  StreamId StreamOf(bool sends, bool gradient) const {
-    return sends ? (gradient ? frame_.send_gradients : frame_.send)
-                 : (gradient ? frame_.receive_gradients : frame_.receive);
-  }
-
-  void Exchange(const NodePass& pass) {
+  void AddExchange(const NodePass& pass) {
     const bool sends = pass.opcode == Opcode::kSend;
     // A gradient goes the other way.
     const std::vector<Boundary>& boundaries = sends == pass.gradient ? outline_.received : outline_.sent;
-    const std::vector<CommunicatorId>& communicators =
-        sends ? (pass.gradient ? frame_.gradient_sends : frame_.sends)
-              : (pass.gradient ? frame_.gradient_receives : frame_.receives);
+    const Exchange& exchange = sends ? (pass.gradient ? frame_.gradient_sends : frame_.sends)
+                                     : (pass.gradient ? frame_.gradient_receives : frame_.receives);
     size_t i = 0;
     while (i < boundaries.size() && boundaries[i].value != pass.target) {
       ++i;
     }
     TANDEM_CHECK(i < boundaries.size(), "what is exchanged is at the stage's boundary");
-    Operand operand = pass.gradient ? (sends ? ReadGradient(pass.target, pass.microbatch)
-                                             : WriteGradient(pass.target, pass.microbatch))
-                                    : (sends ? Read(pass.target, pass.microbatch)
-                                             : Write(pass.target, pass.microbatch, false));
-    operand.role = pass.gradient ? Role::kGradient : Role::kValue;
+    const PassOperand exchanged{.role = pass.gradient ? Role::kGradient : Role::kValue,
+                                .id = pass.target,
+                                .mode = sends ? Mode::kReads : Mode::kWrites};
     program_.instructions.push_back({.opcode = pass.opcode,
                                      .target = pass.target,
                                      .microbatch = pass.microbatch,
-                                     .stream = StreamOf(sends, pass.gradient),
-                                     .communicator = communicators[i],
-                                     .operands = {operand}});
+                                     .stream = exchange.stream,
+                                     .communicator = exchange.communicators[i],
+                                     .operands = {OperandOf(exchanged, pass)}});
+    program_.instructions.back().operands.front().role = exchanged.role;
   }
 
   const Outline& outline_;
