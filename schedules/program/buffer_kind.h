@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 namespace tandem::schedules {
 
@@ -61,30 +62,13 @@ struct BufferKindInfo {
   const char* name;  // "gathered parameters"
   Life life;
   SubjectKind subject;
-  bool on_host = false;  // in pinned host memory
+  bool on_host = false;                      // in pinned host memory
+  std::optional<BufferKind> host_copy = {};  // a Report or Snapshot writes it
 };
 
 const BufferKindInfo& InfoOf(BufferKind kind);
-
 // The kind of the host's copy of a buffer; the kind itself if the host has no copy.
-inline BufferKind HostCopyOf(BufferKind kind) {
-  switch (kind) {
-    case BufferKind::kLosses:
-      return BufferKind::kHostLosses;
-    case BufferKind::kUpdateNorms:
-      return BufferKind::kHostUpdateNorms;
-    case BufferKind::kOutcome:
-      return BufferKind::kHostOutcome;
-    case BufferKind::kWeights:
-      return BufferKind::kHostWeights;
-    case BufferKind::kOptimizerState:
-      return BufferKind::kHostOptimizerState;
-    case BufferKind::kNodeState:
-      return BufferKind::kHostNodeState;
-    default:
-      return kind;
-  }
-}
+inline BufferKind HostCopyOf(BufferKind kind) { return InfoOf(kind).host_copy.value_or(kind); }
 
 // Whether Snapshots write the kind. Reports do not.
 inline bool IsSaved(BufferKind kind) {
