@@ -10,50 +10,19 @@
 namespace tandem::schedules {
 namespace {
 
-// Whether the numbers of a stage are those of the undivided outline.
-class SameNumbers {
- public:
-  explicit SameNumbers(const Origin& origin) : origin_(origin) {}
+bool IsSameNode(const Stage& stage, Node part, const Node& whole) {
+  Renumber(stage.origin.values, stage.origin.units, stage.origin.states, part);
+  return part.name == whole.name && part.group == whole.group && part.purpose == whole.purpose &&
+         part.forward == whole.forward && part.backward_input == whole.backward_input &&
+         part.backward_weight == whole.backward_weight;
+}
 
-  bool Node(const schedules::Node& part, const schedules::Node& whole) const {
-    return part.name == whole.name && part.group == whole.group && part.purpose == whole.purpose &&
-           Pass(part.forward, whole.forward) && Pass(part.backward_input, whole.backward_input) &&
-           Pass(part.backward_weight, whole.backward_weight);
-  }
-  bool State(const NodeState& part, const NodeState& whole) const {
-    return part.bytes == whole.bytes &&
-           (part.counter < 0 ? -1 : origin_.states[part.counter]) == whole.counter;
-  }
+bool IsSameState(const Stage& stage, const NodeState& part, const NodeState& whole) {
+  return part.bytes == whole.bytes &&
+         (part.counter < 0 ? -1 : stage.origin.states[part.counter]) == whole.counter;
+}
 
- private:
-  bool Pass(const Access& part, const Access& whole) const {
-    return Values(part.reads, whole.reads) && Values(part.writes, whole.writes) &&
-           Values(part.gradient_reads, whole.gradient_reads) &&
-           Values(part.gradient_writes, whole.gradient_writes) && Parts(part.parameters, whole.parameters) &&
-           Parts(part.parameter_gradients, whole.parameter_gradients) &&
-           States(part.state_reads, whole.state_reads) && States(part.state_adds, whole.state_adds) &&
-           States(part.state_carries, whole.state_carries) &&
-           part.sums_parameter_gradients == whole.sums_parameter_gradients &&
-           part.reads_inputs == whole.reads_inputs;
-  }
-  bool Values(const std::vector<ValueId>& part, const std::vector<ValueId>& whole) const {
-    return std::equal(part.begin(), part.end(), whole.begin(), whole.end(),
-                      [&](ValueId p, ValueId w) { return origin_.values[p] == w; });
-  }
-  bool States(const std::vector<StateId>& part, const std::vector<StateId>& whole) const {
-    return std::equal(part.begin(), part.end(), whole.begin(), whole.end(),
-                      [&](StateId p, StateId w) { return origin_.states[p] == w; });
-  }
-  bool Parts(const std::vector<UnitPart>& part, const std::vector<UnitPart>& whole) const {
-    return std::equal(part.begin(), part.end(), whole.begin(), whole.end(), [&](UnitPart p, UnitPart w) {
-      return origin_.units[p.unit] == w.unit && p.part == w.part;
-    });
-  }
-
-  const Origin& origin_;
-};
-
-bool IsSameUnit(const Unit& part, const Unit& whole) {
+bool IsSameUnit(const Stage&, const Unit& part, const Unit& whole) {
   return part.group == whole.group && part.frozen == whole.frozen && part.classes == whole.classes &&
          part.parts.size() == whole.parts.size();
 }
@@ -94,16 +63,9 @@ absl::Status CheckOnce(absl::Span<const Stage> stages, const std::vector<T>& who
 }  // namespace
 
 absl::Status CheckDivision(const Outline& undivided, absl::Span<const Stage> stages) {
-  TANDEM_RETURN_IF_ERROR(CheckOnce(stages, undivided.nodes, &Outline::nodes, &Origin::nodes,
-                                   [](const Stage& stage, const Node& part, const Node& whole) {
-                                     return SameNumbers(stage.origin).Node(part, whole);
-                                   }));
-  TANDEM_RETURN_IF_ERROR(CheckOnce(stages, undivided.states, &Outline::states, &Origin::states,
-                                   [](const Stage& stage, const NodeState& part, const NodeState& whole) {
-                                     return SameNumbers(stage.origin).State(part, whole);
-                                   }));
-  return CheckOnce(stages, undivided.units, &Outline::units, &Origin::units,
-                   [](const Stage&, const Unit& part, const Unit& whole) { return IsSameUnit(part, whole); });
+  TANDEM_RETURN_IF_ERROR(CheckOnce(stages, undivided.nodes, &Outline::nodes, &Origin::nodes, IsSameNode));
+  TANDEM_RETURN_IF_ERROR(CheckOnce(stages, undivided.states, &Outline::states, &Origin::states, IsSameState));
+  return CheckOnce(stages, undivided.units, &Outline::units, &Origin::units, IsSameUnit);
 }
 
 }  // namespace tandem::schedules

@@ -81,6 +81,8 @@ struct Access {
   double bytes_moved = 0;  // bytes read and written in the device's memory
   double row_bytes = 0;    // the part of bytes_moved that kernels between the matrix products move
   double link_bytes = 0;   // if the node communicates: the size of the buffer that its collective moves
+
+  bool operator==(const Access&) const = default;
 };
 
 // The place of a node around the exchanges of its layer. Schedules read this and not the node's kind. A layer

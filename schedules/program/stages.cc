@@ -8,19 +8,13 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "platform/status_macros.h"
 
 namespace tandem::schedules {
 namespace {
 
 constexpr int kNone = -1;
 constexpr int kSeveral = -2;
-
-template <typename Visit>
-void ForEachAccess(Node& node, const Visit& visit) {
-  visit(node.forward);
-  visit(node.backward_input);
-  visit(node.backward_weight);
-}
 
 // The stages that use one thing: none, one, or several.
 void Use(int& stage, int by) { stage = stage == kNone || stage == by ? by : kSeveral; }
@@ -40,17 +34,17 @@ struct Numbers {
     of_stage[number] = static_cast<int>(of_outline.size());
     of_outline.push_back(number);
   }
-  void Translate(std::vector<int>& numbers) const {
-    for (int& number : numbers) {
-      number = of_stage[number];
-    }
-  }
-  void Translate(std::vector<UnitPart>& parts) const {
-    for (UnitPart& part : parts) {
-      part.unit = of_stage[part.unit];
-    }
-  }
 };
+
+// `owners` are the stages that use each of `all`, which must be one at most.
+template <typename T>
+absl::Status CheckOwners(const std::vector<T>& all, const std::vector<int>& owners) {
+  const auto several = std::find(owners.begin(), owners.end(), kSeveral);
+  return several == owners.end()
+             ? absl::OkStatus()
+             : absl::InvalidArgumentError(absl::StrCat(
+                   "several stages use ", all[several - owners.begin()].name, "; give it to one"));
+}
 
 class Divider {
  public:
@@ -64,8 +58,10 @@ class Divider {
         units_(outline.units.size(), kNone),
         states_(outline.states.size(), kNone) {
     for (size_t n = 0; n < outline.nodes.size(); ++n) {
-      Node node = outline.nodes[n];
-      ForEachAccess(node, [&](const Access& access) { Count(access, StageOf(n)); });
+      const Node& node = outline.nodes[n];
+      for (const Access* access : {&node.forward, &node.backward_input, &node.backward_weight}) {
+        Count(*access, StageOf(n));
+      }
     }
     for (size_t s = 0; s < states_.size(); ++s) {
       if (const StateId counter = outline.states[s].counter; counter >= 0) {
@@ -77,11 +73,8 @@ class Divider {
   }
 
   absl::StatusOr<std::vector<Stage>> Run() const {
-    for (const auto& [name, stage] : Owned()) {
-      if (stage == kSeveral) {
-        return absl::InvalidArgumentError(absl::StrCat("several stages use ", name, "; give it to one"));
-      }
-    }
+    TANDEM_RETURN_IF_ERROR(CheckOwners(outline_.units, units_));
+    TANDEM_RETURN_IF_ERROR(CheckOwners(outline_.states, states_));
     for (ValueId value = 0; value < static_cast<int>(outline_.values.size()); ++value) {
       if (!Crosses(value)) {
         continue;
@@ -134,17 +127,6 @@ class Divider {
         Use(states_[state], stage);
       }
     }
-  }
-
-  std::vector<std::pair<std::string, int>> Owned() const {
-    std::vector<std::pair<std::string, int>> owned;
-    for (size_t u = 0; u < units_.size(); ++u) {
-      owned.emplace_back(outline_.units[u].name, units_[u]);
-    }
-    for (size_t s = 0; s < states_.size(); ++s) {
-      owned.emplace_back(outline_.states[s].name, states_[s]);
-    }
-    return owned;
   }
 
   bool Crosses(ValueId value) const { return readers_[value] != kNone && makers_[value] != kNone; }
@@ -214,16 +196,7 @@ class Divider {
       stage.origin.nodes.push_back(n);
       part.nodes.push_back(outline_.nodes[n]);
       part.nodes.back().chunk = chunk_of_[n] / num_stages_;
-      ForEachAccess(part.nodes.back(), [&](Access& access) {
-        for (auto* list : {&access.reads, &access.writes, &access.gradient_reads, &access.gradient_writes}) {
-          values.Translate(*list);
-        }
-        for (auto* list : {&access.state_reads, &access.state_adds, &access.state_carries}) {
-          states.Translate(*list);
-        }
-        units.Translate(access.parameters);
-        units.Translate(access.parameter_gradients);
-      });
+      Renumber(values.of_stage, units.of_stage, states.of_stage, part.nodes.back());
     }
     part.batch = outline_.batch < 0 ? -1 : values.of_stage[outline_.batch];
     for (const ValueId loss : outline_.losses) {
@@ -257,7 +230,41 @@ std::vector<int> Everything(size_t count) {
   return numbers;
 }
 
+// Those of `all` with these numbers; none if there are none.
+template <typename T>
+std::vector<T> Selected(const std::vector<T>& all, const std::vector<int>& numbers) {
+  std::vector<T> selected;
+  for (const int number : numbers) {
+    if (!all.empty()) {
+      selected.push_back(all[number]);
+    }
+  }
+  return selected;
+}
+
 }  // namespace
+
+void Renumber(const std::vector<ValueId>& values, const std::vector<UnitId>& units,
+              const std::vector<StateId>& states, Node& node) {
+  const auto renumber = [](const std::vector<int>& numbers, std::vector<int>& ids) {
+    for (int& id : ids) {
+      id = numbers[id];
+    }
+  };
+  for (Access* access : {&node.forward, &node.backward_input, &node.backward_weight}) {
+    for (auto* ids : {&access->reads, &access->writes, &access->gradient_reads, &access->gradient_writes}) {
+      renumber(values, *ids);
+    }
+    for (auto* ids : {&access->state_reads, &access->state_adds, &access->state_carries}) {
+      renumber(states, *ids);
+    }
+    for (auto* parts : {&access->parameters, &access->parameter_gradients}) {
+      for (UnitPart& part : *parts) {
+        part.unit = units[part.unit];
+      }
+    }
+  }
+}
 
 Stage OnlyStage(Outline outline) {
   Origin origin{Everything(outline.nodes.size()), Everything(outline.values.size()),
@@ -272,26 +279,10 @@ absl::StatusOr<std::vector<Stage>> DivideIntoStages(const Outline& undivided, ab
 
 BuildOptions OptionsOf(const BuildOptions& undivided, const Origin& origin) {
   BuildOptions options = undivided;
-  options.units.clear();
-  options.keep_gathered.clear();
-  options.recompute.clear();
-  options.replayed.clear();
-  for (const UnitId unit : origin.units) {
-    options.units.push_back(undivided.units[unit]);
-    if (!undivided.keep_gathered.empty()) {
-      options.keep_gathered.push_back(undivided.keep_gathered[unit]);
-    }
-  }
-  for (const NodeId node : origin.nodes) {
-    if (!undivided.replayed.empty()) {
-      options.replayed.push_back(undivided.replayed[node]);
-    }
-  }
-  for (const ValueId value : origin.values) {
-    if (!undivided.recompute.empty()) {
-      options.recompute.push_back(undivided.recompute[value]);
-    }
-  }
+  options.units = Selected(undivided.units, origin.units);
+  options.keep_gathered = Selected(undivided.keep_gathered, origin.units);
+  options.recompute = Selected(undivided.recompute, origin.values);
+  options.replayed = Selected(undivided.replayed, origin.nodes);
   return options;
 }
 

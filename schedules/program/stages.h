@@ -25,6 +25,10 @@ struct Stage {
   Origin origin;
 };
 
+// Replaces each number in the accesses of a node by the one at its index: values[5] for value 5.
+void Renumber(const std::vector<ValueId>& values, const std::vector<UnitId>& units,
+              const std::vector<StateId>& states, Node& node);
+
 // The only stage of a job that is not divided.
 Stage OnlyStage(Outline outline);
 
