@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "platform/check.h"
 #include "schedules/passes/contributions.h"
+#include "schedules/passes/live_locals.h"
 #include "schedules/passes/passes.h"
 #include "schedules/program/signature.h"
 
@@ -212,23 +213,6 @@ class Sets {
   std::vector<BufferId> parents_;
 };
 
-struct Use {
-  int first = -1;
-  int last = -1;
-};
-
-std::vector<Use> UsesOf(const Program& program) {
-  std::vector<Use> uses(program.buffers.size());
-  for (int i = 0; i < static_cast<int>(program.instructions.size()); ++i) {
-    for (const Operand& operand : program.instructions[i].operands) {
-      Use& use = uses[operand.buffer];
-      use.first = use.first < 0 ? i : use.first;
-      use.last = i;
-    }
-  }
-  return uses;
-}
-
 // By microbatch, segments that do the same.
 using Twins = std::vector<std::map<int, MarkedSegment>>;
 
@@ -260,7 +244,7 @@ void Join(const Program& program, const MarkedSegment& one, const MarkedSegment&
 
 // What has one address if segments `period` microbatches apart have one graph; empty: some would be in use
 // at once.
-std::vector<BufferId> Before(const Program& program, const Twins& twins, const std::vector<Use>& uses,
+std::vector<BufferId> Before(const Program& program, const Twins& twins, const std::vector<LocalLife>& lives,
                              int period) {
   Sets sets(program.buffers.size());
   for (const std::map<int, MarkedSegment>& kind : twins) {
@@ -272,17 +256,17 @@ std::vector<BufferId> Before(const Program& program, const Twins& twins, const s
   }
   std::vector<BufferId> by_use;
   for (BufferId b = 0; b < static_cast<int>(program.buffers.size()); ++b) {
-    if (program.buffers[b].life == Life::kLocal && uses[b].first >= 0) {
+    if (lives[b].first >= 0) {
       by_use.push_back(b);
     }
   }
   std::stable_sort(by_use.begin(), by_use.end(),
-                   [&](BufferId a, BufferId b) { return uses[a].first < uses[b].first; });
+                   [&](BufferId a, BufferId b) { return lives[a].first < lives[b].first; });
   std::vector<BufferId> before(program.buffers.size(), -1);
   std::vector<BufferId> newest(program.buffers.size(), -1);  // by set
   for (const BufferId b : by_use) {
     BufferId& other = newest[sets.Of(b)];
-    if (other >= 0 && uses[other].last >= uses[b].first) {
+    if (other >= 0 && lives[other].last >= lives[b].first) {
       return {};
     }
     before[b] = std::exchange(other, b);
@@ -318,9 +302,9 @@ SharedAddresses ShareAddresses(const Program& program) {
   if (twins.empty()) {
     return {};
   }
-  const std::vector<Use> uses = UsesOf(program);
+  const std::vector<LocalLife> lives = LocalLives(program);
   for (int period = 1; period < program.num_microbatches; ++period) {
-    std::vector<BufferId> before = Before(program, twins, uses, period);
+    std::vector<BufferId> before = Before(program, twins, lives, period);
     if (!before.empty()) {
       return {.period = period, .before = std::move(before)};
     }
