@@ -164,51 +164,52 @@ class FormedRule {
     return absl::OkStatus();
   }
 
+  absl::Status Refuse(int i, absl::string_view what) const {
+    return Violation(kFormed, outline_, program_, i, what);
+  }
+
   absl::Status CheckInstruction(int i) {
     const Instruction& in = program_.instructions[i];
     const int opcode = static_cast<int>(in.opcode);
     if (opcode < 0 || opcode >= kNumOpcodes) {
       return Violation(kFormed, program_, absl::StrCat("instruction ", i, " has opcode ", opcode));
     }
-    const auto violation = [&](const std::string& what) {
-      return Violation(kFormed, outline_, program_, i, what);
-    };
     const OpcodeInfo& info = InfoOf(in.opcode);
     const bool target = info.target == TargetKind::kNone   ? in.target == -1
                         : info.target == TargetKind::kNode ? InRange(in.target, outline_.nodes)
                         : info.target == TargetKind::kUnit ? InRange(in.target, outline_.units)
                                                            : InRange(in.target, outline_.values);
     if (!target) {
-      return violation(absl::StrCat("has no target ", in.target));
+      return Refuse(i, absl::StrCat("has no target ", in.target));
     }
     if (in.microbatch < (info.of_microbatch ? 0 : -1) || in.microbatch >= program_.num_microbatches) {
-      return violation(absl::StrCat("is of microbatch ", in.microbatch, " of ", program_.num_microbatches));
+      return Refuse(i, absl::StrCat("is of microbatch ", in.microbatch, " of ", program_.num_microbatches));
     }
     if (!InRange(in.stream, program_.streams)) {
-      return violation(absl::StrCat("is on stream ", in.stream, ", which is not there"));
+      return Refuse(i, absl::StrCat("is on stream ", in.stream, ", which is not there"));
     }
     TANDEM_RETURN_IF_ERROR(CheckCommunicator(i));
     for (const Wait& wait : in.waits) {
       if (wait.instruction < 0 || wait.instruction >= i) {
-        return violation(absl::StrCat("waits for ", wait.instruction, ", which is not issued before it"));
+        return Refuse(i, absl::StrCat("waits for ", wait.instruction, ", which is not issued before it"));
       }
     }
     for (const Operand& operand : in.operands) {
       if (!InRange(operand.buffer, program_.buffers)) {
-        return violation(
-            absl::StrCat("has operand ", OperandName(program_, operand), ", which is not there"));
+        return Refuse(i,
+                      absl::StrCat("has operand ", OperandName(program_, operand), ", which is not there"));
       }
       const Buffer& buffer = program_.buffers[operand.buffer];
       if (operand.part != -1 && !InRange(operand.part, buffer.parts)) {
-        return violation(absl::StrCat("has operand ", OperandName(program_, operand), ", and the buffer has ",
+        return Refuse(i, absl::StrCat("has operand ", OperandName(program_, operand), ", and the buffer has ",
                                       buffer.parts.size(), " parts"));
       }
       if (operand.former && (buffer.life != Life::kRing || operand.mode != Mode::kReads)) {
-        return violation(absl::StrCat("has operand ", OperandName(program_, operand),
+        return Refuse(i, absl::StrCat("has operand ", OperandName(program_, operand),
                                       ": of a former run only rings are there, and only to read"));
       }
       if (program_.streams[in.stream].copies_host && buffer.life != Life::kRing) {
-        return violation(absl::StrCat("touches ", OperandName(program_, operand), " on stream ",
+        return Refuse(i, absl::StrCat("touches ", OperandName(program_, operand), " on stream ",
                                       program_.streams[in.stream].name, ", which may touch only rings"));
       }
     }
@@ -223,8 +224,7 @@ class FormedRule {
       return absl::OkStatus();
     }
     if (!InRange(in.communicator, program_.communicators)) {
-      return Violation(kFormed, outline_, program_, i,
-                       absl::StrCat("is on communicator ", in.communicator, ", which is not there"));
+      return Refuse(i, absl::StrCat("is on communicator ", in.communicator, ", which is not there"));
     }
     const CommunicatorUse& use = program_.communicators[in.communicator];
     const std::string& stream = program_.streams[in.stream].name;
@@ -232,10 +232,9 @@ class FormedRule {
     if (first) {
       user->second.second = absl::StrCat(program_.name, ": ", Describe(outline_, program_, i));
     } else if (user->second.first != stream) {
-      return Violation(
-          kFormed, outline_, program_, i,
-          absl::StrCat("uses communicator ", use.group, " ", use.purpose, " on stream ", stream, ", and ",
-                       user->second.second, " uses it on stream ", user->second.first));
+      return Refuse(
+          i, absl::StrCat("uses communicator ", use.group, " ", use.purpose, " on stream ", stream, ", and ",
+                          user->second.second, " uses it on stream ", user->second.first));
     }
     return absl::OkStatus();
   }
@@ -253,8 +252,7 @@ class FormedRule {
                                          [](const OperandShape& shape) { return shape.optional; }) -
                             shapes_.begin();
     if (in.operands.size() != shapes_.size() && in.operands.size() != required) {
-      return Violation(kFormed, outline_, program_, i,
-                       absl::StrCat("has ", in.operands.size(), " operands instead of ", required));
+      return Refuse(i, absl::StrCat("has ", in.operands.size(), " operands instead of ", required));
     }
     for (size_t k = 0; k < in.operands.size(); ++k) {
       const Operand& operand = in.operands[k];
@@ -265,19 +263,16 @@ class FormedRule {
           shape.part < 0 || operand.part == shape.part || (operand.part < 0 && buffer.parts.empty());
       if (operand.role != shape.role || !Allows(shape.kinds, static_cast<int>(buffer.kind)) ||
           (shape.subject >= 0 && buffer.subject != shape.subject) || !part) {
-        return Violation(kFormed, outline_, program_, i,
-                         absl::StrCat("has operand ", OperandName(program_, operand), " in place ", k,
+        return Refuse(i, absl::StrCat("has operand ", OperandName(program_, operand), " in place ", k,
                                       ", where something else belongs"));
       }
       if (!Allows(shape.modes, static_cast<int>(operand.mode)) || shape.former != operand.former) {
         const char* modes[] = {"reads", "writes", "adds to"};
-        return Violation(kFormed, outline_, program_, i,
-                         absl::StrCat(modes[static_cast<int>(operand.mode)], " ",
+        return Refuse(i, absl::StrCat(modes[static_cast<int>(operand.mode)], " ",
                                       OperandName(program_, operand), ", which it may not"));
       }
       if (BytesOf(operand) < shape.bytes) {
-        return Violation(kFormed, outline_, program_, i,
-                         absl::StrCat("needs ", shape.bytes, " bytes of ", OperandName(program_, operand),
+        return Refuse(i, absl::StrCat("needs ", shape.bytes, " bytes of ", OperandName(program_, operand),
                                       ", which has ", BytesOf(operand)));
       }
     }
@@ -317,16 +312,13 @@ class FormedRule {
       if (from.role != Role::kSource || to.role != Role::kCopy || from.mode != Mode::kReads ||
           to.mode != Mode::kWrites || source.subject != copy.subject || !IsCopy(opcode, from, to) ||
           BytesOf(to) < BytesOf(from)) {
-        return Violation(
-            kFormed, outline_, program_, i,
-            absl::StrCat("copies ", OperandName(program_, from), " to ", OperandName(program_, to),
-                         ", which is not ",
-                         opcode == Opcode::kCopy ? "its ring or its local" : "its place on the host"));
+        return Refuse(
+            i, absl::StrCat("copies ", OperandName(program_, from), " to ", OperandName(program_, to),
+                            ", which is not ",
+                            opcode == Opcode::kCopy ? "its ring or its local" : "its place on the host"));
       }
     }
-    return operands.size() % 2 == 0
-               ? absl::OkStatus()
-               : Violation(kFormed, outline_, program_, i, "does not write as much as it reads");
+    return operands.size() % 2 == 0 ? absl::OkStatus() : Refuse(i, "does not write as much as it reads");
   }
 
   const Outline& outline_;
