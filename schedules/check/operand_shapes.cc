@@ -145,10 +145,8 @@ class Shapes {
         AddExchanged(target);
         break;
       case Role::kNormTerms:
-        for (UnitId u = 0; u < static_cast<int>(outline_.units.size()); ++u) {
-          if (!outline_.units[u].frozen) {
-            Add({BufferKind::kNormTerms}, u, options_.units[u].norm_terms_bytes);
-          }
+        for (const UnitId u : TrainedUnits(outline_)) {
+          Add({BufferKind::kNormTerms}, u, options_.units[u].norm_terms_bytes);
         }
         break;
       case Role::kInputs:
@@ -171,7 +169,7 @@ class Shapes {
         Add({BufferKind::kScratch}, -1, CountersOfAllRanks());
         break;
       default:
-        break;  // a Fill's, of which any will do
+        break;
     }
   }
 

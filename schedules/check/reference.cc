@@ -152,10 +152,7 @@ void Reference::Update() {
       Set(BufferKind::kNodeState, counter, symbols_.Of(SymbolOp::kZero));
     }
   }
-  for (UnitId u = 0; u < static_cast<int>(outline_.units.size()); ++u) {
-    if (outline_.units[u].frozen) {
-      continue;
-    }
+  for (const UnitId u : TrainedUnits(outline_)) {
     const Symbol call = symbols_.Of(
         SymbolOp::kOptimizer, u, 0, 0,
         {Get(BufferKind::kGradients, u), symbols_.Former(BufferKind::kOutcome, -1),
@@ -182,11 +179,9 @@ void Reference::Save() {
       save(BufferKind::kNodeState, s);
     }
   }
-  for (UnitId u = 0; u < static_cast<int>(outline_.units.size()); ++u) {
-    if (!outline_.units[u].frozen) {
-      save(BufferKind::kWeights, u);
-      save(BufferKind::kOptimizerState, u);
-    }
+  for (const UnitId u : TrainedUnits(outline_)) {
+    save(BufferKind::kWeights, u);
+    save(BufferKind::kOptimizerState, u);
   }
 }
 
@@ -232,11 +227,8 @@ void Reference::Backward(Microbatch& microbatch) {
 }
 
 void Reference::Reduce(int m, bool last, Microbatch& passes) {
-  for (UnitId u = 0; u < static_cast<int>(outline_.units.size()); ++u) {
+  for (const UnitId u : TrainedUnits(outline_)) {
     const Unit& unit = outline_.units[u];
-    if (unit.frozen) {
-      continue;
-    }
     std::vector<Symbol> parts;
     for (int p = 0; p < static_cast<int>(unit.parts.size()); ++p) {
       const Symbol written = passes.contribution(u, p);
@@ -275,11 +267,9 @@ void Reference::Step() {
     Reduce(m, m + 1 == options_.num_microbatches, microbatch);
   }
   std::vector<Symbol> terms;
-  for (UnitId u = 0; u < static_cast<int>(outline_.units.size()); ++u) {
-    if (!outline_.units[u].frozen) {
-      terms.push_back(symbols_.Of(SymbolOp::kNormTerms, u, 0, 0, {Get(BufferKind::kGradients, u)}));
-      Set(BufferKind::kNormTerms, u, terms.back());
-    }
+  for (const UnitId u : TrainedUnits(outline_)) {
+    terms.push_back(symbols_.Of(SymbolOp::kNormTerms, u, 0, 0, {Get(BufferKind::kGradients, u)}));
+    Set(BufferKind::kNormTerms, u, terms.back());
   }
   terms.push_back(Get(BufferKind::kInputs, -1));
   const Symbol norm = symbols_.Of(SymbolOp::kNorm, 0, 0, 0, absl::MakeConstSpan(terms));

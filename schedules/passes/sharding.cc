@@ -80,29 +80,24 @@ class Sharder {
     const BufferId scratch = AddBuffer(program_, "counters of all ranks", BufferKind::kScratch, -1, -1,
                                        Fixed(frame_.counts_bytes));
     std::vector<NamedOperand> named = {{Role::kOutcome, frame_.outcome}, {Role::kScratch, scratch}};
+    std::vector<NamedOperand> saved;
     for (size_t state = 0; state < outline_.states.size(); ++state) {
       if (outline_.states[state].counter >= 0) {
         named.push_back({Role::kCounter, frame_.states[outline_.states[state].counter]});
         named.push_back({Role::kState, frame_.states[state]});
-      }
-    }
-    Emit(Opcode::kUpdateStates, -1, frame_.reduce, frame_.counts).operands =
-        MakeOperands(Opcode::kUpdateStates, named);
-    std::vector<NamedOperand> saved;
-    for (size_t state = 0; state < outline_.states.size(); ++state) {
-      if (outline_.states[state].counter >= 0) {
         saved.push_back({Role::kSource, frame_.states[state]});
         saved.push_back({Role::kCopy, frame_.host_states[state]});
       }
     }
+    Emit(Opcode::kUpdateStates, -1, frame_.reduce, frame_.counts).operands =
+        MakeOperands(Opcode::kUpdateStates, named);
     Snapshot(saved);
   }
 
   void Update() {
     std::vector<NamedOperand> copies;
     std::vector<NamedOperand> saved;
-    const auto updated = std::count_if(outline_.units.begin(), outline_.units.end(),
-                                       [](const Unit& unit) { return !unit.frozen; });
+    const auto updated = static_cast<int64_t>(TrainedUnits(outline_).size());
     const size_t most_saved = 4 * ((updated + kMostUnitSnapshots - 1) / kMostUnitSnapshots);
     for (const UnitId id : InOrderOfFirstUse(outline_)) {
       const Unit& unit = outline_.units[id];

@@ -194,6 +194,17 @@ struct Outline {
   std::vector<Boundary> sent;
 };
 
+// The units that are not frozen.
+inline std::vector<UnitId> TrainedUnits(const Outline& outline) {
+  std::vector<UnitId> trained;
+  for (UnitId unit = 0; unit < static_cast<int>(outline.units.size()); ++unit) {
+    if (!outline.units[unit].frozen) {
+      trained.push_back(unit);
+    }
+  }
+  return trained;
+}
+
 // The number of pieces of the model that a rank of this stage has. Its nodes' chunks are 0 to one less.
 inline int NumChunks(const Outline& outline) {
   return outline.nodes.empty() ? 1 : outline.nodes.back().chunk + 1;
