@@ -74,7 +74,7 @@ TEST(GroupOptionsTest, StepGroupsFollowThePlacements) {
   EXPECT_THAT(StepGroups({.world = 4, .tensor = 3}, /*gathers=*/true, /*counts_over_data=*/false), IsEmpty());
 }
 
-TEST(CtasTest, ACommunicatorsBoundIsWhatTheJobSaysOrFollowsFromItsPurpose) {
+TEST(CtasTest, JobSetsCtaBoundElseItsPurposeDoes) {
   EXPECT_EQ(BoundOfCtas({.max_ctas = 7}, "norm"), 7);
   EXPECT_EQ(BoundOfCtas({.min_ctas = 2}, "norm"), kMostCtas);
   EXPECT_EQ(BoundOfCtas({.high_priority = true}, "norm"), 1);

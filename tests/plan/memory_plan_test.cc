@@ -158,7 +158,7 @@ v1::JobSpec Llama(int layers, int ranks, int64_t sequence_length, int microbatch
 
 constexpr double kGibibyte = 1 << 30;
 
-TEST(MemoryPlanTest, FourLlamaLayersInFp32OnTwoRanksFitIn25GiB) {
+TEST(MemoryPlanTest, FourFp32LlamaLayersFitIn25GiB) {
   const MemoryPlan memory = PlanMemory(MakeJobPlan(Llama(4, 2, 4096, 1)));
   EXPECT_LE(static_cast<double>(memory.arena_bytes) / kGibibyte, 25);
 }

@@ -85,7 +85,7 @@ TEST(GoldenTest, WholeLayersAreRecomputed) {
                ToText(ProvenStage(moe, options, Schedule::kOverlapped).train, moe));
 }
 
-TEST(GoldenTest, AFrozenUnitATiedHeadAnUnusedUnitAndTwoLosses) {
+TEST(GoldenTest, FrozenTiedUnusedUnitsAndTwoLosses) {
   Outline outline = UnusualDecoder();
   UseBf16(outline);
   const StagePrograms stage = ProvenStage(outline, OptionsFor(outline, "zero3", 1));

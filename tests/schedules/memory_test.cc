@@ -92,7 +92,7 @@ double AddressSpace(const StagePrograms& stage) {
          static_cast<double>(DefaultBudget(stage));
 }
 
-TEST(BudgetTest, WhatIsAliveForAnInstructionIsWithinTheDefaultAndTheLeastBudget) {
+TEST(BudgetTest, LiveBytesStayWithinDefaultAndLeastBudget) {
   for (uint64_t seed = 0; seed < 60; ++seed) {
     SCOPED_TRACE(seed);
     const Outline outline = RandomOutline(seed);
@@ -108,7 +108,7 @@ TEST(BudgetTest, WhatIsAliveForAnInstructionIsWithinTheDefaultAndTheLeastBudget)
 }
 
 // Whatever the number of microbatches, and of layers: see OverlapBound.
-TEST(OverlapMemoryTest, TheArenaIsWithinTheActivationsOfLPlusOneLayersAndAFewLayersOfTheRest) {
+TEST(OverlapMemoryTest, OverlappedArenaStaysWithinItsBound) {
   for (const char* strategy : {"zero2", "zero3", "hsdp"}) {
     for (const int layers : {1, 2, 3, 4, 5, 8, 12}) {
       for (const int microbatches : {2, 4, 7}) {
@@ -127,7 +127,7 @@ TEST(OverlapMemoryTest, TheArenaIsWithinTheActivationsOfLPlusOneLayersAndAFewLay
 }
 
 // With a forward too many in flight it is not.
-TEST(OverlapMemoryTest, AThirdMicrobatchInFlightTakesMoreThanTheBound) {
+TEST(OverlapMemoryTest, ThirdMicrobatchInFlightExceedsTheBound) {
   const Outline outline = MoeDecoder(8);
   BuildOptions options = OptionsFor(outline, "zero3", 3, 4);
   options.hold = 1;
@@ -165,7 +165,7 @@ TEST(AddressTest, RandomOutlinesTakeLittleMoreThanTheirBudget) {
             << ratios[99] << "\n";
 }
 
-TEST(AddressTest, LlamaTakesAtMostATwentiethMoreThanItsBudget) {
+TEST(AddressTest, LlamaExceedsItsBudgetByATwentieth) {
   const Outline outline = DenseDecoder(Llama8b(32, 8192, 2));
   for (const int ranks : {8, 512}) {
     for (const Schedule schedule : {Schedule::kSequential, Schedule::kOverlapped}) {
@@ -177,7 +177,7 @@ TEST(AddressTest, LlamaTakesAtMostATwentiethMoreThanItsBudget) {
   }
 }
 
-TEST(AddressTest, ManyMicrobatchesTakeAtMostATwentiethMoreThanTheirBudget) {
+TEST(AddressTest, ManyMicrobatchesExceedTheirBudgetByATwentieth) {
   const Outline outline = DenseDecoder(Llama8b(32, 4096, 2));
   for (const char* strategy : {"replicate", "zero1", "zero2", "zero3"}) {
     for (const Schedule schedule : {Schedule::kSequential, Schedule::kOverlapped}) {
@@ -195,7 +195,7 @@ TEST(AddressTest, ManyMicrobatchesTakeAtMostATwentiethMoreThanTheirBudget) {
   }
 }
 
-TEST(AddressTest, ManyLayersOfExpertsTakeAtMostATwentiethMoreThanTheirBudget) {
+TEST(AddressTest, ManyExpertLayersExceedBudgetByATwentieth) {
   const Outline outline = MoeDecoder(80);
   for (const Schedule schedule : {Schedule::kSequential, Schedule::kOverlapped}) {
     BuildOptions options = OptionsFor(outline, "zero3", 4, 8);
@@ -205,7 +205,7 @@ TEST(AddressTest, ManyLayersOfExpertsTakeAtMostATwentiethMoreThanTheirBudget) {
   }
 }
 
-TEST(MemoryWaitTest, MemoryWaitsCostLittleTimeAtTheDefaultBudget) {
+TEST(MemoryWaitTest, MemoryWaitsCostLittleAtTheDefaultBudget) {
   Outline outline = DenseDecoder(Llama8b(32, 8192, 2));
   for (Node& node : outline.nodes) {
     node.compute = "bf16";

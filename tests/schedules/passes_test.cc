@@ -44,7 +44,7 @@ std::vector<int> GathersAhead(const Program& program) {
   return ahead;
 }
 
-TEST(OrderTest, PrefetchIsHowManySpansAheadAGatherIsIssued) {
+TEST(OrderTest, GatherIsIssuedPrefetchSpansAhead) {
   const Outline outline = SmallDecoder(6);
   for (const int prefetch : {0, 1, 2}) {
     BuildOptions options = OptionsFor(outline, "zero3", 1);
@@ -54,7 +54,7 @@ TEST(OrderTest, PrefetchIsHowManySpansAheadAGatherIsIssued) {
   }
 }
 
-TEST(OrderTest, AGatherWaitsForTheLastReaderOfTheSpanBeforeThoseThatAreAhead) {
+TEST(OrderTest, GatherWaitsForReadersBeyondThePrefetchDistance) {
   const Outline outline = SmallDecoder(6);
   const Program train = ProvenStage(outline, OptionsFor(outline, "zero3", 1)).train;
   const int gather = Find(train, Opcode::kUnshard, FindUnit(outline, "layers.4"), 0);
@@ -63,7 +63,7 @@ TEST(OrderTest, AGatherWaitsForTheLastReaderOfTheSpanBeforeThoseThatAreAhead) {
                           [&](const Wait& wait) { return wait.instruction == reader && wait.frees == 0; }));
 }
 
-TEST(OrderTest, ALayersDenseAndExpertUnitAreOneSpan) {
+TEST(OrderTest, DenseAndExpertUnitShareASpan) {
   const Outline outline = MoeDecoder(4);
   const Program train = ProvenStage(outline, OptionsFor(outline, "zero3", 1, 4)).train;
   const int first_use = Find(train, Opcode::kForward, FindNode(outline, "layers.1.attention"), 0);
@@ -88,7 +88,7 @@ TEST(OrderTest, ABatchIsLoadedOneMicrobatchAhead) {
   }
 }
 
-TEST(OrderTest, GathersOfKeptParametersWaitForTheirOptimizerStepAlone) {
+TEST(OrderTest, GathersOfKeptParametersAwaitOnlyTheOptimizer) {
   const Outline outline = SmallDecoder(4);
   const Program train = ProvenStage(outline, OptionsFor(outline, "zero2", 2, 4)).train;
   for (const Instruction& instruction : train.instructions) {
@@ -101,7 +101,7 @@ TEST(OrderTest, GathersOfKeptParametersWaitForTheirOptimizerStepAlone) {
   }
 }
 
-TEST(GradientsTest, APartWithTwoWritersIsCollectedInTheMainTypeAndRoundedOnce) {
+TEST(GradientsTest, PartWithTwoWritersIsRoundedOnce) {
   Outline outline = SmallDecoder(1, /*tied=*/true);
   const auto rounds = [&] {
     return Count(ProvenStage(outline, OptionsFor(outline, "zero3", 2)).train, Opcode::kRound);
@@ -111,7 +111,7 @@ TEST(GradientsTest, APartWithTwoWritersIsCollectedInTheMainTypeAndRoundedOnce) {
   EXPECT_EQ(rounds(), 2);  // a microbatch each
 }
 
-TEST(GradientsTest, APartThatOnePassAddsUpIsCollectedAndRoundedOnceAsWell) {
+TEST(GradientsTest, PartSummedByOnePassIsRoundedOnce) {
   Outline outline = UnusualDecoder();
   UseBf16(outline);
   const UnitId extra = FindUnit(outline, "extra_head");
@@ -123,7 +123,7 @@ TEST(GradientsTest, APartThatOnePassAddsUpIsCollectedAndRoundedOnceAsWell) {
   }
 }
 
-TEST(GradientsTest, AForwardThatWritesGradientsWritesNoneInAValidation) {
+TEST(GradientsTest, ValidationForwardsWriteNoGradients) {
   const Outline outline = UnusualDecoder();
   BuildOptions options = OptionsFor(outline, "zero3", 1);
   options.num_validation_microbatches = 1;
@@ -137,7 +137,7 @@ TEST(GradientsTest, AForwardThatWritesGradientsWritesNoneInAValidation) {
   }
 }
 
-TEST(GradientsTest, WhatNothingWritesIsZeroedAndAFrozenUnitHasNoGradient) {
+TEST(GradientsTest, UnwrittenPartsAreZeroedAndFrozenUnitsSkipped) {
   const Outline outline = UnusualDecoder();
   const Program train = ProvenStage(outline, OptionsFor(outline, "zero3", 1)).train;
   const UnitId unused = FindUnit(outline, "unused");

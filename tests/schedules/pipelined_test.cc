@@ -38,7 +38,7 @@ std::string Order(const Outline& outline, const PassList& passes) {
   return text;
 }
 
-TEST(PipelinedTest, OneForwardOneBackwardInTurnBehindTheWarmUp) {
+TEST(PipelinedTest, OneForwardOneBackwardAfterWarmUp) {
   const DividedJob job = Job(2, 1, 3);
   const Outline& first = job.stages[0].outline;
   const Outline& last = job.stages[1].outline;
@@ -57,7 +57,7 @@ TEST(PipelinedTest, ChunksOfARankInterleave) {
             "r0 r1 F0.0 s0 r0 F0.1 s1 F1.0 r1 B1.0 s'0 F1.1 r'0 B1.1 s'1 r'1 B0.0 s'0 B0.1 s'1");
 }
 
-TEST(PipelinedTest, AnyNumbersOfStagesChunksAndMicrobatchesAreProven) {
+TEST(PipelinedTest, AnyStagesChunksAndMicrobatchesAreProven) {
   for (const int num_stages : {2, 3, 4}) {
     for (const int num_chunks : {1, 2, 3}) {
       for (const int num_microbatches : {1, 2, 3, 5, 8}) {
@@ -71,7 +71,7 @@ TEST(PipelinedTest, AnyNumbersOfStagesChunksAndMicrobatchesAreProven) {
 
 // Where the last group lacks microbatches and had no places for them, (4, 3, 5), (4, 3, 9) and (5, 2, 7)
 // would stand still.
-TEST(PipelinedTest, StagesGetToTheEndTogetherWhateverTheLastGroupLacks) {
+TEST(PipelinedTest, StagesFinishTogetherWithAPartialGroup) {
   for (int num_stages = 2; num_stages <= 5; ++num_stages) {
     for (int num_chunks = 1; num_chunks <= 3; ++num_chunks) {
       for (int num_microbatches = 1; num_microbatches <= 13; ++num_microbatches) {

@@ -63,7 +63,7 @@ TEST(ProgramBuilderTest, EightyLayersOfThirtyTwoMicrobatchesAreProven) {
   ProvenStage(outline, OptionsFor(outline, "zero3", 32, 8));
 }
 
-TEST(ProgramBuilderTest, RandomOutlinesAreProvenAtTheDefaultAndTheLeastBudget) {
+TEST(ProgramBuilderTest, RandomOutlinesAreProvenAtBothBudgets) {
   for (uint64_t seed = 0; seed < 100; ++seed) {
     SCOPED_TRACE(seed);
     const Outline outline = RandomOutline(seed);
@@ -79,7 +79,7 @@ TEST(ProgramBuilderTest, RandomOutlinesAreProvenAtTheDefaultAndTheLeastBudget) {
   }
 }
 
-TEST(ProgramBuilderTest, ABudgetBelowTheLeastIsRefusedByNameAndTheLeastIsNot) {
+TEST(ProgramBuilderTest, OnlyBudgetsBelowTheLeastAreRefused) {
   const Outline outline = SmallDecoder();
   BuildOptions options = OptionsFor(outline);
   options.budget_bytes = 1000;
@@ -93,7 +93,7 @@ TEST(ProgramBuilderTest, ABudgetBelowTheLeastIsRefusedByNameAndTheLeastIsNot) {
   EXPECT_FALSE(BuildStage(outline, options).ok());
 }
 
-TEST(StrategyTest, GathersAndReductionsOfTwoMicrobatchesAreThoseOfTheTable) {
+TEST(StrategyTest, GathersAndReductionsFollowTheTable) {
   struct Counts {
     const char* strategy;
     int gathers;  // of a layer
@@ -116,7 +116,7 @@ TEST(StrategyTest, GathersAndReductionsOfTwoMicrobatchesAreThoseOfTheTable) {
   }
 }
 
-TEST(StrategyTest, ARankThatIsAloneOnTheInnerAxisGathersAndExchangesNothingThere) {
+TEST(StrategyTest, RankAloneOnInnerAxisExchangesNothing) {
   Outline outline = SmallDecoder();
   for (const bool bf16 : {false, true}) {
     if (bf16) {
@@ -149,7 +149,7 @@ TEST(StrategyTest, ARankThatIsAloneOnTheInnerAxisGathersAndExchangesNothingThere
   }
 }
 
-TEST(StrategyTest, ExpertsThatNoOtherRankHasAreNotGathered) {
+TEST(StrategyTest, UnsharedExpertsAreNotGathered) {
   const Outline outline = MoeDecoder();
   const BuildOptions options = OptionsFor(outline, "zero3", 2, /*ranks=*/2);
   ASSERT_EQ(options.expert.inner, 1);
@@ -181,7 +181,7 @@ TEST(ProgramBuilderTest, TrainIsTheUpdateAndThenBegin) {
   EXPECT_EQ(steps(stage.train), both);
 }
 
-TEST(ProgramBuilderTest, AJobThatNeverValidatesHasNoSuchProgram) {
+TEST(ProgramBuilderTest, JobWithoutValidationHasNoSuchProgram) {
   const Outline outline = SmallDecoder();
   BuildOptions options = OptionsFor(outline);
   options.num_validation_microbatches = 0;
@@ -190,7 +190,7 @@ TEST(ProgramBuilderTest, AJobThatNeverValidatesHasNoSuchProgram) {
   EXPECT_EQ(stage.All().size(), 3);
 }
 
-TEST(ProgramBuilderTest, ARunThatSavesCopiesEachStateBehindItsUpdate) {
+TEST(ProgramBuilderTest, SavingRunCopiesEachStateAfterUpdate) {
   const Outline outline = MoeDecoder();
   BuildOptions options = OptionsFor(outline);
   const int64_t arena = ProvenStage(outline, options).arena_bytes;
@@ -260,7 +260,7 @@ TEST(OverlapTest, EachUnitIsGatheredOnceASpan) {
 }
 
 // Layer 0 keeps what its forward gathered until its backward; layer 1 is gathered for each.
-TEST(KeepGatheredTest, AGatherServesAMicrobatchFromItsForwardToItsBackward) {
+TEST(KeepGatheredTest, OneGatherServesForwardAndBackward) {
   const Outline outline = SmallDecoder();
   const UnitId kept = FindUnit(outline, "layers.0");
   const UnitId other = FindUnit(outline, "layers.1");
@@ -280,7 +280,7 @@ TEST(KeepGatheredTest, AGatherServesAMicrobatchFromItsForwardToItsBackward) {
   }
 }
 
-TEST(KeepGatheredTest, AUnitThatIsHeldIsNotGatheredForAnotherMicrobatch) {
+TEST(KeepGatheredTest, HeldUnitIsNotGatheredAgain) {
   const Outline outline = MoeDecoder(3);
   BuildOptions options = OptionsFor(outline, "zero3", 4, 4);
   options.hold = 1;
@@ -294,7 +294,7 @@ TEST(KeepGatheredTest, AUnitThatIsHeldIsNotGatheredForAnotherMicrobatch) {
   EXPECT_EQ(CountOf(stage.train, Opcode::kUnshard, FindUnit(outline, "layers.2.experts")), 4);
 }
 
-TEST(OverlapTest, ComputeWaitsForADispatchOnlyWhereItsDataIsNeeded) {
+TEST(OverlapTest, ComputeAwaitsDispatchOnlyWhenDataIsNeeded) {
   const Outline outline = MoeDecoder();
   BuildOptions options = OptionsFor(outline, "zero3", 3, 4);
   options.hold = 1;
@@ -319,7 +319,7 @@ TEST(OverlapTest, ComputeWaitsForADispatchOnlyWhereItsDataIsNeeded) {
   }
 }
 
-TEST(OverlapTest, ADispatchOfOneMicrobatchIsIssuedBesideTheOthersExperts) {
+TEST(OverlapTest, DispatchRunsBesideTheOtherMicrobatchsExperts) {
   const Outline outline = MoeDecoder();
   const PassList passes = Overlapped(outline, 2);
   const auto at = [&](Opcode opcode, const char* node, int microbatch) {
@@ -369,7 +369,7 @@ TEST(SeparateWeightsTest, ExpertsWeightHalvesRunBesideWhatFollowsThem) {
 // The order of one pair: the forward of microbatch 1 in layer 0 over the backward of microbatch 0 in layer 1,
 // as the host issues it. Each exchange is issued beside compute of the other microbatch, before what waits
 // for it.
-TEST(OverlapTest, TheHostIssuesALayerPairInThisOrder) {
+TEST(OverlapTest, HostIssuesALayerPairInOrder) {
   const Outline outline = MoeDecoder(2);
   BuildOptions options = OptionsFor(outline, "zero3", 2, 4);
   options.hold = 1;
@@ -400,7 +400,7 @@ TEST(OverlapTest, TheHostIssuesALayerPairInThisOrder) {
                            "b.route", "b.attention", "W.attention", "f.finish"));
 }
 
-TEST(RecomputeTest, ALayerRunsAgainBeforeItsBackwardAndNothingThatWasKept) {
+TEST(RecomputeTest, LayerRecomputesOnlyWhatWasNotKept) {
   const Outline outline = SmallDecoder();
   BuildOptions options = OptionsFor(outline);
   options.recompute = RecomputeLayers(outline);
@@ -410,7 +410,7 @@ TEST(RecomputeTest, ALayerRunsAgainBeforeItsBackwardAndNothingThatWasKept) {
   EXPECT_LT(stage.arena_bytes, ProvenStage(outline, OptionsFor(outline)).arena_bytes);
 }
 
-TEST(RecomputeTest, AChainThatCommunicatesIsIssuedALayerPairAheadWithAGatherOfItsOwn) {
+TEST(RecomputeTest, CommunicatingChainIsIssuedALayerPairAhead) {
   const Outline outline = MoeDecoder(3);
   BuildOptions options = OptionsFor(outline, "zero3", 2, 4);
   options.hold = 1;
@@ -424,7 +424,7 @@ TEST(RecomputeTest, AChainThatCommunicatesIsIssuedALayerPairAheadWithAGatherOfIt
   EXPECT_GT(Count(stage.train, Opcode::kUnshard), Count(kept.train, Opcode::kUnshard));
 }
 
-TEST(RecomputeTest, AChainThatDoesNotCommunicateRunsAgainWhereItIsNeeded) {
+TEST(RecomputeTest, LocalChainRecomputesBeforeItsFirstReader) {
   const Outline outline = SmallDecoder(3);
   BuildOptions options = OptionsFor(outline, "zero3", 2, 4);
   options.hold = 1;
@@ -437,7 +437,7 @@ TEST(RecomputeTest, AChainThatDoesNotCommunicateRunsAgainWhereItIsNeeded) {
   EXPECT_LT(at(Opcode::kRecompute, "layers.1.attention"), at(Opcode::kBackwardInput, "layers.1.mlp"));
 }
 
-TEST(PipelinedStageTest, ABudgetIsRefusedWithTheStageAndItsLeast) {
+TEST(PipelinedStageTest, RefusedBudgetNamesStageAndLeast) {
   const Outline outline = TwoStages()[1].outline;
   BuildOptions options = OptionsFor(outline, "zero3", 4);
   options.budget_bytes = 1;

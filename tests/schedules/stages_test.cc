@@ -14,7 +14,7 @@ namespace {
 
 using ::testing::ElementsAre;
 
-TEST(StagesTest, AStageHasItsNodesAndWhatTheyTouch) {
+TEST(StagesTest, StageHasItsNodesAndTheirData) {
   const std::vector<Stage> stages = TwoStages();
   ASSERT_EQ(stages.size(), 2u);
   const Outline& first = stages[0].outline;
@@ -35,7 +35,7 @@ TEST(StagesTest, AStageHasItsNodesAndWhatTheyTouch) {
   EXPECT_GE(last.batch, 0) << "the head reads it";
 }
 
-TEST(StagesTest, OptionsOfAStageAreThoseOfItsUnitsAndValues) {
+TEST(StagesTest, StageOptionsMatchItsUnitsAndValues) {
   const Outline outline = SmallDecoder();
   BuildOptions options = OptionsFor(outline);
   options.recompute = RecomputeLayers(outline);

@@ -19,12 +19,12 @@ TEST(OpcodeTest, EveryOpcodeHasANameOfItsOwn) {
   EXPECT_EQ(names.size(), kNumOpcodes);
 }
 
-TEST(StrategyTest, AnUnknownNameIsRefusedWithThoseThatThereAre) {
+TEST(StrategyTest, UnknownNameIsRefusedWithAllNames) {
   EXPECT_EQ(StrategyOf("zero4").status().message(),
             "no strategy \"zero4\"; there are replicate, zero1, zero2, zero3, hsdp, hfsdp");
 }
 
-TEST(BufferTest, TheElementsOfARingDoNotShareAnAlignedBlock) {
+TEST(BufferTest, RingElementsShareNoAlignedBlock) {
   const Buffer ring{.kind = BufferKind::kOutcome, .life = Life::kRing, .bytes = {300, 300}};
   EXPECT_EQ(RingStride(ring), 512);
   EXPECT_EQ(ExtentOf(ring), 812);

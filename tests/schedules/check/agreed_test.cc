@@ -16,7 +16,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-TEST(AgreedTest, AUnitIsReducedOverTheGroupThatItIsPlacedOn) {
+TEST(AgreedTest, UnitIsReducedOverItsOwnGroup) {
   EditedStage edited(MoeDecoder(1));
   Program& train = edited.stage.train;
   // The gradient of the experts over the dense ranks, on the same stream.
@@ -26,14 +26,14 @@ TEST(AgreedTest, AUnitIsReducedOverTheGroupThatItIsPlacedOn) {
   EXPECT_THAT(edited.Check(), HasSubstr("uses communicator dp_cp reduce instead of expt_dp for reduce"));
 }
 
-TEST(AgreedTest, WhatExchangesDataNamesACommunicatorAndNothingElseDoes) {
+TEST(AgreedTest, OnlyExchangesHaveACommunicator) {
   EditedStage edited(SmallDecoder(1));
   edited.Find(edited.stage.train, "gradient-norm").communicator = -1;
   EXPECT_THAT(edited.Check(), StartsWith("agreed: train: "));
   EXPECT_THAT(edited.Check(), HasSubstr("(gradient-norm) has no communicator, and exchanges data"));
 }
 
-TEST(AgreedTest, TheNormIsExchangedOverACommunicatorForNorms) {
+TEST(AgreedTest, NormNeedsACommunicatorForNorms) {
   EditedStage edited(SmallDecoder(1));
   Program& train = edited.stage.train;
   edited.Find(train, "gradient-norm").communicator = edited.Find(train, "reduce layers.0 mb 0").communicator;
@@ -41,7 +41,7 @@ TEST(AgreedTest, TheNormIsExchangedOverACommunicatorForNorms) {
   EXPECT_THAT(edited.Check(), HasSubstr("uses communicator dp_cp reduce instead of one for norm"));
 }
 
-TEST(AgreedTest, AUnitMeetsItsReplicasOverTheGroupThatItIsPlacedOn) {
+TEST(AgreedTest, UnitMeetsReplicasOverItsOuterGroup) {
   EditedStage edited(MoeDecoder(1), "hsdp");
   Program& train = edited.stage.train;
   edited.Find(train, "reduce-outer layers.0.experts").communicator =
@@ -51,7 +51,7 @@ TEST(AgreedTest, AUnitMeetsItsReplicasOverTheGroupThatItIsPlacedOn) {
               HasSubstr("uses communicator inter_dist_opt reduce instead of inter_expt_dp for it"));
 }
 
-TEST(AgreedTest, AProgramHasNoMoreStreamsThanADeviceHasQueues) {
+TEST(AgreedTest, MoreStreamsThanDeviceQueuesAreRefused) {
   EditedStage edited(SmallDecoder(1));
   Program& train = edited.stage.train;
   while (train.streams.size() <= size_t{kMostStreams}) {
@@ -60,7 +60,7 @@ TEST(AgreedTest, AProgramHasNoMoreStreamsThanADeviceHasQueues) {
   EXPECT_EQ(edited.Check(), "agreed: train: has 33 streams; a device runs 32 beside each other");
 }
 
-TEST(AgreedTest, AProgramNamesItsCommunicatorsIfTheyAreMoreThanARankHas) {
+TEST(AgreedTest, TooManyCommunicatorsAreListedByName) {
   EditedStage edited(SmallDecoder(1));
   Program& train = edited.stage.train;
   while (train.communicators.size() <= size_t{kMostCommunicators}) {
@@ -95,7 +95,7 @@ TEST_F(StagesAgreeTest, OneForwardOneBackwardGetsToTheEnd) {
   EXPECT_EQ(job_.Check(), "");
 }
 
-TEST_F(StagesAgreeTest, AgreedNamesTheSendAndTheReceiveThatDoNotCarryTheSame) {
+TEST_F(StagesAgreeTest, MismatchedSendAndReceiveAreNamed) {
   std::swap(stages_[0].train.instructions[IndexOf(0, Opcode::kSend, 0)].microbatch,
             stages_[0].train.instructions[IndexOf(0, Opcode::kSend, 1)].microbatch);
   EXPECT_THAT(Check(), StartsWith("agreed: train: stage 0: "));
@@ -103,7 +103,7 @@ TEST_F(StagesAgreeTest, AgreedNamesTheSendAndTheReceiveThatDoNotCarryTheSame) {
   EXPECT_THAT(Check(), HasSubstr("(receive layers.0.mlp.hidden mb 0), which does not carry the same"));
 }
 
-TEST_F(StagesAgreeTest, BothSidesOfAnExchangeHaveAsManyBytes) {
+TEST_F(StagesAgreeTest, SendAndReceiveHaveEqualBytes) {
   Program& train = stages_[1].train;
   const Instruction& receive = train.instructions[IndexOf(1, Opcode::kReceive, 0)];
   train.buffers[receive.operands.front().buffer].bytes.bound += 256;
@@ -127,7 +127,7 @@ TEST_F(StagesAgreeTest, AgreedNamesWhereAllStandStill) {
 
 // The first stage issues all its forwards before it takes a gradient. Two queues hold what is on its way:
 // that of its sends, and that of the other stage's gradients.
-TEST_F(StagesAgreeTest, AThreadIsHeldWhereAStreamHoldsAllThatItMay) {
+TEST_F(StagesAgreeTest, FullStreamHoldsTheIssuingThread) {
   const auto check = [&](int num_microbatches) {
     job_.options.num_microbatches = num_microbatches;
     job_.options.budget_bytes = int64_t{1} << 40;  // no memory waits

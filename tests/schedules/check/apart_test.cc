@@ -45,7 +45,7 @@ TEST(ApartTest, WhatIsPersistentSharesNothing) {
 }
 
 // With the least memory some waits are there only so that a buffer can have the place of another.
-TEST(ApartTest, AMemoryWaitIsWhatMakesTwoBuffersShare) {
+TEST(ApartTest, BuffersShareOnlyByAMemoryWait) {
   EditedStage edited(SmallDecoder(2));
   for (const Program* program : edited.stage.All()) {
     edited.options.budget_bytes = std::max(edited.options.budget_bytes, BudgetsOf(*program).least);

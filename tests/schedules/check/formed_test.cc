@@ -70,7 +70,7 @@ TEST(FormedTest, NodesFindParametersWhereTheLayoutPutsThem) {
                         "layers.0"));
 }
 
-TEST(FormedTest, AShardIsAsLargeAsItsPlacementSays) {
+TEST(FormedTest, ShardHasTheSizeOfItsPlacement) {
   for (const Strategy& strategy : Strategies()) {
     EditedStage edited(SmallDecoder(1), strategy.name);
     for (Program* program :
@@ -84,7 +84,7 @@ TEST(FormedTest, AShardIsAsLargeAsItsPlacementSays) {
 }
 
 // A buffer with parts is held to these instead.
-TEST(FormedTest, EveryBufferWithoutPartsIsAsLargeAsItsInstructionsNeed) {
+TEST(FormedTest, BuffersWithoutPartsHoldWhatInstructionsNeed) {
   for (const Strategy& strategy : Strategies()) {
     const EditedStage whole(MoeDecoder(1), strategy.name);
     int shrunk = 0;
@@ -146,7 +146,7 @@ TEST(FormedTest, AStreamThatCopiesTouchesOnlyRings) {
   EXPECT_THAT(edited.Check(), HasSubstr("on stream host-to-device, which may touch only rings"));
 }
 
-TEST(FormedTest, ACommunicatorBelongsToOneStreamInAllPrograms) {
+TEST(FormedTest, CommunicatorHasOneStreamInAllPrograms) {
   EditedStage edited(SmallDecoder(1));
   Program& train = edited.stage.train;
   // All gathers of one program on another stream.

@@ -41,7 +41,7 @@ TEST(GraphedTest, OnlyTheFirstOfASegmentWaits) {
   EXPECT_THAT(CheckOf(edited), HasSubstr("waits, but is not the first of its segment"));
 }
 
-TEST(GraphedTest, OnlyTheLastOfASegmentIsWaitedFor) {
+TEST(GraphedTest, OnlyASegmentsLastIsWaitedFor) {
   EditedStage edited = Replayed();
   Program& train = edited.stage.train;
   const int early = edited.IndexOf(train, "forward layers.0.attention mb 0");
@@ -49,7 +49,7 @@ TEST(GraphedTest, OnlyTheLastOfASegmentIsWaitedFor) {
   EXPECT_THAT(CheckOf(edited), HasSubstr("(forward layers.0.attention mb 0), which is not the last of its"));
 }
 
-TEST(GraphedTest, NothingInRingsOrOnTheHostIsTouched) {
+TEST(GraphedTest, SegmentsTouchNoRingsOrHostMemory) {
   EditedStage edited = Replayed();
   Program& train = edited.stage.train;
   edited.Find(train, "forward layers.0.mlp mb 0")
@@ -66,7 +66,7 @@ TEST(GraphedTest, OnlyPassesOfReplayedNodesAreInSegments) {
   EXPECT_THAT(CheckOf(edited), HasSubstr("is not a pass of a node that is replayed"));
 }
 
-TEST(GraphedTest, ASegmentIsOneRunOfOneStreamAndMicrobatch) {
+TEST(GraphedTest, SegmentHasOneStreamAndMicrobatch) {
   EditedStage edited = Replayed();
   Program& train = edited.stage.train;
   const int segment = edited.Find(train, "forward layers.0.attention mb 0").segment;
@@ -129,7 +129,7 @@ TEST(GraphedTest, GradientsStartFromNothing) {
 }
 
 // On two ranks, where weights are gathered: those of another layer, or of the same layer at another time.
-TEST(GraphedTest, WeightsAreThoseThatWereGatheredForThePass) {
+TEST(GraphedTest, PassReadsWeightsGatheredForIt) {
   EditedStage edited = Replayed(/*ranks=*/2);
   Program& train = edited.stage.train;
   const auto weights = [&](const std::string& pass) -> Operand& {
@@ -169,7 +169,7 @@ TEST(GraphedTest, APeriodThatIsTooShortIsRefused) {
 }
 
 // A Copy moves one microbatch's part of a ring, to or from what segments access instead.
-TEST(GraphedTest, ACopyIsOfARingAndItsLocal) {
+TEST(GraphedTest, CopyJoinsARingAndItsLocal) {
   EditedStage edited = Replayed();
   Program& train = edited.stage.train;
   Instruction& copy = edited.Find(train, "copy mb 1");

@@ -12,7 +12,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-TEST(MeantTest, AContributionThatIsNotReducedIsMissingFromTheGradient) {
+TEST(MeantTest, UnreducedContributionIsMissingFromTheGradient) {
   EditedStage edited(SmallDecoder(4));
   // What its last part wrote goes nowhere: another buffer of the same unit is reduced twice.
   Program& train = edited.stage.train;
@@ -25,7 +25,7 @@ TEST(MeantTest, AContributionThatIsNotReducedIsMissingFromTheGradient) {
             "gradient of layers.3");
 }
 
-TEST(MeantTest, APartThatNothingWroteIsMissingFromTheGradient) {
+TEST(MeantTest, UnwrittenPartIsMissingFromTheGradient) {
   EditedStage edited(SmallDecoder(4), "zero3", 2);
   Program& train = edited.stage.train;
   // The mlp's gradient of microbatch 1 goes over that of microbatch 0, which is reduced by now.
@@ -43,7 +43,7 @@ TEST(MeantTest, APartThatNothingWroteIsMissingFromTheGradient) {
           "of layers.3"));
 }
 
-TEST(MeantTest, AContributionThatIsReducedTwiceIsTwiceInTheGradient) {
+TEST(MeantTest, ContributionReducedTwiceIsFound) {
   EditedStage edited(SmallDecoder(2), "zero3", 1);
   Program& train = edited.stage.train;
   const int i = edited.IndexOf(train, "reduce layers.1 mb 0");
@@ -73,7 +73,7 @@ TEST(MeantTest, ContributionsAreAddedInTheOrderOfMicrobatches) {
             "the gradient of layers.1");
 }
 
-TEST(MeantTest, TheFirstReductionOfARunOverwritesTheFormerRunsGradient) {
+TEST(MeantTest, FirstReductionOverwritesTheFormerGradient) {
   EditedStage edited(SmallDecoder(2));
   edited.Find(edited.stage.train, "reduce layers.1 mb 0").operands[2].mode = Mode::kAdds;
   EXPECT_EQ(
@@ -81,7 +81,7 @@ TEST(MeantTest, TheFirstReductionOfARunOverwritesTheFormerRunsGradient) {
       "meant: train: the gradient of layers.1 is added to that of the former run instead of overwriting it");
 }
 
-TEST(MeantTest, AGatherBeforeTheOptimizerStepReadsOldParameters) {
+TEST(MeantTest, GatherBeforeOptimizerStepReadsOldParameters) {
   EditedStage edited(SmallDecoder(2));
   Program& train = edited.stage.train;
   const int gather = edited.IndexOf(train, "unshard layers.0 mb 0");
@@ -99,7 +99,7 @@ TEST(MeantTest, AStepThatIsLeftOutIsMissed) {
   EXPECT_EQ(edited.Check(), "meant: update: layers.0 misses its optimizer step");
 }
 
-TEST(MeantTest, ASnapshotIsOfWhatTheStepHasLeft) {
+TEST(MeantTest, SnapshotSavesTheUpdatedState) {
   EditedStage edited(SmallDecoder(1));
   edited.options.saves = true;
   edited.stage = BuildStage(edited.outline, edited.options).value();

@@ -20,7 +20,7 @@ TEST(OrderedTest, AForwardWaitsForItsGather) {
   EXPECT_THAT(edited.Check(), HasSubstr(", and nothing makes the first wait for the second"));
 }
 
-TEST(OrderedTest, TheIssuingThreadWaitsForSizesBeforeItIssuesTheirReaders) {
+TEST(OrderedTest, IssuingThreadWaitsForSizesBeforeReaders) {
   EditedStage edited(MoeDecoder(1));
   Program& train = edited.stage.train;
   EditedStage::Remove(train, edited.IndexOf(train, "host-wait layers.0.sizes mb 0"));
@@ -34,7 +34,7 @@ TEST(OrderedTest, TheIssuingThreadWaitsForSizesBeforeItIssuesTheirReaders) {
 }
 
 // The copy of run n may still be in flight when run n + 1 writes what it copies.
-TEST(OrderedTest, ARunDoesNotWaitForTheFormerRunsCopies) {
+TEST(OrderedTest, RunDoesNotWaitForFormerCopies) {
   EditedStage edited(SmallDecoder(1));
   Instruction& report = edited.Find(edited.stage.update, "report");
   report.operands.front().former = true;  // which lies where the next run's are

@@ -37,12 +37,12 @@ class OverlapCheckTest : public testing::Test {
 
 TEST_F(OverlapCheckTest, TheScheduleIsAccepted) { EXPECT_EQ(edited_.Check(), ""); }
 
-TEST_F(OverlapCheckTest, AWeightHalfBeforeItsInputHalfIsRefused) {
+TEST_F(OverlapCheckTest, WeightHalfBeforeInputHalfIsRefused) {
   Move(At("backward-weight layers.1.experts mb 0"), At("backward-input layers.1.experts mb 0"));
   EXPECT_THAT(edited_.Check(), AllOf(StartsWith("meant: train: "), HasSubstr("layers.1.experts")));
 }
 
-TEST_F(OverlapCheckTest, AWeightHalfThatIsLeftOutIsMissed) {
+TEST_F(OverlapCheckTest, OmittedWeightHalfIsFound) {
   EditedStage::Remove(train(), At("backward-weight layers.1.experts mb 0"));
   WaitAnew(edited_, train());
   EXPECT_THAT(
@@ -51,7 +51,7 @@ TEST_F(OverlapCheckTest, AWeightHalfThatIsLeftOutIsMissed) {
                  "gradient of layers.1.experts"));
 }
 
-TEST_F(OverlapCheckTest, AReductionBeforeAPendingWeightHalfIsRefused) {
+TEST_F(OverlapCheckTest, ReductionBeforePendingWeightHalfIsRefused) {
   Move(At("reduce layers.1.experts mb 0"), At("backward-weight layers.1.experts mb 0"));
   EXPECT_THAT(edited_.Check(),
               AllOf(StartsWith("meant: train: "), HasSubstr("layers.1.experts of microbatch 0 is missing")));
@@ -71,7 +71,7 @@ TEST_F(OverlapCheckTest, AReductionOfEachHalfIsRefused) {
 }
 
 // What the experts received is kept for their weight half: of one expert a rank no sorted copy is made of it.
-TEST_F(OverlapCheckTest, WhatAWeightHalfStillReadsIsNotGivenAway) {
+TEST_F(OverlapCheckTest, MemoryIsKeptForADelayedWeightHalf) {
   const int weight = At("backward-weight layers.1.experts mb 0");
   const BufferId kept = edited_.BufferNamed(train(), "layers.1.arrived mb 0");
   // Whatever local buffer the other microbatch begins with between the halves.
@@ -90,7 +90,7 @@ TEST_F(OverlapCheckTest, WhatAWeightHalfStillReadsIsNotGivenAway) {
 }
 
 // Probabilities go beside the tokens, and their gradient back: a router without it would never learn.
-TEST_F(OverlapCheckTest, AGradientThatASideValueDoesNotPassOnIsRefused) {
+TEST_F(OverlapCheckTest, LostGradientOfASideValueIsRefused) {
   Instruction& finish = edited_.Find(train(), "backward-input layers.1.finish mb 0");
   std::erase_if(finish.operands, [&](const Operand& operand) {
     return train().buffers[operand.buffer].name == "d(layers.1.probabilities) mb 0";
@@ -100,7 +100,7 @@ TEST_F(OverlapCheckTest, AGradientThatASideValueDoesNotPassOnIsRefused) {
 }
 
 // Each microbatch has buffers of its own.
-TEST_F(OverlapCheckTest, APassThatReadsTheOtherMicrobatchsTokensIsRefused) {
+TEST_F(OverlapCheckTest, ReadingAnotherMicrobatchsTokensIsRefused) {
   Instruction& experts = edited_.Find(train(), "backward-weight layers.0.experts mb 0");
   for (Operand& operand : experts.operands) {
     if (train().buffers[operand.buffer].name == "layers.0.arrived mb 0") {
@@ -113,7 +113,7 @@ TEST_F(OverlapCheckTest, APassThatReadsTheOtherMicrobatchsTokensIsRefused) {
 }
 
 // A dispatch that the host must know sizes for.
-TEST_F(OverlapCheckTest, ADispatchBeforeItsSizesAreKnownIsRefused) {
+TEST_F(OverlapCheckTest, DispatchBeforeItsSizesIsRefused) {
   EditedStage::Remove(train(), At("host-wait layers.1.sizes mb 1"));
   WaitAnew(edited_, train());
   EXPECT_THAT(edited_.Check(), AllOf(StartsWith("ordered: train: "),

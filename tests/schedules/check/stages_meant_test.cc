@@ -94,7 +94,7 @@ TEST_F(TwoStagesTest, ASendOfAnotherMicrobatchsValueIsFound) {
   EXPECT_THAT(CheckAnew(0), StartsWith("meant: train: stage "));
 }
 
-TEST_F(TwoStagesTest, AGradientSentInPlaceOfAnotherIsFound) {
+TEST_F(TwoStagesTest, SwappedSentGradientIsFound) {
   Find(1, "send layers.0.mlp.hidden mb 1").operands[0].buffer =
       Find(1, "send layers.0.mlp.hidden mb 0").operands[0].buffer;
   EXPECT_THAT(CheckAnew(1), StartsWith("meant: train: stage 0: "));

@@ -53,7 +53,7 @@ DeviceProfile Uneven() {
   return profile;
 }
 
-TEST(BuiltProgramsTest, EveryInstructionRunsAfterWhatItWaitsForAndNoLater) {
+TEST(BuiltProgramsTest, InstructionsStartWhenTheirWaitsEnd) {
   for (const Outline& outline : {Busy(SmallDecoder(3, /*tied=*/true), 1e5), Busy(MoeDecoder(2), 1e5)}) {
     for (const double cores : {0.0, 1.0, 1.5}) {
       for (const int prefetch : {0, 1, 2}) {
@@ -136,7 +136,7 @@ TEST(BuiltProgramsTest, TheCriticalPathSumsToTheStep) {
 }
 
 // Of what an instruction does not know to have ended, all that runs at any moment is a part.
-TEST(BuiltProgramsTest, NeverIsMoreInUseThanAliveByTheProgramsKnowledge) {
+TEST(BuiltProgramsTest, MemoryInUseNeverExceedsLiveBytes) {
   for (uint64_t seed = 1; seed <= 40; ++seed) {
     const Outline outline = Busy(RandomOutline(seed), 1e3 * static_cast<double>(seed % 7 + 1));
     const StagePrograms stage = BuildStage(outline, RandomOptions(outline, seed)).value();
@@ -151,7 +151,7 @@ TEST(BuiltProgramsTest, NeverIsMoreInUseThanAliveByTheProgramsKnowledge) {
 }
 
 // Measuring a run on one device predicts other programs there, whatever the rates say.
-TEST(BuiltProgramsTest, ARunPredictsProgramsWithOtherMicrobatchesAndPrefetch) {
+TEST(BuiltProgramsTest, RunPredictsOtherMicrobatchesAndPrefetch) {
   const Outline outline = Busy(SmallDecoder(4), 3e5);
   DeviceProfile truth = HandProfile();
   truth.overhead_seconds = 1.3e-6;

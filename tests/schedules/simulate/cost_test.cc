@@ -50,14 +50,14 @@ Work WorkOn(Opcode opcode, const std::vector<std::pair<BufferKind, Mode>>& opera
   return WorkOf(HandOutline(), program, instruction, HandWorkload(ranks));
 }
 
-TEST_F(CostTest, AGatherMovesWhatItWritesAndOneRankCopies) {
+TEST_F(CostTest, GatherMovesItsOutputAndOneRankCopies) {
   const std::vector<std::pair<BufferKind, Mode>> operands = {{BufferKind::kWeights, Mode::kReads},
                                                              {BufferKind::kGathered, Mode::kWrites}};
   EXPECT_EQ(WorkOn(Opcode::kUnshard, operands, 8), (Work{.link_bytes = 1000, .ranks = 8}));
   EXPECT_EQ(WorkOn(Opcode::kUnshard, operands, 1), (Work{.bytes = 2000}));
 }
 
-TEST_F(CostTest, AReductionExchangesWhatItReadsAndFoldsItAndARankThatIsAloneFolds) {
+TEST_F(CostTest, ReductionExchangesAndFoldsAloneOnlyFolds) {
   const auto reduce = [](Mode mode, int ranks) {
     return WorkOn(Opcode::kReduceGradients,
                   {{BufferKind::kContribution, Mode::kReads},
@@ -73,7 +73,7 @@ TEST_F(CostTest, AReductionExchangesWhatItReadsAndFoldsItAndARankThatIsAloneFold
             (Work{.bytes = 3000}));
 }
 
-TEST_F(CostTest, AReductionGathersTheSumWhereEveryRankOfTheAxisKeepsIt) {
+TEST_F(CostTest, ReductionGathersAReplicatedSum) {
   const auto link_bytes = [](Opcode opcode, const char* dense, const char* expert, UnitGroup group) {
     Program program = HandProgram();
     program.buffers = {{.kind = BufferKind::kFullGradient, .bytes = {3000, 3000}},
@@ -132,7 +132,7 @@ TEST_F(CostTest, ANodePassCostsWhatItsNodeDeclares) {
   EXPECT_EQ(WorkOf(outline_, program_, dispatch, HandWorkload(4)), (Work{.link_bytes = 99, .ranks = 4}));
 }
 
-TEST_F(CostTest, AForwardThatRunsAgainDoesNotPayForWhatWasKept) {
+TEST_F(CostTest, RecomputeDoesNotCountKeptValues) {
   outline_.values = {{.name = "hidden", .bytes = {1000, 1000}}, {.name = "inner", .bytes = {500, 500}}};
   outline_.nodes[0].forward = {.writes = {0, 1}, .flops = 70, .bytes_moved = 8000};
   outline_.nodes[0].write_flops = {30, 40};
@@ -188,7 +188,7 @@ TEST_F(CostTest, WhatOnlyTheHostDoesCostsNothing) {
   EXPECT_EQ(cost.source, CostSource::kNothing);
 }
 
-TEST_F(CostTest, KindsForgetNumbersAndMicrobatchesAndSayWhatAdds) {
+TEST_F(CostTest, KindsOmitNumbersAndSayWhatAdds) {
   EXPECT_EQ(KindOf(outline_, program_, program_.instructions[0]), "unshard layers.*");
   EXPECT_EQ(KindOf(outline_, program_, program_.instructions[1]), "forward layers.*.a fp32");
   program_.buffers[1].kind = BufferKind::kGradients;
@@ -213,7 +213,7 @@ TEST_F(CostTest, ACollectiveBeyondTheDomainPaysTheNetwork) {
 
 // Replicas are as many ranks apart as a replica has: the smaller the part of a machine that a group has, the
 // smaller its part of the adapters.
-TEST_F(CostTest, AGroupThatIsSpreadOverMachinesHasItsPartOfTheNetwork) {
+TEST_F(CostTest, GroupAcrossMachinesHasItsNetworkShare) {
   SpreadOverMachines();
   const auto micros = [this](const GroupShape& shape) {
     return OfFirst({.groups = {{"dp_cp_ag", shape}}}).seconds * 1e6;
@@ -230,7 +230,7 @@ TEST_F(CostTest, AGroupHasItsOwnSize) {
   EXPECT_EQ(WorkOf(outline_, program_, program_.instructions[0], workload).ranks, 4);
 }
 
-TEST_F(CostTest, AnEntryOfAnotherSizeIsScaledByTheEstimates) {
+TEST_F(CostTest, EntryOfAnotherSizeIsScaled) {
   profile_.measured = {
       {.kind = "forward layers.*.a fp32", .seconds = 10e-6, .work = {.flops = 2000}, .samples = 3}};
   const Cost scaled = Of(program_.instructions[1]);
@@ -244,7 +244,7 @@ TEST_F(CostTest, AnEntryOfAnotherSizeIsScaledByTheEstimates) {
   EXPECT_EQ(measured.seconds, 7e-6);
 }
 
-TEST_F(CostTest, NoRateFollowsFromTheTimeOfNoWork) {
+TEST_F(CostTest, TimeOfNoWorkGivesNoRate) {
   for (const double seconds : {0.0, 1.0}) {
     profile_.measured = {{.kind = "forward layers.*.a fp32", .seconds = seconds, .samples = 1}};
     const Cost estimated = Of(program_.instructions[1]);
@@ -256,14 +256,14 @@ TEST_F(CostTest, NoRateFollowsFromTheTimeOfNoWork) {
   }
 }
 
-TEST_F(CostTest, EachNodeTakesTheRateOfItsOwnType) {
+TEST_F(CostTest, NodeUsesTheRateOfItsType) {
   profile_.compute["bf16"].flops_per_second = 1e10;
   outline_.nodes[0].compute = "bf16";
   EXPECT_NEAR(Of(program_.instructions[1]).seconds, 4000 / 1e10, 1e-15);
   EXPECT_NEAR(Of(program_.instructions[3]).seconds, 2000 / 1e9, 1e-15);
 }
 
-TEST_F(CostTest, ATimeInOneTypeSaysNothingOfAnother) {
+TEST_F(CostTest, TimesApplyToTheirTypeOnly) {
   profile_.compute["bf16"].flops_per_second = 1e10;
   const std::vector<InstructionTime> times(program_.instructions.size(), {.end_ns = 9000});
   profile_.measured =
@@ -275,7 +275,7 @@ TEST_F(CostTest, ATimeInOneTypeSaysNothingOfAnother) {
   EXPECT_EQ(OfFirst().source, CostSource::kMeasured) << "bytes have no arithmetic";
 }
 
-TEST_F(CostTest, ATimeOfOneRankSaysNothingOfACollective) {
+TEST_F(CostTest, OneRanksTimeDoesNotApplyToCollectives) {
   profile_.measured = {{.kind = "unshard layers.*", .seconds = 1, .work = {.bytes = 4000}, .samples = 1}};
   EXPECT_EQ(OfFirst().source, CostSource::kEstimated);
 }

@@ -43,7 +43,7 @@ TEST(DeviceProfileTest, PresetsGoThroughJsonUnchanged) {
 }
 
 // Bus bandwidth of all-gathers over 4 H200s, measured with NCCL's defaults.
-TEST(DeviceProfileTest, TheLinkOfTheH200ReproducesTheMeasuredBandwidth) {
+TEST(DeviceProfileTest, H200LinkReproducesTheMeasuredBandwidth) {
   const DeviceProfile profile = *PresetProfile("h200");
   const Outline outline = HandOutline();
   Program program = HandProgram();
@@ -75,7 +75,7 @@ TEST(DeviceProfileTest, MeasuredTimesAreSortedByKind) {
   EXPECT_EQ(read->measured[0].kind, "a");
 }
 
-TEST(DeviceProfileTest, ABadFileGetsOneLineThatSaysWhatIsAllowed) {
+TEST(DeviceProfileTest, BadFileGetsOneLineWithAllowedValues) {
   const struct {
     std::string from;
     std::string to;

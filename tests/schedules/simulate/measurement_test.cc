@@ -32,7 +32,7 @@ Timeline HandRun(int rank, int64_t gather_ns) {
                            {40000, 46000, 5000}}};
 }
 
-TEST(MeasurementTest, ACollectiveTakesAsLongAsForTheRankThatCameLast) {
+TEST(MeasurementTest, CollectiveTakesTheLastRanksTime) {
   const std::vector<MeasuredTime> times =
       MeasureTimes(HandOutline(), HandProgram(), HandWorkload(), {HandRun(0, 9000), HandRun(1, 2000)});
   const MeasuredTime& gather = Find(times, "unshard layers.*");
@@ -52,7 +52,7 @@ TEST(MeasurementTest, AKindTakesTheMeanOfItsInstructions) {
   EXPECT_NEAR(Find(times, "forward layers.*.a fp32").seconds, 7.5e-6, 1e-15) << "of 3, 5, 17 and 5 us";
 }
 
-TEST(MeasurementTest, ComputeThatSharedItsProcessorCountsItsProcessorTime) {
+TEST(MeasurementTest, ComputeOnSharedProcessorsCountsProcessorTime) {
   Timeline run = HandRun(0, 1000);
   const auto seconds = [&](const char* kind) {
     return Find(MeasureTimes(HandOutline(), HandProgram(), HandWorkload(), {run}), kind).seconds;
@@ -68,7 +68,7 @@ TEST(MeasurementTest, ComputeThatSharedItsProcessorCountsItsProcessorTime) {
   EXPECT_NEAR(seconds("forward layers.*.b fp32"), 2e-6, 1e-15);
 }
 
-TEST(MeasurementTest, GapsAndWakesOfARunAreThoseOfItsDevice) {
+TEST(MeasurementTest, GapsAndWakesMatchTheDevice) {
   DeviceProfile profile = HandProfile();
   profile.gap_seconds = 100e-9;
   profile.wake_seconds = 300e-9;
@@ -80,7 +80,7 @@ TEST(MeasurementTest, GapsAndWakesOfARunAreThoseOfItsDevice) {
   EXPECT_EQ(MeasureGaps(program, {}).wake_seconds, 0);
 }
 
-TEST(MeasurementTest, SkewIsWhatAnAverageRankWaitsForTheLast) {
+TEST(MeasurementTest, SkewIsTheAverageWaitForTheLast) {
   const Program program = HandProgram();
   const Timeline last = Simulate(HandOutline(), program, HandWorkload(), HandProfile()).timeline;
   Timeline early = last;

@@ -16,7 +16,7 @@ MemoryCurve HandCurve(const Program& program) {
   return MemoryOverTime(program, Simulate(HandOutline(), program, HandWorkload(), HandProfile()).timeline);
 }
 
-TEST(MemoryCurveTest, ABufferIsInUseFromItsFirstAccessToTheEndOfItsLast) {
+TEST(MemoryCurveTest, BuffersAreUsedFromFirstToLastAccess) {
   const MemoryCurve curve = HandCurve(HandProgram());
   // Gathers 0, 2 and 4 start at 0, 1000 and 7000 and are last read until 5000, 7000 and 12000; hidden is
   // written from 1000 and, by this program, again until 12000.
@@ -34,7 +34,7 @@ TEST(MemoryCurveTest, ABufferIsInUseFromItsFirstAccessToTheEndOfItsLast) {
   EXPECT_EQ(curve.persistent[static_cast<int>(BufferKind::kWeights)], 2000);
 }
 
-TEST(MemoryCurveTest, RingsCountTwiceAndHostMemoryNotAtAll) {
+TEST(MemoryCurveTest, RingsCountTwiceHostMemoryDoesNot) {
   Program program = HandProgram();
   program.buffers.push_back(
       {.name = "outcome", .kind = BufferKind::kOutcome, .life = Life::kRing, .bytes = {100, 100}});

@@ -60,7 +60,7 @@ TEST(SimulatorTest, CommunicationSlowsComputeWhereTheProfileSaysSo) {
   EXPECT_EQ(Ends(SimulateHand(profile)), (std::vector<int64_t>{1000, 5500, 2000, 7500, 8500, 12500}));
 }
 
-TEST(SimulatorTest, AStreamTakesTimeToWakeAndBetweenInstructions) {
+TEST(SimulatorTest, StreamsTakeTimeToWakeAndBetweenInstructions) {
   DeviceProfile profile = HandProfile();
   profile.gap_seconds = 100e-9;
   profile.wake_seconds = 300e-9;
@@ -71,7 +71,7 @@ TEST(SimulatorTest, AStreamTakesTimeToWakeAndBetweenInstructions) {
   EXPECT_EQ(simulation.timeline.instructions[3].start_ns, 5700);
 }
 
-TEST(SimulatorTest, CollectivesOfSeveralRanksWaitForTheLastOne) {
+TEST(SimulatorTest, CollectivesWaitForTheLastRank) {
   DeviceProfile profile = HandProfile();
   profile.skew_seconds = 500e-9;
   EXPECT_EQ(Ends(SimulateHand(profile)), (std::vector<int64_t>{1500, 5500, 3000, 7500, 9000, 13000}));
@@ -80,7 +80,7 @@ TEST(SimulatorTest, CollectivesOfSeveralRanksWaitForTheLastOne) {
       << "one rank reads 1000 bytes, writes 2000, waits for nobody";
 }
 
-TEST(SimulatorTest, WhoWaitsForTheLastRankTakesNoProcessorMeanwhile) {
+TEST(SimulatorTest, WaitingForTheLastRankTakesNoProcessor) {
   DeviceProfile profile = HandProfile();
   profile.cores = 1;
   profile.skew_seconds = 2e-6;
@@ -97,7 +97,7 @@ TEST(SimulatorTest, WhoWaitsForTheLastRankTakesNoProcessorMeanwhile) {
   EXPECT_EQ(ends[1], 9000 + 4000 - 3333);
 }
 
-TEST(SimulatorTest, CopiesToTheDeviceRunDuringTheFormerRun) {
+TEST(SimulatorTest, DeviceCopiesRunDuringTheFormerRun) {
   Program program = HandProgram();
   program.buffers.push_back({.name = "tokens",
                              .kind = BufferKind::kBatch,
@@ -123,7 +123,7 @@ TEST(SimulatorTest, CopiesToTheDeviceRunDuringTheFormerRun) {
   EXPECT_EQ(StepNanoseconds(program, simulation.timeline), 12000);
 }
 
-TEST(SimulatorTest, ACopyToTheHostAfterTheLastInstructionIsNotInTheStep) {
+TEST(SimulatorTest, LateHostCopyIsOutsideTheStep) {
   Program program = HandProgram();
   program.streams.push_back({"device-to-host", true});
   program.instructions.push_back(
@@ -134,7 +134,7 @@ TEST(SimulatorTest, ACopyToTheHostAfterTheLastInstructionIsNotInTheStep) {
   EXPECT_EQ(StepNanoseconds(program, simulation.timeline), 12000);
 }
 
-TEST(SimulatorTest, WhatIsIssuedAfterAHostWaitStartsAfterIt) {
+TEST(SimulatorTest, InstructionsAfterAHostWaitStartAfterIt) {
   Program program = HandProgram();
   // The host reads sizes that the first forward left; the gather of layers.1 is issued after that.
   program.instructions.insert(program.instructions.begin() + 2,

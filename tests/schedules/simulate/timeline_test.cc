@@ -14,7 +14,7 @@ Timeline HandTimeline() {
           .instructions = {{0, 1000}, {1000, 5000}, {1000, 2000}, {5000, 7000}, {7000, 8000}, {8000, 12000}}};
 }
 
-TEST(TimelineTest, SaysHowLongEachStreamWorkedAndWhatEachStartWasBoundBy) {
+TEST(TimelineTest, GivesBusyTimesAndWhatBoundEachStart) {
   const Program program = HandProgram();
   const Timeline timeline = HandTimeline();
   EXPECT_EQ(StepNanoseconds(program, timeline), 12000);
@@ -36,7 +36,7 @@ TEST(TimelineTest, AStallNamesWhoWaitedAndForWhat) {
   EXPECT_EQ(stalls[1].end_ns, 8000);
 }
 
-TEST(TimelineTest, IdleTimeIsExposedOnlyWhileAStreamCommunicatesAndOnlyOnce) {
+TEST(TimelineTest, ExposedTimeCountsOnceWhileAStreamCommunicates) {
   Program program = HandProgram();
   program.instructions[2].stream = kReduce;
   Timeline timeline = HandTimeline();
@@ -65,7 +65,7 @@ TEST(TimelineTest, ACopyOfTheHostIsNoCommunication) {
   EXPECT_EQ(ExposedCommunication(program, HandTimeline()), 1000) << "of the first gather alone";
 }
 
-TEST(TimelineTest, ACopyThatEndedBeforeTheRunBindsNothing) {
+TEST(TimelineTest, CopyThatEndedBeforeBindsNothing) {
   Program program = HandProgram();
   program.instructions[0].stream = kToDevice;
   Timeline timeline = HandTimeline();
@@ -77,7 +77,7 @@ TEST(TimelineTest, ACopyThatEndedBeforeTheRunBindsNothing) {
   EXPECT_EQ(BoundBy(program, timeline)[1], 0);
 }
 
-TEST(TimelineTest, WhatFollowsTheLastComputeIsAStallOfTheStep) {
+TEST(TimelineTest, TimeAfterTheLastComputeIsAStall) {
   Program program = HandProgram();
   program.instructions.pop_back();
   Timeline timeline = HandTimeline();
@@ -89,7 +89,7 @@ TEST(TimelineTest, WhatFollowsTheLastComputeIsAStallOfTheStep) {
   EXPECT_EQ(stalls[1].exposed_ns, 1000);
 }
 
-TEST(TimelineTest, WhatTheCauseQueuedBehindIsChargedForItsPartOfTheStall) {
+TEST(TimelineTest, StallsChargeWhatTheCauseQueuedBehind) {
   Program program = HandProgram();
   program.instructions[4].opcode = Opcode::kGradientNorm;
   Timeline timeline = HandTimeline();
@@ -122,7 +122,7 @@ TEST(TimelineTest, AHostWaitThatWaitedIsLookedThrough) {
   EXPECT_EQ(HostWaitsOf(program, timeline), (HostWaits{.count = 1, .waited_ns = 1000, .covered_ns = 600}));
 }
 
-TEST(TimelineTest, CommunicationBesideWeightsOnAStreamOfTheirOwnIsNotExposed) {
+TEST(TimelineTest, CommunicationBesideWeightsIsNotExposed) {
   Program program = HandProgram();
   Timeline timeline = HandTimeline();
   program.streams.push_back({"weights"});

@@ -14,7 +14,7 @@ namespace {
 
 using nlohmann::json;
 
-TEST(TraceTest, EventsOfATrackFollowEachOtherAndSayWhatBoundThem) {
+TEST(TraceTest, EventsFollowEachOtherAndSayTheirBound) {
   const Outline outline = HandOutline();
   Program program = HandProgram();
   program.instructions[4].waits[0].frees = 2000;
@@ -62,7 +62,7 @@ TEST(TraceTest, ItBeginsWithTheEarliestCopy) {
   }
 }
 
-TEST(TraceTest, EveryRankHasItsTracksAndTheMemoryOfItsRun) {
+TEST(TraceTest, EveryRankHasTracksAndMemory) {
   const Outline outline = HandOutline();
   const Program program = HandProgram();
   const Timeline first = Simulate(outline, program, HandWorkload(), HandProfile()).timeline;
