@@ -2,7 +2,9 @@
 #include "plan/job_plan.h"
 
 #include <algorithm>
+#include <initializer_list>
 #include <stdexcept>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -19,18 +21,23 @@
 namespace tandem::plan {
 namespace {
 
-// A value that Validate lets through and that this function does not know is a bug, never a default.
-model::ComputeType Compute(v1::ComputeType type) {
-  switch (type) {
-    case v1::COMPUTE_TYPE_FP32:
-      return model::ComputeType::kFp32;
-    case v1::COMPUTE_TYPE_FP64:
-      return model::ComputeType::kFp64;
-    case v1::COMPUTE_TYPE_BF16:
-      return model::ComputeType::kBf16;
-    default:
-      throw std::logic_error(absl::StrCat("precision: no plan for ", v1::ComputeType_Name(type)));
+// The meaning of a field's value in a plan. A value that Validate lets through and the table lacks is a bug,
+// never a default.
+template <typename Meaning, typename Enum>
+Meaning MeaningOf(const char* field, Enum value, std::initializer_list<std::pair<Enum, Meaning>> table) {
+  for (const auto& [known, meaning] : table) {
+    if (known == value) {
+      return meaning;
+    }
   }
+  throw std::logic_error(absl::StrCat(field, ": no plan for ", proto::LowerName(value)));
+}
+
+model::ComputeType Compute(v1::ComputeType type) {
+  return MeaningOf<model::ComputeType>("precision", type,
+                                       {{v1::COMPUTE_TYPE_FP32, model::ComputeType::kFp32},
+                                        {v1::COMPUTE_TYPE_FP64, model::ComputeType::kFp64},
+                                        {v1::COMPUTE_TYPE_BF16, model::ComputeType::kBf16}});
 }
 
 model::Precision PrecisionOf(const v1::Precision& spec) {
@@ -65,59 +72,33 @@ std::optional<int64_t> EndOfDocument(const v1::Data& data) {
 }
 
 schedules::Schedule ScheduleOf(const v1::Parallelism& spec) {
-  switch (spec.schedule()) {
-    case v1::SCHEDULE_SEQUENTIAL:
-      return schedules::Schedule::kSequential;
-    case v1::SCHEDULE_OVERLAP:
-      return spec.overlap().delay_weight_gradients() ? schedules::Schedule::kOverlapped
-                                                     : schedules::Schedule::kOverlappedUndelayed;
-    default:
-      throw std::logic_error(
-          absl::StrCat("parallelism.schedule: no plan for ", v1::Schedule_Name(spec.schedule())));
-  }
+  using schedules::Schedule;
+  return MeaningOf<Schedule>(
+      "parallelism.schedule", spec.schedule(),
+      {{v1::SCHEDULE_SEQUENTIAL, Schedule::kSequential},
+       {v1::SCHEDULE_OVERLAP,
+        spec.overlap().delay_weight_gradients() ? Schedule::kOverlapped : Schedule::kOverlappedUndelayed}});
 }
 
 // Chunks for every token need no sizes; where most of them would stay empty, they cost more than they save.
 // Where there is not room for every token, sizes say whether there is enough.
 bool HasExactChunks(const v1::Dispatch& spec, const model::MixtureOfExperts& moe) {
   constexpr double kLeastFill = 0.6;
-  switch (spec.chunks()) {
-    case v1::CHUNKS_AUTO:
-      return moe.most_rows > 0 || ExpectedFill(moe) < kLeastFill;
-    case v1::CHUNKS_FIXED:
-      return false;
-    case v1::CHUNKS_EXACT:
-      return true;
-    default:
-      throw std::logic_error(
-          absl::StrCat("parallelism.dispatch.chunks: no plan for ", v1::Chunks_Name(spec.chunks())));
-  }
+  return MeaningOf<bool>("parallelism.dispatch.chunks", spec.chunks(),
+                         {{v1::CHUNKS_AUTO, moe.most_rows > 0 || ExpectedFill(moe) < kLeastFill},
+                          {v1::CHUNKS_FIXED, false},
+                          {v1::CHUNKS_EXACT, true}});
 }
 
 bool StopsOnNonfinite(v1::NonfiniteGradients policy) {
-  switch (policy) {
-    case v1::NONFINITE_GRADIENTS_SKIP:
-      return false;
-    case v1::NONFINITE_GRADIENTS_STOP:
-      return true;
-    default:
-      throw std::logic_error(
-          absl::StrCat("training.nonfinite_gradients: no plan for ", v1::NonfiniteGradients_Name(policy)));
-  }
+  return MeaningOf<bool>("training.nonfinite_gradients", policy,
+                         {{v1::NONFINITE_GRADIENTS_SKIP, false}, {v1::NONFINITE_GRADIENTS_STOP, true}});
 }
 
+// A job that an earlier build has stored lacks the field.
 bool SkipsSpikes(const v1::Training& spec) {
-  if (!spec.has_spikes()) {
-    return false;  // of a job that an earlier build has stored
-  }
-  switch (spec.spikes()) {
-    case v1::SPIKES_WARN:
-      return false;
-    case v1::SPIKES_SKIP:
-      return true;
-    default:
-      throw std::logic_error(absl::StrCat("training.spikes: no plan for ", v1::Spikes_Name(spec.spikes())));
-  }
+  return spec.has_spikes() && MeaningOf<bool>("training.spikes", spec.spikes(),
+                                              {{v1::SPIKES_WARN, false}, {v1::SPIKES_SKIP, true}});
 }
 
 OptimizerConfig Optimizer(const v1::Training& spec) {
