@@ -50,12 +50,8 @@ std::vector<schedules::Timeline> Select(absl::Span<const schedules::Timeline> ti
 // Adds to `measured`, which is sorted, what has another kind or other work than all of it.
 void AddMissing(const std::vector<schedules::MeasuredTime>& times,
                 std::vector<schedules::MeasuredTime>& measured) {
-  const auto key = [](const schedules::MeasuredTime& time) {
-    const schedules::Work& work = time.work;
-    return std::tie(time.kind, work.flops, work.bytes, work.link_bytes, work.ranks, work.stride);
-  };
-  const auto is_less = [&](const schedules::MeasuredTime& a, const schedules::MeasuredTime& b) {
-    return key(a) < key(b);
+  const auto is_less = [](const schedules::MeasuredTime& a, const schedules::MeasuredTime& b) {
+    return std::tie(a.kind, a.work) < std::tie(b.kind, b.work);
   };
   std::vector<schedules::MeasuredTime> missing;
   for (const schedules::MeasuredTime& time : times) {

@@ -44,7 +44,7 @@ struct Work {
   double link_bytes = 0;  // the buffer that a collective gathers, reduces or exchanges
   int ranks = 1;          // size of the group that it communicates with; 1 if it does not communicate
   int stride = 1;         // stride of that group
-  bool operator==(const Work&) const = default;
+  auto operator<=>(const Work&) const = default;
 };
 
 // The measured time of one kind of instruction.
