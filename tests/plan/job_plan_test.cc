@@ -235,25 +235,6 @@ TEST(JobPlanTest, KeptUnitsAreGatheredOncePerMicrobatch) {
   EXPECT_EQ(gathers("all"), (std::vector<int>{3, 3, 3, 3, 3, 3}));
 }
 
-TEST(JobPlanTest, AllProgramsShareThePersistentBuffersAndAddresses) {
-  const JobPlan plan = MakeJobPlan(TestJob("{ranks: 3}"));
-  const auto persistent = [](const schedules::Program& program) {
-    std::vector<schedules::Buffer> buffers;
-    for (const schedules::Buffer& buffer : program.buffers) {
-      if (buffer.life != schedules::Life::kLocal) {
-        buffers.push_back(buffer);
-      }
-    }
-    return buffers;
-  };
-  ASSERT_EQ(plan.stage.All().size(), 4u);
-  for (const schedules::Program* program : plan.stage.All()) {
-    EXPECT_EQ(persistent(*program), persistent(plan.stage.train)) << program->name;
-  }
-  EXPECT_GT(plan.stage.persistent_bytes, 0);
-  EXPECT_GT(plan.stage.arena_bytes, plan.stage.persistent_bytes);
-}
-
 TEST(JobPlanTest, EveryCommunicatorHasAGroupAndComesOnce) {
   const JobPlan plan = MakeJobPlan(TestJob("{ranks: 3}"));
   std::vector<std::string> uses;

@@ -165,18 +165,6 @@ TEST(AddressTest, RandomOutlinesTakeLittleMoreThanTheirBudget) {
             << ratios[99] << "\n";
 }
 
-TEST(AddressTest, LlamaExceedsItsBudgetByATwentieth) {
-  const Outline outline = DenseDecoder(Llama8b(32, 8192, 2));
-  for (const int ranks : {8, 512}) {
-    for (const Schedule schedule : {Schedule::kSequential, Schedule::kOverlapped}) {
-      BuildOptions options = OptionsFor(outline, "zero3", 2, ranks);
-      options.hold = schedule == Schedule::kOverlapped;
-      EXPECT_LE(AddressSpace(BuildStage(outline, options, schedule).value()), 1.05)
-          << ranks << " ranks, schedule " << static_cast<int>(schedule);
-    }
-  }
-}
-
 TEST(AddressTest, ManyMicrobatchesExceedTheirBudgetByATwentieth) {
   const Outline outline = DenseDecoder(Llama8b(32, 4096, 2));
   for (const char* strategy : {"replicate", "zero1", "zero2", "zero3"}) {

@@ -161,35 +161,6 @@ TEST(StrategyTest, UnsharedExpertsAreNotGathered) {
   }
 }
 
-TEST(ProgramBuilderTest, TrainIsTheUpdateAndThenBegin) {
-  const Outline outline = MoeDecoder();
-  const StagePrograms stage = ProvenStage(outline, OptionsFor(outline));
-  const auto steps = [](const Program& program) {
-    std::vector<std::pair<Opcode, int>> steps;
-    for (const Instruction& instruction : program.instructions) {
-      if (instruction.opcode != Opcode::kLoadInputs) {
-        steps.push_back({instruction.opcode, instruction.target});
-      }
-    }
-    std::sort(steps.begin(), steps.end());
-    return steps;
-  };
-  std::vector<std::pair<Opcode, int>> both = steps(stage.update);
-  const std::vector<std::pair<Opcode, int>> begin = steps(stage.begin);
-  both.insert(both.end(), begin.begin(), begin.end());
-  std::sort(both.begin(), both.end());
-  EXPECT_EQ(steps(stage.train), both);
-}
-
-TEST(ProgramBuilderTest, JobWithoutValidationHasNoSuchProgram) {
-  const Outline outline = SmallDecoder();
-  BuildOptions options = OptionsFor(outline);
-  options.num_validation_microbatches = 0;
-  const StagePrograms stage = ProvenStage(outline, options);
-  EXPECT_TRUE(stage.validate.instructions.empty());
-  EXPECT_EQ(stage.All().size(), 3);
-}
-
 TEST(ProgramBuilderTest, SavingRunCopiesEachStateAfterUpdate) {
   const Outline outline = MoeDecoder();
   BuildOptions options = OptionsFor(outline);
@@ -317,18 +288,6 @@ TEST(OverlapTest, ComputeAwaitsDispatchOnlyWhenDataIsNeeded) {
       EXPECT_TRUE(shares) << ToText(instruction, outline) << " waits for " << ToText(other, outline);
     }
   }
-}
-
-TEST(OverlapTest, DispatchRunsBesideTheOtherMicrobatchsExperts) {
-  const Outline outline = MoeDecoder();
-  const PassList passes = Overlapped(outline, 2);
-  const auto at = [&](Opcode opcode, const char* node, int microbatch) {
-    return std::find(passes.begin(), passes.end(), NodePass{opcode, FindNode(outline, node), microbatch}) -
-           passes.begin();
-  };
-  EXPECT_LT(at(Opcode::kBackwardInput, "layers.1.experts", 0), at(Opcode::kForward, "layers.0.dispatch", 1));
-  EXPECT_LT(at(Opcode::kForward, "layers.0.dispatch", 1), at(Opcode::kBackwardWeight, "layers.1.experts", 0));
-  EXPECT_LT(at(Opcode::kBackwardWeight, "layers.1.experts", 0), at(Opcode::kForward, "layers.0.experts", 1));
 }
 
 // In the sequential schedule, so that the exchange of the backward runs beside them.
