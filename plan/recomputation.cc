@@ -23,8 +23,8 @@ constexpr char kWholeLayers[] = "layer";
 // "layers.3.mlp" → "mlp"
 std::string KindOf(const Node& node) { return node.name.substr(node.name.rfind('.') + 1); }
 
-// Whether somebody reads the value whom recomputation of its producer does not serve: another node, or where
-// whole layers are recomputed a node of another layer, or another stage.
+// Finds the values that must be kept because a reader is not recomputed together with their producer: another
+// node, or a node of another layer if whole layers are recomputed, or another stage.
 class OutsideReaders {
  public:
   OutsideReaders(const Outline& outline, bool whole_layers)

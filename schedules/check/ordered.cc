@@ -81,20 +81,20 @@ class OrderedRule {
 
   absl::Status Unordered(int i, int cell, int other, bool by_host) const {
     const std::string name = cells_.Name(cell);
-    const std::string who = other < 0 ? "the former run" : Describe(outline_, program_, other);
+    const std::string accessor = other < 0 ? "the former run" : Describe(outline_, program_, other);
     if (by_host) {
       return Violation(
           "ordered", outline_, program_, i,
-          absl::StrCat("is issued by what ", name, " says, and the issuing thread has not waited for ", who,
-                       ", which writes it"));
+          absl::StrCat("is issued by what ", name, " says, and the issuing thread has not waited for ",
+                       accessor, ", which writes it"));
     }
     if (other == i) {
       return Violation("ordered", outline_, program_, i,
                        absl::StrCat("touches ", name, " by two operands, one of which changes it"));
     }
-    return Violation(
-        "ordered", outline_, program_, i,
-        absl::StrCat("and ", who, " both touch ", name, ", and nothing makes the first wait for the second"));
+    return Violation("ordered", outline_, program_, i,
+                     absl::StrCat("and ", accessor, " both touch ", name,
+                                  ", and nothing makes the first wait for the second"));
   }
 
   const Outline& outline_;

@@ -77,7 +77,7 @@ TEST(SimulatorTest, CollectivesWaitForTheLastRank) {
   EXPECT_EQ(Ends(SimulateHand(profile)), (std::vector<int64_t>{1500, 5500, 3000, 7500, 9000, 13000}));
   const Simulation one = Simulate(HandOutline(), HandProgram(), HandWorkload(1), profile);
   EXPECT_EQ(one.timeline.instructions[0].end_ns, 3000)
-      << "one rank reads 1000 bytes, writes 2000, waits for nobody";
+      << "one rank reads 1000 bytes, writes 2000, waits for no other";
 }
 
 TEST(SimulatorTest, WaitingForTheLastRankTakesNoProcessor) {
