@@ -3,6 +3,7 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
+#include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
 
 #include "ops/operations.h"
@@ -52,6 +53,16 @@ TEST_P(RmsNormTest, MatchesAutograd) {
     ops_.RmsNormBackward(grad_y.to(type_), x_t, weight_t, norm, residual.to(type_), false, grad_x, false,
                          grad_weight, {})();
     EXPECT_TRUE(Near(grad_x, x.grad() + residual));
+  }
+}
+
+TEST(RmsNormRefusalTest, AnOperandOfAnotherTypeIsNamed) {
+  const at::Tensor x = at::zeros({2, 3});
+  try {
+    CpuOperations().RmsNorm(x, at::zeros({3}, at::kDouble), {}, x);
+    FAIL();
+  } catch (const std::invalid_argument& error) {
+    EXPECT_STREQ(error.what(), "weight must have elements of float32, not float64 [3, 1] on the CPU");
   }
 }
 
