@@ -5,6 +5,10 @@
 
 namespace tandem::platform {
 
+// This folder is the machine as the other folders see it. Clock, Random and Files are interfaces, so that
+// tests can replace them. Errors of system calls become absl::Status by FileError (regular_file.h),
+// SystemError (system_error.h) and the macros of status_macros.h.
+
 // The source of "now" for decisions. Thread-safe.
 class Clock {
  public:
