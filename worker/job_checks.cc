@@ -60,9 +60,8 @@ class CheckThreads::Shared {
     if (std::erase_if(waiting_, [&](const Task& task) { return task.attempt == attempt; }) > 0) {
       sink_(Checked{.attempt = attempt,
                     .problem = absl::StrCat("its files cannot be checked on this worker: ", why.message()),
-                    .reason = proto::reason::kWorkerLimits});
+                    .reason = proto::ReasonCode("WorkerLimits")});
     }
-                  .reason = proto::ReasonCode("WorkerLimits")});
   }
 
   void Drop(const AttemptKey& attempt) ABSL_LOCKS_EXCLUDED(mu_) {
