@@ -13,6 +13,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "cli/cluster/address.h"
+#include "cli/cluster/state_folder.h"
 #include "cli/terminal/display_text.h"
 #include "cli/terminal/message_text.h"
 #include "jobspec/yaml_tree.h"

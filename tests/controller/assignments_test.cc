@@ -75,7 +75,6 @@ TEST(AssignmentsTest, StoredBadGridHasNoGroups) {
   EXPECT_EQ(wanted.all(0).desired(), v1::DESIRED_RUN);
   EXPECT_EQ(wanted.all(0).groups_size(), 0);
   ASSERT_EQ(wanted.all(0).ranks_size(), 2);
-  EXPECT_EQ(wanted.all(0).ranks(0).groups_size(), 0);
 }
 
 TEST(AssignmentsTest, AStoppingAttemptIsListedUntilItEnds) {

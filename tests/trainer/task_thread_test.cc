@@ -16,7 +16,7 @@
 namespace tandem::trainer {
 namespace {
 
-constexpr absl::Duration kPatience = absl::Seconds(120);
+constexpr absl::Duration kTaskPatience = absl::Seconds(120);
 
 void NoFailure(const std::exception_ptr& /*error*/) { ADD_FAILURE() << "a task threw"; }
 
@@ -24,7 +24,7 @@ TEST(TaskThreadTest, CallbacksPrecedeTheEnd) {
   TaskThread thread("task", NoFailure);
   absl::Notification goes_on;
   thread.Begin(3, [&] {
-    EXPECT_TRUE(goes_on.WaitForNotificationWithTimeout(kPatience));
+    EXPECT_TRUE(goes_on.WaitForNotificationWithTimeout(kTaskPatience));
     return "no room";
   });
   std::atomic<int> called{0};
@@ -67,7 +67,7 @@ TEST(TaskThreadTest, ExceptionIsReportedAndThrown) {
   });
   thread.Begin(1, []() -> std::string { throw std::runtime_error("lost"); });
   EXPECT_THROW(thread.Await(), std::runtime_error);
-  EXPECT_TRUE(failed.WaitForNotificationWithTimeout(kPatience));
+  EXPECT_TRUE(failed.WaitForNotificationWithTimeout(kTaskPatience));
   EXPECT_THROW(thread.Await(), std::runtime_error);
   thread.WhenDone([](const std::string&) { ADD_FAILURE() << "no task has succeeded"; });
 }
