@@ -7,6 +7,7 @@
 #include <thread>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "comm/collective.h"
 #include "comm/nccl_error.h"
 #include "comm/nccl_memory.h"
@@ -145,13 +146,15 @@ ncclResult_t NcclCommunicator::Wait(const std::string& where, absl::Duration pat
   if (inside.comm() == nullptr) {
     throw Aborted(where);
   }
-  return Await(std::packaged_task<ncclResult_t()>(
-                   [inside = std::move(inside), call = std::move(call)] { return call(inside.comm()); }),
-               device_, where, patience);
+  return Await(
+      std::packaged_task<ncclResult_t()>([inside = std::move(inside), call = std::move(call)]() mutable {
+        const NcclCall held = std::move(inside);  // ends before its result can be read
+        return call(held.comm());
+      }),
+      device_, where, patience);
 }
 
-template <typename Launch>
-void NcclCommunicator::Start(const Collective& call, const Launch& launch) {
+void NcclCommunicator::Start(const Collective& call, Launch launch) {
   const std::string where = Where(call.operation);
   const device::CudaGuard guard(device_);
   const cudaStream_t stream = device::CurrentCudaStream(device_);
@@ -169,16 +172,24 @@ void NcclCommunicator::Start(const Collective& call, const Launch& launch) {
     pending.begin = Mark(stream);
     starting_ = Starting{.call = pending, .since = platform::SteadyClock().Now()};
   }
-  std::optional<ncclResult_t> result;
-  if (const NcclCall inside(handle_); inside.comm() != nullptr) {
-    result = launch(inside.comm(), stream);
-  }
-  const absl::MutexLock lock(&mu_);
-  starting_.reset();
-  if (!result) {
+  absl::Cleanup started = [this] {
+    const absl::MutexLock lock(&mu_);
+    starting_.reset();
+  };
+  ncclResult_t result = ncclSuccess;
+  if (!is_connected_) {
+    result = Wait(where, timeout_, [call, size = size_, stream, launch](ncclComm_t comm) {
+      return launch(call, size, comm, stream);
+    });
+  } else if (const NcclCall inside(handle_); inside.comm() != nullptr) {
+    result = launch(call, size_, inside.comm(), stream);
+  } else {
     throw Aborted(where);
   }
-  Check(*result, where);
+  Check(result, where);
+  is_connected_ = true;
+  std::move(started).Invoke();
+  const absl::MutexLock lock(&mu_);
   pending.end = Mark(stream);
   pending_.push_back(pending);
   ++num_collectives_;
@@ -220,6 +231,9 @@ bool NcclCommunicator::IsLate() {
 
 void NcclCommunicator::Farewell() {
   const std::string where = Where("end");
+  if (handle_->is_called()) {
+    throw CommError(where + ": a call into NCCL has not returned");
+  }
   for (const Window& window : windows_) {
     Check(Wait(where, kFarewell,
                [window](ncclComm_t comm) { return ncclCommWindowDeregister(comm, window.window); }),
@@ -233,15 +247,15 @@ void NcclCommunicator::Farewell() {
 
 void NcclCommunicator::AllGather(Memory input, Memory output) {
   const Collective call = CheckAllGather(name_, size_, input, output);
-  Start(call, [&](ncclComm_t comm, cudaStream_t stream) {
-    return ncclAllGather(call.input, call.output, static_cast<size_t>(call.slice), ncclInt8, comm, stream);
+  Start(call, [](const Collective& all, int, ncclComm_t comm, cudaStream_t stream) {
+    return ncclAllGather(all.input, all.output, static_cast<size_t>(all.slice), ncclInt8, comm, stream);
   });
 }
 
 void NcclCommunicator::AllToAll(Memory input, Memory output) {
   const Collective call = CheckAllToAll(name_, size_, input, output);
-  Start(call, [&](ncclComm_t comm, cudaStream_t stream) {
-    return ncclAlltoAll(call.input, call.output, static_cast<size_t>(call.slice), ncclInt8, comm, stream);
+  Start(call, [](const Collective& all, int, ncclComm_t comm, cudaStream_t stream) {
+    return ncclAlltoAll(all.input, all.output, static_cast<size_t>(all.slice), ncclInt8, comm, stream);
   });
 }
 
@@ -260,16 +274,16 @@ void NcclCommunicator::Receive(Memory output) { Exchange(CheckReceive(name_, ran
 
 // Copy engines take slices of one size alone.
 void NcclCommunicator::Exchange(const Collective& call) {
-  Start(call, [&](ncclComm_t comm, cudaStream_t stream) {
+  Start(call, [](const Collective& all, int size, ncclComm_t comm, cudaStream_t stream) {
     ncclResult_t result = ncclGroupStart();
-    for (int peer = 0; peer < size_ && result == ncclSuccess; ++peer) {
-      if (call.BytesTo(peer) > 0) {
-        result = ncclSend(call.InputFor(peer), static_cast<size_t>(call.BytesTo(peer)), ncclInt8, peer, comm,
+    for (int peer = 0; peer < size && result == ncclSuccess; ++peer) {
+      if (all.BytesTo(peer) > 0) {
+        result = ncclSend(all.InputFor(peer), static_cast<size_t>(all.BytesTo(peer)), ncclInt8, peer, comm,
                           stream);
       }
-      if (result == ncclSuccess && call.BytesFrom(peer) > 0) {
-        result = ncclRecv(call.OutputOf(peer), static_cast<size_t>(call.BytesFrom(peer)), ncclInt8, peer,
-                          comm, stream);
+      if (result == ncclSuccess && all.BytesFrom(peer) > 0) {
+        result = ncclRecv(all.OutputOf(peer), static_cast<size_t>(all.BytesFrom(peer)), ncclInt8, peer, comm,
+                          stream);
       }
     }
     const ncclResult_t end = ncclGroupEnd();

@@ -72,7 +72,8 @@ class NcclCommunicator final : public Communicator {
     cudaEvent_t begin = nullptr;
     cudaEvent_t end = nullptr;
   };
-  // A collective whose call into NCCL has not returned: the first one of a group waits for the other ranks.
+  // A collective whose call into NCCL has not returned: NCCL connects two ranks when the first bytes go
+  // between them, and waits for both.
   struct Starting {
     Pending call;      // without `end`
     absl::Time since;  // by the steady clock
@@ -89,10 +90,13 @@ class NcclCommunicator final : public Communicator {
   ncclResult_t Wait(const std::string& where, absl::Duration patience,
                     std::function<ncclResult_t(ncclComm_t)> call) const;
 
-  // Calls `launch`, which enqueues the collective on the current stream, and records an event before and
-  // after it. Throws CommError if the group is aborted or NCCL fails.
-  template <typename Launch>
-  void Start(const Collective& call, const Launch& launch) ABSL_LOCKS_EXCLUDED(mu_);
+  // Enqueues a collective of a group of `size` ranks on `stream`.
+  using Launch = ncclResult_t (*)(const Collective& call, int size, ncclComm_t comm, cudaStream_t stream);
+
+  // Calls `launch` with the current stream, and records an event before and after the collective. Throws
+  // CommError if the group is aborted, if NCCL fails, or if the group's first collective is not enqueued
+  // within the timeout because other ranks do not call it.
+  void Start(const Collective& call, Launch launch) ABSL_LOCKS_EXCLUDED(mu_);
 
   // Starts `call` as sends to, and receives from, each rank.
   void Exchange(const Collective& call) ABSL_LOCKS_EXCLUDED(mu_);
@@ -118,6 +122,7 @@ class NcclCommunicator final : public Communicator {
   const int device_;
   const absl::Duration timeout_;
   const std::shared_ptr<NcclHandle> handle_;
+  bool is_connected_ = false;  // has enqueued a collective
   std::vector<Window> windows_;
   // Held while an event is recorded. That call hangs if the GPU waits for a peer and its queue is full, so
   // the watchdog only tries to lock this mutex.

@@ -12,12 +12,13 @@
 namespace tandem::comm {
 
 // NCCL groups of ranks that have a GPU each. `device` is the GPU's index among those that this process sees.
-// A collective is enqueued on the GPU's current stream. Its call returns once NCCL has enqueued it; the first
-// one of a group connects the ranks, and waits for them.
+// A collective is enqueued on the GPU's current stream. Its call returns once NCCL has enqueued it. NCCL
+// connects two ranks when the first bytes go between them, and the call waits for both.
 //
-// Creation and the registration of windows throw CommError if they take longer than `timeout`. CheckPending
-// throws it if a collective has not returned from its call for so long, or has not ended for so long since
-// the GPU reached it. The process must exit then, because the call may never return.
+// Creation, the registration of windows and the call of a group's first collective throw CommError if they
+// take longer than `timeout`. CheckPending throws it if the call of another collective takes so long, or if a
+// collective has not ended for so long since the GPU reached it. The process must exit after that, because a
+// thread may be inside NCCL for good.
 //
 // NCCL does not notice that a peer on the same machine has died: its kernels go on waiting. Watchdog notices
 // it. Abort returns within 0.3 s. It aborts at once, or when the last call into NCCL returns; if that takes

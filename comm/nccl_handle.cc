@@ -31,7 +31,13 @@ void NcclHandle::Abort() {
 
 ncclComm_t NcclHandle::Take() {
   const absl::MutexLock lock(&mu_);
+  is_aborted_ = is_aborted_ || calls_ > 0;
   return is_aborted_ ? nullptr : std::exchange(comm_, nullptr);
+}
+
+bool NcclHandle::is_called() const {
+  const absl::MutexLock lock(&mu_);
+  return calls_ > 0;
 }
 
 ncclComm_t NcclHandle::Enter() {

@@ -34,9 +34,12 @@ class NcclHandle {
   // NcclCall begins after this. Waits for NCCL for 0.3 s at most.
   void Abort() ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Returns the communicator, which the caller destroys; null if it is aborted. No NcclCall begins after
-  // this.
+  // Returns the communicator, which the caller destroys; null if it is aborted, or if a call is running,
+  // which aborts it when it ends. No NcclCall begins after this.
   ncclComm_t Take() ABSL_LOCKS_EXCLUDED(mu_);
+
+  // Whether an NcclCall has the communicator.
+  bool is_called() const ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
   friend class NcclCall;
@@ -51,7 +54,7 @@ class NcclHandle {
   const std::string name_;
   const parallel::GroupOptions options_;
   const int device_;
-  absl::Mutex mu_;
+  mutable absl::Mutex mu_;
   ncclComm_t comm_ ABSL_GUARDED_BY(mu_) = nullptr;
   int calls_ ABSL_GUARDED_BY(mu_) = 0;  // NcclCall objects that have the communicator
   bool is_aborted_ ABSL_GUARDED_BY(mu_) = false;

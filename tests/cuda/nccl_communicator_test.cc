@@ -13,6 +13,7 @@
 #include <limits>
 #include <thread>
 
+#include "absl/synchronization/notification.h"
 #include "comm/nccl_factory.h"
 #include "device/cuda/device.h"
 #include "tests/comm/memory_store.h"
@@ -186,6 +187,36 @@ TEST(NcclCommunicatorTest, CreationWithoutAllRanksEndsAtTheDeadline) {
     EXPECT_EQ(std::string(error.what()), "group test rank 0 creation: not all ranks took part within 3s");
   }
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(8));
+}
+
+TEST(NcclCommunicatorTest, AFirstCollectiveAloneEndsAtTheDeadline) {
+  if (Gpus() < 2) {
+    GTEST_SKIP() << "needs two GPUs";
+  }
+  MemoryStore store;
+  absl::Notification has_ended;
+  RunThreadRanks(2, [&](int rank) {
+    const auto device = device::MakeCudaDevice(rank);
+    const auto comm = Join(store, rank, 2, absl::Seconds(3));
+    if (rank == 1) {
+      has_ended.WaitForNotification();  // and never calls it
+      return;
+    }
+    const at::Tensor mine = at::full({8}, 1, at::TensorOptions().dtype(at::kFloat).device(at::kCUDA, rank));
+    at::Tensor all = at::zeros({16}, mine.options());
+    std::string told;
+    try {
+      comm->AllGather(device::MemoryOf(mine), device::MemoryOf(all));
+    } catch (const CommError& error) {
+      told = error.what();
+    }
+    EXPECT_EQ(told, "group test rank 0 AllGather: not all ranks took part within 3s");
+    const auto start = std::chrono::steady_clock::now();
+    comm->Abort();
+    EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(2));
+    EXPECT_THROW(comm->AllGather(device::MemoryOf(mine), device::MemoryOf(all)), CommError);
+    has_ended.Notify();
+  });
 }
 
 TEST(NcclCommunicatorTest, AbortEndsPendingCollectivesAndFailsLaterCalls) {

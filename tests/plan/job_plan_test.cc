@@ -52,7 +52,7 @@ TEST(JobPlanTest, UnitsLayoutsAndOutlineAgree) {
     }
     EXPECT_EQ(plan.outline.units[unit].classes[0].elements, plan.layouts[unit][0].elements);
     EXPECT_EQ(plan.options.units[unit].classes[0].shard_elements,
-              fsdp::ShardElements(plan.layouts[unit][0], 2));
+              fsdp::ShardElements(plan.layouts[unit][0], {.inner = 2}));
     ASSERT_EQ(plan.layouts[unit][0].parameters.size(), plan.units[unit].parameters.size());
     for (size_t i = 0; i < plan.layouts[unit][0].parameters.size(); ++i) {
       EXPECT_EQ(plan.layouts[unit][0].parameters[i].name, plan.units[unit].parameters[i].name);
@@ -153,7 +153,7 @@ TEST(JobPlanTest, EveryStrategyKeepsWhatItsPlacementsSay) {
     const Kept& kept = kKept.at(strategy.name);
     for (int unit = 0; unit < static_cast<int>(plan.units.size()); ++unit) {
       SCOPED_TRACE(testing::Message() << strategy.name << ", " << plan.units[unit].name);
-      const int64_t piece = fsdp::ShardElements(plan.layouts[unit][0], 6) * 4;  // bytes of fp32
+      const int64_t piece = fsdp::ShardElements(plan.layouts[unit][0], {.inner = 6}) * 4;  // bytes of fp32
       std::map<schedules::BufferKind, int64_t> bytes;
       for (const schedules::Buffer& buffer : plan.stage.train.buffers) {
         if (buffer.subject == unit) {
