@@ -11,12 +11,13 @@ namespace tandem::schedules {
 // The order of the node passes of several microbatches.
 enum class Schedule : uint8_t {
   kSequential,  // one microbatch after the other, forward and then backward
-  kOverlapped,  // the forward of one over the backward of the previous one; weight halves are delayed
-  kOverlappedUndelayed,  // the same with weight halves directly behind input halves
+  kOverlapped,  // a microbatch's forward beside the previous one's backward; weight halves are delayed
+  kOverlappedUndelayed,  // kOverlapped, but weight halves are directly behind input halves
 };
 
-// The value of BuildOptions::hold: how many other layers may have their units used within one span. If two
-// microbatches overlap, the other one's layer is in between.
+// The value of BuildOptions::hold: how many other layers may have their units used within one span
+// (passes/spans.h). If two microbatches overlap, passes of the other microbatch, in another layer, lie
+// between the uses of a unit.
 inline int HoldOf(Schedule schedule) {
   return schedule == Schedule::kOverlapped || schedule == Schedule::kOverlappedUndelayed ? 1 : 0;
 }
@@ -27,7 +28,8 @@ inline int HoldOf(Schedule schedule) {
 absl::StatusOr<StagePrograms> BuildStage(const Outline& outline, const BuildOptions& options,
                                          Schedule schedule = Schedule::kSequential);
 
-// Does the same with the passes of another schedule. `validate` is empty if the job never validates.
+// Does the same for these passes, which the caller's own schedule has made. `validate` is empty if the job
+// never validates.
 absl::StatusOr<StagePrograms> BuildStage(const Outline& outline, const BuildOptions& options,
                                          const PassList& train, const PassList& validate);
 

@@ -11,16 +11,17 @@ namespace tandem::schedules {
 
 // The memory of a unit on one rank, which follows from its placement and precision.
 struct UnitMemory {
-  // Gathers over the inner axis; if false, the rank has the whole unit and nodes read it directly.
+  // Gathers over the inner axis. If false, the rank's shard is the whole unit, and nodes read it directly
+  // (after the gather over the outer group, if gathers_outer).
   bool gathers = true;
   bool gathers_once = false;    // one gather serves the whole run
   bool keeps_gathered = false;  // one gather serves all passes of a microbatch
   bool gathers_outer = false;   // gathers the inner shard over the outer group first
-  bool exchanges = true;     // exchanges contributions over the inner axis; if false, the rank's own are all
-  bool accumulates = false;  // adds up contributions in full and reduces once a run
-  bool reduces_outer = false;  // reduces over the outer axis after the last reduction
-  int64_t weights = 0;         // this and all below are in bytes
-  int64_t published = 0;       // 0 if the unit is not published
+  bool exchanges = true;        // reductions exchange with other ranks; false if alone on the inner axis
+  bool accumulates = false;     // adds up contributions to a full gradient, which is reduced once a run
+  bool reduces_outer = false;   // reduces over the outer axis after the run's last inner reduction
+  int64_t weights = 0;          // this and all below are in bytes
+  int64_t published = 0;        // 0 if the unit is not published
   int64_t gradients = 0;
   int64_t optimizer_state = 0;
   int64_t gathered = 0;
@@ -44,11 +45,11 @@ struct UnitFrame {
   BufferId host_update_norms = -1;
   BufferId host_weights = -1;  // this and the next: set if the job saves
   BufferId host_optimizer_state = -1;
-  CommunicatorId gather = -1;  // both are -1 if the rank is alone on the axis
-  CommunicatorId reduce = -1;
+  CommunicatorId gather = -1;  // set if memory.gathers
+  CommunicatorId reduce = -1;  // set if memory.exchanges and the unit is not frozen
   CommunicatorId outer_gather = -1;
   CommunicatorId outer_reduce = -1;
-  // The buffer that a gather, or a node directly, reads: the copy in the compute type.
+  // The buffer that gathers read, or nodes if nothing is gathered: the published copy if there is one.
   BufferId shard() const { return published >= 0 ? published : weights; }
 };
 
@@ -67,7 +68,7 @@ struct StageFrame {
 
   std::vector<UnitFrame> units;
   std::vector<BufferId> states;
-  std::vector<BufferId> host_states;  // by state; -1: not saved
+  std::vector<BufferId> host_states;  // by state; -1: Snapshots do not copy it
   std::vector<BufferId> losses;       // by value, the ring; -1: not a loss
   std::vector<BufferId> host_losses;  // by value, the ring on the host; -1: not a loss
   BufferId inputs = -1;
@@ -85,11 +86,11 @@ struct StageFrame {
   StreamId save = -1;  // -1 if the job does not save
   StreamId outer = -1;
   StreamId host = -1;
-  std::vector<StreamId> node_streams;
-  std::vector<StreamId> weight_streams;  // streams that run weight halves
-  std::vector<CommunicatorId> node_communicators;
+  std::vector<StreamId> node_streams;              // by node
+  std::vector<StreamId> weight_streams;            // by node: the stream of its weight half
+  std::vector<CommunicatorId> node_communicators;  // by node; -1 if it does not communicate
   CommunicatorId norm = -1;
-  CommunicatorId counts = -1;  // for states that are updated; -1: there are none
+  CommunicatorId counts = -1;  // for UpdateStates; -1: no state has a counter
   int64_t counts_bytes = 0;    // size of the counters of all ranks
   Exchange receives;
   Exchange sends;

@@ -15,11 +15,11 @@ namespace tandem::schedules {
 // the undivided outline, so that all stages can share one table.
 class Execution {
  public:
-  // `first_garbage` is the number of the garbage in the first cell; the other cells continue from there.
+  // The cells of locals start with garbage (SymbolOp::kGarbage), cell c with number first_garbage + c.
   Execution(const Stage& stage, const Program& program, Symbols& symbols, int first_garbage);
 
-  // Executes an instruction that waits for no other stage, that is, any except a send, receive or norm. The
-  // caller may use any order that streams and waits allow.
+  // Executes an instruction that needs no other stage, that is, any except a send, receive or norm. The
+  // caller may execute instructions in any order that streams and waits allow.
   void Run(const Instruction& instruction);
 
   Symbol Sent(const Instruction& send) { return Read(send.operands.front()); }
@@ -41,7 +41,7 @@ class Execution {
   class PassOperands;
 
   Symbol Read(const Operand& operand);
-  // The part of a unit that an operand holds, even if its buffer is not divided.
+  // The content of one part of a unit, also if the operand's buffer is not divided into parts.
   Symbol ReadPart(const Operand& operand, const UnitPart& part);
   void Write(const Operand& operand, Symbol symbol);
   void WriteGarbage(const Operand& operand);

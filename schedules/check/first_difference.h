@@ -10,7 +10,8 @@
 
 namespace tandem::schedules {
 
-// Names the cell in which the garbage of a number was at the start: "layers.3 contribution mb 1".
+// Names the cell that held the garbage with this number (SymbolOp::kGarbage) when the run started: "layers.3
+// contribution mb 1".
 using CellName = std::function<std::string(int garbage)>;
 
 // Describes where two expressions first differ: `got`, which a program computed, and `expected`, which the

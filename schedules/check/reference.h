@@ -13,19 +13,19 @@
 
 namespace tandem::schedules {
 
-// The reference step: what a run must compute. It is written directly from the outline, the placements of the
-// units' shards, and the order of addition, which is
+// The reference step: what a run must compute. It follows from the outline, the placements of the units'
+// shards, and the order of addition, which is
 //
 //   * for the gradient of a value: the order of the passes, nodes forward and then backward
 //   * for a part of a contribution that several passes write: the same order; the sum is rounded once
-//   * for the gradient of a unit, if the inner axis shards it: microbatch by microbatch, each folded in the
-//     order of the ranks. If the inner axis leaves partial sums: all microbatches of a rank, then once in
-//     the order of the ranks. If the outer axis leaves partial sums, these are added last, in the order of
-//     the outer ranks
+//   * for the gradient of a unit, if the inner axis shards it: microbatch by microbatch, each folded
+//     (added one by one) in the order of the ranks. If the inner axis leaves partial sums: all microbatches
+//     of a rank, then these sums once, in the order of the ranks. If the outer axis leaves partial sums,
+//     these are added last, in the order of the outer ranks
 //
-// There are no stages, streams or memory here: it runs every microbatch after the other, every node after the
-// other, on what buffers hold when the run starts. `train` is Update() and then Step(): it means what
-// `update` and then `begin` mean. `train_save` is the same with Save() between the two.
+// There are no stages, streams or addresses here. The reference runs one microbatch after the other, and in
+// each one node after the other, on what buffers hold when the run starts. `train` is Update() and then
+// Step(): it means what `update` and then `begin` mean. `train_save` is the same with Save() between the two.
 class Reference {
  public:
   // `outline` is the undivided one.
@@ -34,7 +34,7 @@ class Reference {
   // Applies the optimizer steps to the gradients and the outcome that the former run left, and updates states
   // from their counters.
   void Update();
-  // Saves what Update has left.
+  // Copies to the host what checkpoints hold of the state after Update.
   void Save();
   // Runs all passes and reductions of a step, and the norm.
   void Step();
@@ -64,7 +64,7 @@ class Reference {
   const Outline& outline_;
   const BuildOptions& options_;
   Symbols& symbols_;
-  // Only what differs from the run's start.
+  // By kind, subject and part; only what differs from the run's start.
   absl::flat_hash_map<std::tuple<BufferKind, int, int>, Symbol> state_;
   std::vector<std::vector<Symbol>> parameters_;  // unit x part
   std::vector<std::vector<int>> num_writers_;    // unit x part: the number of passes that write its gradient

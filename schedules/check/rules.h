@@ -18,7 +18,7 @@ namespace tandem::schedules {
 // * targets, microbatches, streams, communicators, buffers and parts are in range; waits point to lower
 //   positions
 // * operands have, in order, the kind, subject, mode and size that the trainer binds there (program.h)
-// * of the former run's elements only rings are accessed, and only read; streams that copy to and from the
+// * an operand of the former run is an element of a ring, and is only read; streams that copy to and from the
 //   host touch nothing but rings
 // * every buffer lives as long as its kind says, and is divided into parts as its unit is
 // * every buffer is aligned and within its region; persistent buffers are below the locals, and the same in
@@ -30,10 +30,10 @@ absl::Status CheckFormed(const Outline& outline, const BuildOptions& options, co
 // run, unless both are reads. Split sizes on the host are read by the issuing thread, so it must have waited
 // for them before it issues a reader.
 //
-// The executor orders runs that are further apart than one (run_clocks.h). It is therefore enough to place a
-// run of `program` behind a former run of any program of the stage, and to take everything that this former
-// run may have accessed as accessed before the first instruction. The elements of a ring change places from
-// run to run. Together this covers any number of runs in a row, whatever their programs.
+// The executor itself orders runs unless one is the former run of the other (run_clocks.h). It is therefore
+// enough to place a run of `program` behind a former run of any program of the stage, and to assume that this
+// former run has accessed everything that any of these programs accesses. The elements of a ring change
+// places from run to run. Together this covers any number of runs in a row, whatever their programs.
 //
 // Requires programs that are formed.
 absl::Status CheckOrdered(const Outline& outline, const Program& program, const RunClocks& clocks,
@@ -88,8 +88,9 @@ absl::Status CheckDivision(const Outline& undivided, absl::Span<const Stage> sta
 
 // Rule 6: replaying a captured graph has the same effect as the instructions of its segment. A segment is a
 // run of instructions that are consecutive in issue order and on one stream. They are passes of one
-// microbatch, of nodes that BuildOptions::replayed selects. A graph knows only the addresses with which it
-// was captured, and starts and ends as a whole. Therefore
+// microbatch, of nodes that BuildOptions::replayed selects. A graph accesses only the addresses with which it
+// was captured. It starts when everything has ended that one of its instructions waits for, and what waits
+// for one of them waits for all. Therefore
 //
 // * no instruction of a segment has an operand in a ring, whose address differs in the next run;
 // * none communicates, or touches memory that the host may read or change at any time;

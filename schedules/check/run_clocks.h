@@ -33,12 +33,13 @@ class RunClocks {
   // FormerStream().
   int StreamOfFormer(const Stream& stream) const;
 
-  // By stream, the place up to which everything has ended when instruction i has ended. At its start the same
-  // is known, without instruction i itself.
+  // By stream, how many of its instructions have certainly ended when instruction i has ended. When it
+  // starts, the same have ended except i itself.
   absl::Span<const int> End(int i) const { return clocks_.End(i + num_former_); }
   int place(int i) const { return clocks_.place(i + num_former_); }
 
-  // The same for the issuing thread at the time when it issues instruction i. It learns only from host waits.
+  // By stream, how many of its instructions the issuing thread knows to have ended when it issues instruction
+  // i. It knows this only from host waits.
   absl::Span<const int> KnownByHost(int i) const {
     return absl::MakeConstSpan(host_known_).subspan(host_epochs_[i] * num_streams(), num_streams());
   }
@@ -52,7 +53,7 @@ class RunClocks {
   int num_former_ = 0;
   std::vector<std::vector<int>> instructions_;  // stream x place - 1
   std::vector<int> host_known_;                 // epoch x stream
-  std::vector<int> host_epochs_;                // by instruction
+  std::vector<int> host_epochs_;                // by instruction: the number of host waits issued before it
 };
 
 }  // namespace tandem::schedules

@@ -22,6 +22,7 @@ namespace tandem::schedules {
 
 using Symbol = int;
 
+// What an expression computes. Each comment says what the numbers a, b and c are; braces list the arguments.
 enum class SymbolOp : uint8_t {
   kGarbage,  // a: number; equal to nothing else
   kInitial,  // a: kind of buffer, b: subject; what a persistent buffer, or this run's element of a ring,
@@ -29,7 +30,7 @@ enum class SymbolOp : uint8_t {
   kFormer,   // a: kind, b: subject; what the former run's element holds
   kCall,    // a: node, b: opcode (Forward for a Recompute), c: microbatch if the pass reads the run's inputs,
             // otherwise -1; arguments: everything that the pass reads
-  kOutput,  // a: place; of a kCall or kOptimizer
+  kOutput,  // a: index of the result; argument: the kCall or kOptimizer that computes it
   kAdd,     // {what was there, what is added}
   kConcat,  // arguments: all parts of a buffer
   kPart,    // a: part; argument: what was written to a buffer as a whole

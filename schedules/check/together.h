@@ -9,9 +9,9 @@
 
 namespace tandem::schedules {
 
-// How many instructions of a stream may be issued and not ended when the next one is issued; if there are
-// more, the issuing thread waits for the oldest. A device's stream must hold at least as many
-// (trainer/cuda_backend.cc).
+// How many instructions a stream may hold that are issued but have not ended. If it holds this many, the
+// issuing thread waits for the oldest before it issues the next one. A device's stream must hold at least as
+// many (trainer/cuda_backend.cc).
 inline constexpr int kAhead = 8;
 
 // The largest number of streams that a program may have. A device must run as many beside each other
@@ -19,8 +19,8 @@ inline constexpr int kAhead = 8;
 // the other.
 inline constexpr int kMostStreams = 32;
 
-// The largest number of communicators that a rank may have. The page that a rank shares with its worker
-// counts the collectives of as many (link/shared_page.h), and on a GPU each takes some 232 MiB
+// The largest number of communicators that a rank may have. The page that a rank shares with its worker has
+// counters for so many (link/shared_page.h), and on a GPU each takes some 232 MiB
 // (schedules/simulate/device_profile.cc).
 inline constexpr int kMostCommunicators = 24;
 
@@ -33,20 +33,21 @@ struct Ended {
 // Rule 4 for all stages: executed together, their ranks get to the end.
 //
 // A rank is modelled as its issuing thread and one queue for each stream. The thread takes the instructions
-// in order. It stops at a host wait until what that waits for has ended, and at an instruction whose stream
-// holds kAhead instructions that have not ended. The head of a queue starts when what it waits for has ended.
-// A send ends with its receive, a collective with its last member, and everything else by itself.
+// in order. It stops at a host wait until everything that this waits for has ended, and at an instruction
+// whose stream holds kAhead instructions that have not ended. The head of a queue starts when what it waits
+// for has ended. A send ends with its receive, a collective with its last member, and everything else by
+// itself.
 //
 // One execution decides for all. A step of it (the thread continues, a head starts, a started instruction
 // ends) depends only on what has been issued and ended, and both only grow. A possible step therefore stays
 // possible until it is taken, two possible steps can be taken in either order with the same result, and all
-// executions that continue as long as they can end alike. (The trainer must ensure that a collective which
-// has started can continue on its device.)
+// executions that continue for as long as they can end in the same way. (The trainer must ensure that a
+// collective which has started can continue on its device.)
 //
 // Sends meet receives of the same value, microbatch, bytes and communicator, and gradient norms meet on all
 // stages. Requires that rule 1 and CheckAgreed have passed for each stage. Returns the instructions without
-// host waits in an order in which they can end: each send directly before its receive, and the norms behind
-// each other.
+// host waits in an order in which they can end: each send directly before its receive, and the norms of all
+// stages next to each other.
 absl::StatusOr<std::vector<Ended>> RunTogether(absl::Span<const Outline* const> outlines,
                                                absl::Span<const Program* const> programs);
 

@@ -15,27 +15,29 @@ namespace tandem::schedules {
 BufferId AddBuffer(Program& program, std::string name, BufferKind kind, int subject, int microbatch,
                    Bytes bytes, std::vector<BufferPart> parts = {});
 
-// Decides what happens to gradients (gradients.cc): it allocates the buffers that passes write them to, and
-// appends what must follow the last write of each. It appends to the program to which the passes are
-// appended, too.
+// Decides what happens to the gradients of units (gradients.cc). While the caller appends the passes to
+// `program`, it adds the buffers to which they write contributions (program.h), and appends the Zero, Round,
+// Accumulate and reductions of each contribution behind the last pass that writes it.
 class Contributions {
  public:
-  // `passes` has all instructions of the program, node passes among them, and outlives this object. Their
-  // operands are not read.
+  // `passes` has all instructions that the caller will append, node passes among them, and must outlive this
+  // object. Their operands are not read.
   Contributions(const Outline& outline, const BuildOptions& options, const StageFrame& frame,
                 const std::vector<Instruction>& passes, Program& program);
 
-  // The operand of the next pass that writes the gradient of the part.
+  // Returns the operand for the next pass, in issue order, that writes the gradient of the part. Call once
+  // for each such pass.
   Operand Write(UnitPart part, int microbatch);
 
-  // Must be called when pass i, of a node, has been appended. Appends what this pass completes.
+  // Must be called directly after passes[i], the pass of a node, has been appended. Appends the instructions
+  // for the contributions that this pass completes.
   void After(int i);
 
  private:
   // The passes that write one part in one microbatch.
   struct Writers {
-    int all = 0;  // number of passes that write it
-    int before = 0;
+    int all = 0;        // number of passes that write it
+    int before = 0;     // number of these passes for which Write was called
     bool sums = false;  // whether one of them adds to it more than once
   };
   // The buffers of one unit and one microbatch.
@@ -50,8 +52,8 @@ class Contributions {
   Buffers& BuffersOf(UnitId unit, int microbatch) {
     return buffers_[microbatch * outline_.units.size() + unit];
   }
-  // Whether the part's gradient is a sum, of several passes or within one, which the transport type may not
-  // hold.
+  // Whether passes write the part's gradient to the collected buffer: it is a sum, of several passes or
+  // within one, and its transport type is not the main type.
   bool Collects(UnitPart part, int microbatch);
   BufferId Contribution(UnitId unit, int microbatch);
   BufferId Collected(UnitId unit, int microbatch);

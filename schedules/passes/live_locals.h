@@ -37,8 +37,9 @@ void ForEachBuffer(const Instruction& instruction, Visit visit) {
   }
 }
 
-// The locals that are alive when an instruction starts: those that it touches first, and every earlier one
-// with an access that the instruction does not know to have ended, whatever other streams know.
+// The locals that are alive when an instruction starts: those that it is the first to access, and every
+// earlier one with an access that the instruction does not know to have ended, even if another stream knows
+// it.
 class LiveLocals {
  public:
   explicit LiveLocals(const Program& program)
@@ -49,7 +50,7 @@ class LiveLocals {
         pending_(num_streams_),
         seen_(num_streams_, 0) {}
 
-  // The bytes that instruction i is the first to touch.
+  // The bytes of the locals that instruction i is the first to access.
   int64_t Opens(int i) const {
     int64_t bytes = 0;
     ForEachBuffer(program_.instructions[i], [&](BufferId buffer) {
@@ -60,7 +61,8 @@ class LiveLocals {
     return bytes;
   }
 
-  // The buffers whose last access is issued but not known to the stream to have ended, oldest first.
+  // The buffers whose last access has been issued, but which the next instruction on the stream does not know
+  // to have ended. Ordered by their last access.
   const std::vector<BufferId>& Pending(const VectorClocks& clocks, int stream) {
     std::vector<BufferId>& pending = pending_[stream];
     pending.insert(pending.end(), closed_.begin() + static_cast<std::ptrdiff_t>(seen_[stream]),
@@ -82,14 +84,14 @@ class LiveLocals {
     return true;
   }
 
-  // By stream; -1: none.
+  // By stream, the last access of the buffer that has been issued; -1: none.
   absl::Span<const int> LastAccesses(BufferId buffer) const {
     return absl::MakeConstSpan(last_accesses_).subspan(buffer * num_streams_, num_streams_);
   }
 
   int64_t bytes(BufferId buffer) const { return lives_[buffer].bytes; }
-  // The bytes alive when an instruction starts that touches `opens` bytes first: these, all buffers with
-  // accesses to come, and the pending ones.
+  // The bytes alive when the next instruction starts: `opens` (Opens), the buffers in use whose last access
+  // is yet to be issued, and `pending` (Pending).
   int64_t Alive(int64_t opens, const std::vector<BufferId>& pending) const {
     int64_t alive = opens + open_bytes_;
     for (const BufferId buffer : pending) {
@@ -127,11 +129,9 @@ class LiveLocals {
   int64_t open_bytes_ = 0;                      // bytes of the buffers with accesses to come
 };
 
-// The most bytes of a program's locals that are alive at once. When an instruction touches buffers first,
-// these are alive and every earlier buffer with an access that the instruction does not know to have ended,
-// whatever other streams know. Memory waits keep this number within the budget; the arena holds it and the
-// gaps between addresses. Sizes are rounded up to the alignment. Buffers in pinned host memory do not count.
-// Requires waits that point to lower positions.
+// The most bytes of a program's locals that are alive at once. LiveLocals says what is alive when an
+// instruction starts. Memory waits keep this number within the budget. Sizes are rounded up to the alignment.
+// Buffers in pinned host memory do not count. Requires waits that point to lower positions.
 int64_t MostBytesAlive(const Program& program);
 
 }  // namespace tandem::schedules

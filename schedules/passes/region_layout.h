@@ -16,14 +16,14 @@ struct RegionLayout {
 
 // Lays out `buffers`, with bytes[buffer] bytes each, so that two share bytes only if the order of their
 // accesses allows it. Returns the best of several greedy layouts, or the first that ends within `enough`. The
-// time is linear in the number of buffers and in how many are touched while one is in use. before[buffer] is
-// another buffer whose address it must get, which the order must allow; -1: none. If `before` is empty, no
+// time is linear in the number of buffers and in how many are touched while one is in use. before[b] is
+// another buffer whose address b must get, which `order` must allow; -1: none. If `before` is empty, no
 // buffer has one.
 RegionLayout LayOutRegion(const AccessOrder& order, const std::vector<BufferId>& buffers,
                           const std::vector<int64_t>& bytes, const std::vector<BufferId>& before,
                           int64_t enough);
 
-// Whether LayOutRegion could have returned the layout.
+// Whether any two buffers that share bytes in the layout may share them by the order of their accesses.
 bool MayShareAsIn(const AccessOrder& order, const std::vector<BufferId>& buffers,
                   const std::vector<int64_t>& bytes, const RegionLayout& layout);
 

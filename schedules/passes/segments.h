@@ -8,42 +8,49 @@
 
 namespace tandem::schedules {
 
-// Segments are passes of nodes that follow each other on a stream and that one captured graph replays. A
-// graph knows only fixed addresses, and starts and ends as a whole.
+// A segment is a sequence of node passes, consecutive on one stream, that one captured CUDA graph replays. A
+// graph accesses only fixed addresses. None of its passes starts before everything that any of them waits for
+// has ended, and whatever waits for one of them waits for all.
 
-// Whether the instruction may be in a segment if its node may. It must have no communicator, must not touch
-// host memory, which may be read or changed at any time, and must not read the run's inputs.
+// Whether the instruction may be in a segment if its node may. True if it has no communicator, accesses no
+// host memory, which the host may read or change at any time, and does not read the run's inputs.
 bool MayBeReplayed(const Program& program, const Instruction& instruction);
 
-// Marks the segments (Instruction::segment) of a program that has only the waits of gathers, and moves the
-// instructions of each segment directly behind its first.
+// Marks the segments (Instruction::segment) of a program, and moves the instructions of each directly behind
+// its first one. Runs after OrderInstructions and before InsertWaits (passes.h): the program's only waits are
+// those that keep gathers from running too far ahead.
 //
-// A segment is a run, as long as possible, of passes on one stream and of one microbatch, whose nodes are in
-// `replayed` (by node). Only its first pass may have to wait for another stream, and other streams may have
-// to wait only for its last, so that nothing is delayed because the segment starts and ends as a whole.
-// Gathers that wait for a reader of an earlier gather are an exception; they have time.
+// A segment is as long as possible. Its passes are of one microbatch and of nodes in `replayed` (by node).
+// Only its first pass may have to wait for another stream, and other streams may have to wait only for its
+// last pass. So replaying the segment as a whole delays nothing, with one exception: an Unshard may have to
+// wait for any pass of the segment (one that reads the buffer of an earlier gather), and then waits for the
+// last. It is issued well before its use, so this delay is harmless. A HostWait ends the segments of all
+// streams.
 //
-// Elements of rings are elsewhere in the next run. The instructions of a segment access locals instead, and a
-// Copy before or directly behind the segment copies from or to the ring.
+// A graph cannot access a ring (program.h), because the next run uses the element at another address. So the
+// passes of a segment access locals instead. A Copy before the segment fills them from the ring, if no
+// earlier segment has, and a Copy directly behind it writes them to the ring.
 void MarkSegments(const std::vector<bool>& replayed, Program& program);
 
-// Which locals have the same address, so that a segment at microbatches m and m + period needs one graph.
+// Which locals get the same address, so that one graph serves a segment of microbatch m and the same segment
+// of microbatch m + period.
 struct SharedAddresses {
   int period = 0;  // 0 if the program has no segments
-  // By buffer, another buffer that has the same address and whose last access is issued before its own first
-  // access; -1: none. Empty: no buffer has one.
+  // before[b] is the buffer that has the address of b directly before b: its last access is issued before the
+  // first access of b. -1: there is none. Empty: no buffer has one.
   std::vector<BufferId> before;
 };
 
-// Uses the shortest period in which no two buffers with the same address are in use at once.
+// Chooses the shortest period with which no two buffers with the same address are in use at once. If there is
+// none, the period is the number of microbatches, and no addresses are shared.
 SharedAddresses ShareAddresses(const Program& program);
 
 int CountSegments(const Program& program);
 
-// How many graphs the program needs. Segments with the same passes on the same addresses share one.
+// How many graphs the program needs. Segments with the same passes on the same addresses share a graph.
 int CountGraphs(const Program& program);
 
-// The number of passes in these graphs together.
+// The number of passes in all graphs of the program.
 int CountPassesOfGraphs(const Program& program);
 
 }  // namespace tandem::schedules

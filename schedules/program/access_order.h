@@ -10,9 +10,9 @@
 
 namespace tandem::schedules {
 
-// The times at which the locals of a program are accessed, which decide which of them may share bytes. For
-// each buffer and stream it keeps the place of the last access, and the number of instructions that every
-// access knows to have finished.
+// Decides which locals of a program may share bytes: two may if Before holds for them in one order or the
+// other. Keeps, for each local and stream, the last access, and what has certainly finished before each of
+// its accesses starts.
 class AccessOrder {
  public:
   // `clocks` is VectorClocks, or a class with the same End, place and num_streams.
@@ -59,16 +59,16 @@ class AccessOrder {
   }
 
   int num_streams() const { return num_streams_; }
-  // By stream, the place of the last access.
+  // By stream, the place (VectorClocks::place) of the last instruction that accesses the buffer; 0: none.
   absl::Span<const int> Last(BufferId buffer) const {
     return absl::MakeConstSpan(last_).subspan(Row(buffer), num_streams_);
   }
-  // By stream, how many instructions every access knows to have finished.
+  // By stream, how many of its instructions have certainly finished before each access of the buffer starts.
   absl::Span<const int> Known(BufferId buffer) const {
     return absl::MakeConstSpan(known_).subspan(Row(buffer), num_streams_);
   }
 
-  // The first instruction, in issue order, that touches the buffer; -1: none.
+  // The first and the last instruction, in issue order, that access the buffer; -1: none.
   int first(BufferId buffer) const { return first_instruction_[buffer]; }
   int last(BufferId buffer) const { return last_instruction_[buffer]; }
   double Life(BufferId buffer) const { return last(buffer) - first(buffer) + 1; }

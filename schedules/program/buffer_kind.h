@@ -21,14 +21,16 @@ enum class BufferKind : uint8_t {
   kNormTerms,    // of a unit; sum of squares and non-finite count of this rank's accumulator
   kUpdateNorms,  // of a unit; per parameter the magnitudes of weight, gradient, update
   kOutcome,      // of GradientNorm: norm, clip coefficient, finite, requests
-  // Rings in pinned host memory: copies of the above (norm terms have none), with the same subject.
+  // Rings in pinned host memory, with the subject of the ring on the device: what is loaded into the first
+  // two of the above, and copies of the others (norm terms have none).
   kHostInputs,
   kHostBatch,
   kHostLosses,
   kHostUpdateNorms,
   kHostOutcome,
-  // Persistent, in a separate region of host memory (StagePrograms::saved_at): copies of the buffers of the
-  // same subject, which a Snapshot makes for the host to write to a checkpoint.
+  // Persistent, at the end of the pinned region (from StagePrograms::saved_at on): copies of the buffers of
+  // the same subject. Snapshots make them, and the host writes them to a checkpoint. No instruction copies
+  // frozen units.
   kHostWeights,
   kHostOptimizerState,
   kHostNodeState,
@@ -36,21 +38,21 @@ enum class BufferKind : uint8_t {
   kGathered,            // of a unit; parameters in the compute type
   kOuterGathered,       // of a unit; the inner shard, gathered over the outer group
   kContribution,        // of a unit; gradient of one microbatch in the transport type
-  kCollected,           // of a unit; a part whose gradient is added up in the main type
-  kFullGradient,        // of a unit; contributions accumulated over the run, in the main type
+  kCollected,           // of a unit; gradients of one microbatch that passes add up in the main type (Round)
+  kFullGradient,        // of a unit; the rank's contributions of the whole run, added up in the main type
   kStaging,             // of a unit; a reduction receives the pieces of other ranks in it
   kActivation,          // of a value
   kActivationGradient,  // of a value
   kAllToAll,            // of a value of kind kAllToAll
   kSizes,               // of a value of kind kHost; in pinned host memory
-  kScratch,             // of one instruction; subject: the node or unit that is its target
+  kScratch,             // of one instruction; subject: its target, a node or unit; -1 if it has none
 };
 inline constexpr int kNumBufferKinds = static_cast<int>(BufferKind::kScratch) + 1;
 
 enum class Life : uint8_t {
   kLocal,       // lives within one run; holds garbage at the run's start
   kPersistent,  // the same buffer in every program of the stage, at the same address
-  kRing,        // persistent, two elements: an operand is this run's or the former run's
+  kRing,        // persistent, with two elements; Operand::former selects this run's or the former run's
 };
 
 // What Buffer::subject is an index of.
@@ -63,14 +65,14 @@ struct BufferKindInfo {
   Life life;
   SubjectKind subject;
   bool on_host = false;                      // in pinned host memory
-  std::optional<BufferKind> host_copy = {};  // a Report or Snapshot writes it
+  std::optional<BufferKind> host_copy = {};  // the kind of the copy that a Report or Snapshot makes
 };
 
 const BufferKindInfo& InfoOf(BufferKind kind);
 // The kind of the host's copy of a buffer; the kind itself if the host has no copy.
 inline BufferKind HostCopyOf(BufferKind kind) { return InfoOf(kind).host_copy.value_or(kind); }
 
-// Whether Snapshots write the kind. Reports do not.
+// Whether buffers of the kind are copies that Snapshots make, not Reports.
 inline bool IsSaved(BufferKind kind) {
   return kind == BufferKind::kHostWeights || kind == BufferKind::kHostOptimizerState ||
          kind == BufferKind::kHostNodeState;

@@ -6,7 +6,7 @@
 namespace tandem::schedules {
 
 enum class Opcode : uint8_t {
-  // Copies learning rate, t, step number and request bits from the host's record to the device's.
+  // Copies the inputs of the run (RunInputs in fsdp/run_inputs.h) from the host to the device.
   kLoadInputs,
   kLoadBatch,       // target: value; copies one microbatch's tokens from the host to the device
   kForward,         // target: node
@@ -18,19 +18,20 @@ enum class Opcode : uint8_t {
   kHostWait,        // target: value; the issuing thread waits until the value is on the host
   kUnshard,         // target: unit; gathers over the inner group
   kUnshardOuter,    // target: unit; gathers the inner shard over the outer group
-  kZero,            // target: unit; zeros the part of a contribution that no node writes
+  kZero,            // target: unit; zeros a part of a contribution that no pass writes
   kRound,           // target: unit; rounds a part that was added up in the main type to the transport type
   kAccumulate,      // target: unit; adds a contribution to the full gradient
-  // target: unit; reduces over the inner group, unless the rank is alone there, into the accumulator; the
-  // last one yields norm terms.
+  // target: unit; adds the contributions (or full gradients) of the inner group's ranks to the accumulator,
+  // which the first one of a run overwrites. The last one writes the norm terms, unless a ReduceOuter
+  // follows.
   kReduceGradients,
-  kReduceOuter,    // target: unit; reduces over the outer group
+  kReduceOuter,    // target: unit; adds up the accumulators of the outer group; writes the norm terms
   kGradientNorm,   // exchanges norm terms and request bits once; writes the outcome
   kOptimizerStep,  // target: unit
   kUpdateStates,   // updates every state that has a counter, from the counters of all ranks
-  kCopy,           // copies between rings and the locals that segments access instead, buffer by buffer
-  kReport,         // copies each buffer that it reads to the host buffer at the same position
-  kSnapshot,       // copies, in the same way, what a checkpoint holds: weights and optimizer state, or states
+  kCopy,           // copies between rings and the locals that segments access instead (passes/segments.h)
+  kReport,         // copies buffers to the host, the k-th source to the k-th copy
+  kSnapshot,       // the same as Report for what a checkpoint holds: weights and optimizer state, or states
 };
 inline constexpr int kNumOpcodes = 22;
 
@@ -39,7 +40,7 @@ enum class TargetKind : uint8_t { kNone, kNode, kUnit, kValue };
 // How the bytes that an instruction moves in the device's memory are counted.
 enum class MemoryRule : uint8_t {
   kNone,
-  kPass,       // the access that the node declares
+  kPass,       // Access::bytes_moved of the node's pass
   kOperands,   // every operand except staging, which the link fills while it transfers
   kCopyAlone,  // the operands if the group has one rank; otherwise nothing, because the link does all
 };
@@ -47,21 +48,21 @@ enum class MemoryRule : uint8_t {
 // How the bytes that an instruction moves on the link are counted.
 enum class LinkRule : uint8_t {
   kNone,
-  kPass,          // the access that the node declares, if it names a communicator
+  kPass,          // Access::link_bytes of the node's pass, if the node communicates
   kWritten,       // the buffer that is gathered
-  kReduced,       // the buffer that is exchanged, and the sum if every rank of the inner axis gathers it
-  kReducedOuter,  // the sum of the inner axis; twice if every rank of the outer axis gathers it
-  kMessage,       // a few bytes, of which only the latency counts
+  kReduced,       // the buffer that is exchanged; plus the accumulator if the ranks then gather it
+  kReducedOuter,  // the accumulator; twice if the ranks of the outer axis then gather it
+  kMessage,       // a few bytes: only the latency of the link counts
   kPeer,          // one buffer, which goes from one rank to another
 };
 
-// One row for each opcode (opcode.cc). Its other definitions are in one place each: operands
+// One row for each opcode (opcode.cc). Everything else that defines an opcode is in one place each: operands
 // (signature.cc), symbol (check/execution.cc), call (trainer/binder.cc).
 struct OpcodeInfo {
   Opcode opcode;
   const char* name;  // as the text prints it: "reduce"
   TargetKind target;
-  bool of_microbatch;  // requires a microbatch; gathers may carry one as a label
+  bool of_microbatch;  // requires a microbatch; optional for an Unshard: without one, it serves the whole run
   MemoryRule memory;
   LinkRule link;
 };

@@ -31,7 +31,7 @@ enum class ValueKind : uint8_t {
 };
 
 // Data that one node produces and others read, once for each microbatch. Its gradient, if it has one, is a
-// buffer of its own with its own life.
+// separate buffer.
 struct Value {
   std::string name;  // "layers.3.mlp.hidden"
   ValueKind kind = ValueKind::kActivation;
@@ -66,8 +66,8 @@ struct Access {
   std::vector<ValueId> gradient_writes;  // the first write of a microbatch overwrites, later ones add
   std::vector<UnitPart> parameters;
   std::vector<UnitPart> parameter_gradients;
-  // The code adds to each of these gradients more than once. They therefore need the main type, like a sum of
-  // several passes.
+  // Whether one pass adds to each of parameter_gradients more than once. Such a gradient is added up in the
+  // main type, like one to which several passes add (BufferKind::kCollected).
   bool sums_parameter_gradients = false;
   std::vector<StateId> state_reads;
   std::vector<StateId> state_adds;
@@ -85,8 +85,9 @@ struct Access {
   bool operator==(const Access&) const = default;
 };
 
-// The place of a node around the exchanges of its layer. Schedules read this and not the node's kind. A layer
-// has any number of nodes at each place, in this order.
+// The place of a node relative to the two exchanges of its layer, the dispatch of tokens to experts and the
+// combination of the results. Schedules read this and not the node's kind. A layer has any number of nodes at
+// each place, in this order.
 enum class Place : uint8_t { kBefore, kDispatch, kInner, kCombine, kAfter };
 inline constexpr int kNumPlaces = 5;
 
@@ -115,8 +116,8 @@ struct Node {
   std::vector<double> write_flops;
 };
 
-// Whether the node has a backward. It has none if it only moves sizes, or if its forward writes its
-// gradients.
+// Whether the node has a backward. A node that only moves sizes has none, nor one whose forward already
+// writes the gradients.
 inline bool HasBackward(const Node& node) {
   const Access& access = node.backward_input;
   return !access.gradient_reads.empty() || !access.gradient_writes.empty() ||
@@ -175,14 +176,14 @@ struct Unit {
 // A value that another stage produces or reads. Its gradient goes the other way.
 struct Boundary {
   ValueId value = -1;
-  int stage = -1;
-  int chunk = 0;  // the chunk of this stage that makes or reads it
+  int stage = -1;  // the other stage
+  int chunk = 0;   // the chunk of this stage that makes or reads the value
 };
 
-// Nodes have the forward order of one microbatch.
+// One stage of a model.
 struct Outline {
   int stage = 0;
-  std::vector<Node> nodes;
+  std::vector<Node> nodes;  // in the order of one microbatch's forward
   std::vector<Value> values;
   std::vector<Unit> units;
   std::vector<NodeState> states;
@@ -205,7 +206,7 @@ inline std::vector<UnitId> TrainedUnits(const Outline& outline) {
   return trained;
 }
 
-// The number of pieces of the model that a rank of this stage has. Its nodes' chunks are 0 to one less.
+// The number of pieces of the model (chunks) that a rank of this stage has: Node::chunk is less than this.
 inline int NumChunks(const Outline& outline) {
   return outline.nodes.empty() ? 1 : outline.nodes.back().chunk + 1;
 }

@@ -11,7 +11,18 @@
 
 namespace tandem::schedules {
 
-// What one rank does in one run, as data. All ranks of a stage have the same program.
+// What one rank does in one run, as data. All ranks of a stage have the same program. Words that all of
+// schedules/ uses:
+//
+// * A run is one execution of a program on a rank. The former run is the one before it.
+// * A local is a buffer that lives within one run. A ring is a persistent buffer with two elements, which
+//   runs use in turn: this run's element, and the former run's.
+// * A rank holds a shard of each unit. A gather (Unshard) puts the unit together for the nodes that read it.
+//   A span (passes/spans.h) is all uses of a unit that one gather serves.
+// * A contribution is a unit's gradient from one microbatch on one rank. The accumulator
+//   (BufferKind::kGradients) is the persistent buffer to which reductions add the contributions of all ranks.
+// * An instruction knows those that have certainly finished when it starts (vector_clock.h).
+// * A memory wait is one that no operand requires. It keeps the bytes of locals within the budget.
 
 using BufferId = int;
 using StreamId = int;
@@ -63,7 +74,7 @@ enum class Role : uint8_t {
   kCarriedState,
   kInputs,
   kScratch,
-  // Of copies between host and device.
+  // Of copies between host and device, and between rings and locals (Opcode::kCopy).
   kSource,
   kCopy,
   // Of units.
@@ -71,7 +82,7 @@ enum class Role : uint8_t {
   kGathered,      // what a gather writes
   kContribution,  // gradients of one microbatch
   kCollected,
-  kSum,      // contributions of the whole run
+  kSum,      // the full gradient: this rank's contributions of the whole run, added up
   kStaging,  // receives the pieces of other ranks
   kReduced,  // the accumulator: gradients over all ranks
   kNormTerms,
@@ -96,7 +107,7 @@ struct Operand {
 // A wait for an earlier instruction of another stream to finish.
 struct Wait {
   int instruction = -1;
-  int64_t frees = 0;  // > 0: the wait only frees memory, so many bytes
+  int64_t frees = 0;  // if > 0, this is a memory wait, which frees so many bytes of locals
   bool operator==(const Wait&) const = default;
 };
 
@@ -105,8 +116,9 @@ struct Wait {
 // several passes write a gradient or carry a state, the first has mode kWrites and later ones kAdds. A
 // Recompute has no operands for values that were kept. A Recompute, and a Forward in `validate`, have none
 // for what only training writes. A HostWait is on the stream "host", which stands for the issuing thread, so
-// every instruction issued after it knows that it has ended. A rank that is alone on an axis has no Unshard:
-// nodes read the shard. The scratch of UpdateStates is as large as the counters of all ranks.
+// every instruction issued after it knows that it has ended. If GathersInner (build_options.h) is false for a
+// unit, it has no Unshard, and nodes read the shard. The scratch of UpdateStates is as large as the counters
+// of all ranks.
 struct Instruction {
   Opcode opcode = Opcode::kForward;
   int target = -1;
@@ -163,8 +175,9 @@ struct StagePrograms {
   Program begin;  // train without the update: the first step, and after every `update`
   Program update;    // only the optimizer steps and a report: before a validation, save or stop
   Program validate;  // without instructions if the job never validates
-  // train with a Snapshot behind each optimizer step. When it ends, the state of the step that it applies is
-  // on the host, and stays there until it runs again. Without instructions if the job saves no checkpoints.
+  // train with Snapshots behind the optimizer steps. When such a run ends, the host has a copy of the
+  // weights, optimizer state and node states that the run has updated. The copy stays until train_save runs
+  // again. Without instructions if the job saves no checkpoints.
   Program train_save;
   int64_t persistent_bytes = 0;  // where the locals begin
   int64_t arena_bytes = 0;       // where the locals of the largest program end

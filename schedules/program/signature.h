@@ -15,7 +15,7 @@ enum class Presence : uint8_t {
   kOnce,
   kSometimes,  // OperandRow::when says in which instructions
   kOneOf,      // an instruction has one of the rows with this presence
-  kEach,       // as many as the target has; possibly none
+  kEach,       // one for each thing in this role that the instruction accesses; possibly none
 };
 
 // One row of a signature.

@@ -10,8 +10,8 @@
 
 namespace tandem::schedules {
 
-// For each node, value, unit and state of a stage, by its number there, the number in the undivided outline.
-// A unit's parts have the same numbers in both.
+// By number of a node, value, unit or state in its stage: its number in the undivided outline. A unit's parts
+// have the same numbers in both.
 struct Origin {
   std::vector<NodeId> nodes;
   std::vector<ValueId> values;
@@ -29,7 +29,7 @@ struct Stage {
 void Renumber(const std::vector<ValueId>& values, const std::vector<UnitId>& units,
               const std::vector<StateId>& states, Node& node);
 
-// The only stage of a job that is not divided.
+// Makes the whole outline one stage, for jobs that are not divided.
 Stage OnlyStage(Outline outline);
 
 // Divides a model into stages. `chunk_of` has the number of a chunk for each node, ascending from 0; chunk c
@@ -37,9 +37,11 @@ Stage OnlyStage(Outline outline);
 // states that no node touches belong to the first stage. A value that another stage reads is sent there, and
 // its gradient back. The batch is loaded on each stage that reads it.
 //
-// Returns InvalidArgument, in one line, if the outline cannot be divided in this way: a unit or state must
-// belong to one stage, a value may be read by at most one other stage, which alone has a gradient for it, and
-// what the host reads must stay on the stage that makes it.
+// Returns InvalidArgument, in one line, if the outline cannot be divided in this way:
+// * The nodes that use a unit or state must be in one stage.
+// * A value may be read by at most one stage other than its maker's. Of all other stages, that one and no
+//   other must write its gradient.
+// * A value that the host reads (ValueKind::kHost) must not be read by another stage.
 absl::StatusOr<std::vector<Stage>> DivideIntoStages(const Outline& undivided, absl::Span<const int> chunk_of,
                                                     int num_stages);
 

@@ -26,15 +26,17 @@ int64_t BytesOf(const BuildOptions& options, const Outline& outline, UnitId unit
 std::pair<int64_t, int64_t> RangeOf(const BuildOptions& options, const Outline& outline, UnitId unit,
                                     const PartRange& part, int UnitPrecision::*type);
 
-// All parts of the unit in such a buffer.
+// All parts of the unit, as parts of a buffer with all of its elements.
 std::vector<BufferPart> PartsOf(const BuildOptions& options, const Outline& outline, UnitId unit,
                                 int UnitPrecision::*type);
 
-// Whether each step writes a copy of what it updates, for gathers or for nodes to read: the whole unit in the
-// compute types. False if these are the main types.
+// Whether optimizer steps also write a copy of the updated weights in the compute types
+// (BufferKind::kPublished), which gathers or nodes then read. True if a class has a compute type other than
+// its main type, and the unit is not frozen. The copy has all classes.
 bool IsPublished(const Unit& unit);
 
-// Whether the part's gradient, if it is a sum, is collected in the main type before it is rounded.
+// Whether the part's contribution has another type than the main type. Then a gradient that is a sum is added
+// up in the main type and rounded once (Round).
 bool IsRounded(const Unit& unit, int part);
 
 }  // namespace tandem::schedules

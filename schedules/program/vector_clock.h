@@ -10,8 +10,8 @@
 namespace tandem::schedules {
 
 // Vector clocks, with which the passes and the check decide which instructions have finished before which. An
-// instruction knows the instructions before it on its stream, those that it waits for, and everything that
-// these know. Not thread-safe.
+// instruction knows others to have finished before it starts: those before it on its stream, those that it
+// waits for, and everything that these know. Not thread-safe.
 class VectorClocks {
  public:
   explicit VectorClocks(int num_streams) : num_streams_(num_streams), now_(num_streams * num_streams, 0) {}
@@ -25,7 +25,7 @@ class VectorClocks {
     return absl::MakeConstSpan(now_).subspan(stream * num_streams_, num_streams_);
   }
 
-  // By stream, how many have finished when instruction i has ended; includes i.
+  // By stream, how many of its instructions have finished when instruction i has ended, i included.
   absl::Span<const int> End(int i) const {
     return absl::MakeConstSpan(ends_).subspan(static_cast<size_t>(i) * num_streams_, num_streams_);
   }
@@ -47,7 +47,7 @@ class VectorClocks {
   }
 
   // Issues the next instruction, after its waits, and returns its number, from 0. Every instruction that is
-  // issued after a host wait knows that it has ended.
+  // issued after a host wait, on any stream, knows that the wait has ended.
   int Issue(const Instruction& instruction) {
     const int issued = Issue(instruction.stream);
     for (int s = 0; s < num_streams_ && instruction.opcode == Opcode::kHostWait; ++s) {

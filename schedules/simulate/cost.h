@@ -12,8 +12,8 @@
 
 namespace tandem::schedules {
 
-// Estimates what an instruction costs on a device: by the time measured for its kind, or else by the device's
-// rates.
+// Estimates what an instruction costs on a device: from the time measured for its kind, or if there is none,
+// from the device's rates.
 
 // How the members of a process group are distributed over the ranks of the job.
 struct GroupShape {
@@ -29,26 +29,26 @@ struct Workload {
   Strategy expert_strategy;
 };
 
-// Computes the work by the rules of the opcode (opcode.h). A node's pass has its declared access (a Recompute
-// has it without what was kept). Otherwise the operands' bytes count: what is read or written moves once, and
-// what is added to moves twice.
+// Computes the work by the rules of the opcode (opcode.h). For a pass of a node it is what the node declares
+// (Access; for a Recompute, without what was kept). For other instructions the bytes of the operands count:
+// once if they are read or written, twice if they are added to.
 //
-// An Unshard gathers the buffer that it writes. ReduceGradients exchanges what it reads, and then folds as
-// many bytes of pieces into the accumulator; if the placement of the optimizer's state leaves the whole sum
-// on every rank of the axis, it also gathers the accumulator. ReduceOuter does the same to the accumulator. A
-// rank that is alone on the inner axis folds without an exchange. Requires operands that exist, and the
-// groups in the workload.
+// An Unshard gathers the buffer that it writes. ReduceGradients exchanges what it reads, and then adds as
+// many received bytes to the accumulator; if every rank of the inner axis keeps the whole accumulator (the
+// optimizer is replicated), it also gathers the accumulator. ReduceOuter exchanges and gathers the
+// accumulator over the outer axis in the same way. A rank that is alone on the inner axis adds without an
+// exchange. Requires operands that exist, and the groups in the workload.
 Work WorkOf(const Outline& outline, const Program& program, const Instruction& instruction,
             const Workload& workload);
 
-// The part of link_bytes that a rank sends. A rank of a collective already has its own share; what goes to a
-// peer goes as a whole.
+// The part of link_bytes that a rank sends. In a collective each rank keeps its own share; a value for a peer
+// is sent as a whole.
 double CrossingBytes(const Work& work, Opcode opcode);
 
-// The kind of an instruction: "backward-input layers.*.mlp bf16", "reduce layers.* add". It has the opcode,
-// the target without microbatch and numbers, for a node's pass the type that it computes in, and whether the
-// instruction adds to a gradient that others of its opcode overwrite. Instructions with the same kind and
-// work take the same time.
+// The kind of an instruction: "backward-input layers.*.mlp bf16", "reduce layers.* add". It consists of the
+// opcode, the target's name without its numbers, the type that a pass of a node computes in, and "add" if the
+// instruction adds to a gradient that others of the same opcode overwrite. Instructions with the same kind
+// and work take the same time.
 std::string KindOf(const Outline& outline, const Program& program, const Instruction& instruction);
 
 // Whether instructions of this opcode run on their stream. Only a HostWait does not: the issuing thread
@@ -66,8 +66,8 @@ struct Cost {
 // Costs of a program's instructions on one device. Not thread-safe.
 class CostModel {
  public:
-  // All arguments outlive it. Requires that the profile has a rate for the compute type of every node with
-  // FLOPs.
+  // All arguments must outlive this object. Requires that the profile has a rate for the compute type of
+  // every node with FLOPs.
   CostModel(const Outline& outline, const Program& program, const Workload& workload,
             const DeviceProfile& profile);
 

@@ -52,8 +52,8 @@ struct MeasuredTime {
   std::string kind;        // KindOf (cost.h): "backward-input layers.*.mlp bf16", "reduce layers.* add"
   double seconds = 0;      // undisturbed; for a collective, from the arrival of the last rank
   double cpu_seconds = 0;  // processor time of all threads; 0 on a GPU
-  Work work;               // at which it was measured; other sizes are scaled by it
-  int64_t samples = 0;     // number of instructions that were measured
+  Work work;               // the work that took this time; for other work it is scaled (CostModel::Of)
+  int64_t samples = 0;     // number of measurements that `seconds` is the mean of
   bool operator==(const MeasuredTime&) const = default;
 };
 
@@ -64,7 +64,7 @@ struct DeviceProfile {
   // "bf16 attention" and "bf16 attention backward" for attention's own kernel.
   std::map<std::string, ComputeRate> compute;
   double memory_bytes_per_second = 0;
-  double host_bytes_per_second = 0;  // for copies to the host's pinned memory; 0: as within the device
+  double host_bytes_per_second = 0;  // for Snapshots, which copy to the host; 0: memory_bytes_per_second
   int64_t memory_bytes = 0;          // of one device; 0: unknown
   // The device memory of one rank outside its arena: that of the context, with the code that is loaded into
   // it, and that of each communicator of several ranks. A communicator of a single rank takes nothing. 0:
@@ -76,18 +76,20 @@ struct DeviceProfile {
   double launch_issue_seconds = 0;
   double graph_issue_seconds = 0;
   double overhead_seconds = 0;  // added to the work of every instruction that runs something
-  // The delay before an instruction's work, while a thread or a device queue wakes up: after the previous
-  // instruction on its stream, and after one of another stream that it waited for.
+  // The delay between the end of the instruction that determined an instruction's start (BoundBy in
+  // timeline.h) and this start, while a thread or a device queue wakes up: gap_seconds if both are on one
+  // stream, wake_seconds if they are on two.
   double gap_seconds = 0;
   double wake_seconds = 0;
-  // What every collective of several ranks takes besides its transfer. Ranks do not arrive together; an
-  // average rank waits this long for the last.
+  // How much longer than its transfer a collective of several ranks takes: ranks do not arrive together, and
+  // an average rank waits this long for the last.
   double skew_seconds = 0;
   LinkRates link;  // within a machine, or its NVLink domain
-  // Between machines, for all ranks of one together; if bytes_per_second is 0, there is none, and link serves
-  // any number of ranks.
+  // Between machines; bytes_per_second is for all ranks of a machine together. If it is 0, there is no
+  // network, and link serves any number of ranks.
   LinkRates network;
-  // How many processors the streams of one rank share; 0: each stream has its own engine.
+  // How many processors the streams of one rank share; 0: each stream has its own engine, except that the
+  // streams that compute share one.
   double cores = 0;
   // How much slower compute is while a communication stream works, in [0, 1). On GPUs, collectives take
   // multiprocessors and memory bandwidth.

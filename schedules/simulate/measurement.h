@@ -9,33 +9,38 @@
 
 namespace tandem::schedules {
 
-// Derives DeviceProfile::measured, sorted, from measured timelines of a program. Each time is the mean over
-// the instructions of a kind, because a step is their sum and their distribution has a long tail. What is
-// averaged is
-// * for a collective, the shortest time over the ranks for that instruction and step: the rank that arrives
-//   last waits for no other rank, so its time is the transfer's. All ranks' timelines must be given.
-// * for other work, its processor time, because other streams slowed it down. If the run was serialized
-//   (Timeline::serialized) or the processor time is unknown, the time that it ran. Work that sleeps or waits
-//   for a device has no processor time, so its runs must be serialized.
+// Derives DeviceProfile::measured from measured timelines of a program: one entry for each kind (KindOf) and
+// amount of work, sorted by kind. An entry's time is the mean over its instructions and their runs, not the
+// median: durations have a long tail, and only means add up to the duration of a step. What is averaged is
+// * for an instruction that communicates with other ranks, the shortest duration over the ranks in each step:
+//   the rank that arrives last waits for no other, so its duration is that of the transfer. The timelines of
+//   all ranks must be given.
+// * for any other instruction, its processor time, because other streams lengthen its duration; but its
+//   duration (end - start) if the run was serialized (Timeline::serialized) or the processor time is unknown.
+//   An instruction that sleeps or waits for a device takes no processor time meanwhile, so it needs
+//   serialized runs.
 //
 // Requires timelines of `program`, each with a time for every instruction. Without timelines the result is
 // empty.
 std::vector<MeasuredTime> MeasureTimes(const Outline& outline, const Program& program,
                                        const Workload& workload, absl::Span<const Timeline> timelines);
 
-// The mean time from the end of the instruction that an instruction was bound by to its own start: for
-// DeviceProfile::gap_seconds if that was on its own stream, and for wake_seconds if it was on another. Needs
-// timelines whose streams ran side by side (not Timeline::serialized). 0 if there is no such instruction.
+// How long, on average, an instruction starts after the end of the one that determined its start (BoundBy in
+// timeline.h): gap_seconds if both are on one stream, wake_seconds if they are on two. These are the fields
+// of the same names in DeviceProfile; a field is 0 if no start was determined in its way. A start before that
+// end counts as 0 seconds. Leaves out HostWaits and the streams that copy to or from the host. Needs
+// timelines whose streams ran side by side (not Timeline::serialized).
 struct Gaps {
   double gap_seconds = 0;
   double wake_seconds = 0;
 };
 Gaps MeasureGaps(const Program& program, absl::Span<const Timeline> timelines);
 
-// How long an average rank waits in a collective for the last one, for DeviceProfile::skew_seconds. For each
-// collective of each step this is the mean duration over the ranks minus the shortest; the result is the
-// median of these, because long waits are caused by something else that took long and that is measured, too.
-// Needs the timelines of every rank, with streams side by side; 0 from those of one rank.
+// How long an average rank waits in a collective for the last rank to arrive (DeviceProfile::skew_seconds).
+// For each collective of each step this is the mean duration over the ranks minus the shortest. The result is
+// the median of these, not the mean: a long wait comes from other work that took long on the last rank, and
+// the measured time of that work already includes it. Needs the timelines of every rank, with streams side by
+// side; the result is 0 for one rank.
 double MeasureSkew(const Program& program, absl::Span<const Timeline> timelines);
 
 }  // namespace tandem::schedules

@@ -10,7 +10,7 @@
 
 namespace tandem::schedules {
 
-// By BufferKind. A buffer counts with its bound, which is what the arena reserves.
+// Bytes by BufferKind. A buffer counts with Bytes::bound, which is what the arena reserves for it.
 using BytesByKind = std::array<int64_t, kNumBufferKinds>;
 
 int64_t Total(const BytesByKind& bytes);
@@ -22,8 +22,9 @@ struct MemoryPoint {
 };
 
 // The memory that one run of a program uses over time. A local buffer is in use from the start of its first
-// access to the end of its last. The arena is larger than the peak: it also holds what another stream may
-// still read as far as the program knows, and alignment and gaps between addresses.
+// access to the end of its last. The arena may be larger than the sum of persistent bytes and peak: it also
+// holds buffers that another stream may still read as far as the program knows, alignment, and gaps between
+// addresses.
 struct MemoryCurve {
   BytesByKind persistent{};  // buffers in the arena that live as long as the job; rings with both elements
   std::vector<MemoryPoint> points;  // ascending, one for each change

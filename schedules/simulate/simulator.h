@@ -18,26 +18,27 @@ inline constexpr int64_t kLongestNanoseconds = int64_t{1} << 61;  // 73 years
 // The result of simulating a program on a device: when each instruction would run.
 struct Simulation {
   Timeline timeline;
-  // The number of instructions whose time was measured with the same work, measured with other sizes, and
-  // estimated from rates.
+  // The numbers of instructions by the source of their time (CostModel::Of): measured with the same work,
+  // scaled from a measurement with other work, and estimated from rates.
   int measured = 0;
   int scaled = 0;
   int estimated = 0;
-  // By stream: what its instructions would take if no other stream worked. The timeline's busy time is longer
-  // by as much as streams slow each other down.
+  // By stream: the time that its instructions would take if no other stream worked. BusyNanoseconds of the
+  // timeline exceeds it by as much as other streams slow this one down.
   std::vector<int64_t> undisturbed_ns;
 };
 
 // Simulates a program. Streams run their instructions in order. An instruction starts when the previous one
-// on its stream and those that it waits for have ended, and gap_seconds or wake_seconds have passed. While
-// several streams work,
+// on its stream and those that it waits for have ended, and then gap_seconds (after its own stream) or
+// wake_seconds (after another) have passed. A collective of several ranks takes skew_seconds longer, in which
+// it needs no processor. While several streams work,
 // * they share DeviceProfile::cores. If an instruction needs a processor for a share s of its time, and all
 //   instructions together need p processors but have only c < p, it takes 1 - s + s · p / c times as long.
-// * a collective of several ranks takes skew_seconds longer, without needing a processor.
 // * compute beside a communication stream runs at 1 - compute_slowdown of its speed.
-// * if every stream has an engine of its own (cores is 0), the streams that compute share one.
-// An instruction issued after a HostWait starts after it, whatever its stream. Otherwise the host is never
-// late. Every rank of a group runs the same program with shards of the same size, so one represents all.
+// * if cores is 0, each stream has an engine of its own, except that the streams that compute share one.
+// An instruction issued after a HostWait starts after it, whatever its stream. Apart from that, the host
+// issues every instruction in time. Every rank of a group runs the same program with shards of the same size,
+// so one represents all.
 //
 // The program runs twice in a row. The host issues the second run ahead of time, so its copies begin during
 // the first run, and everything else when the first run has ended. The result is the second run, which is a

@@ -30,8 +30,8 @@ struct Timeline {
   std::string program;  // Program::name
   int rank = 0;
   int64_t step = 0;  // from 1; 0: not in a step (a simulation, a validation before the first step)
-  // If true, the instructions ran one at a time, in issue order, so that none slowed down another. Profiles
-  // are measured from such runs (measurement.h).
+  // If true, the instructions ran one at a time, in issue order, so that none slowed down another.
+  // MeasureTimes (measurement.h) is exact only for such runs; MeasureGaps and MeasureSkew need others.
   bool serialized = false;
   std::vector<InstructionTime> instructions;  // by index in the program
 };
@@ -43,7 +43,8 @@ StreamId ComputeStream(const Program& program);
 // stream of their own.
 bool Computes(const Program& program, StreamId stream);
 
-// Whether a stream communicates between ranks. All others do, except those that copy to and from the host.
+// Whether a stream communicates between ranks. All streams do, except those that compute and those that copy
+// to and from the host.
 bool Communicates(const Program& program, StreamId stream);
 
 // The functions below read a timeline together with its program. They require a time for every instruction of
@@ -59,7 +60,8 @@ std::vector<int64_t> BusyNanoseconds(const Program& program, const Timeline& tim
 // A time in which the compute stream did nothing: its length, and the instruction that it waited for.
 struct Stall {
   int instruction = -1;  // compute instruction that started late; -1: compute had ended before the step did
-  // Instruction of another stream whose end it waited for; in the last gap, the one that ended last.
+  // The instruction of another stream for whose end `instruction` waited; if that is -1, the last instruction
+  // of the step. -1: none, the host was late.
   int cause = -1;
   int64_t start_ns = 0;
   int64_t end_ns = 0;
@@ -67,8 +69,7 @@ struct Stall {
   int64_t exposed_ns = 0;
 };
 
-// Every gap of the compute stream up to the step's end, in order of time. If nothing else caused a gap (the
-// host was late), its cause is -1.
+// Every gap of the compute stream up to the step's end, in order of time.
 std::vector<Stall> ComputeStalls(const Program& program, const Timeline& timeline);
 
 using Interval = std::pair<int64_t, int64_t>;  // [start, end), nanoseconds
@@ -79,8 +80,8 @@ std::vector<Interval> ExposedTimes(const Program& program, const Timeline& timel
 // How long at least one stream computes.
 int64_t ComputingTime(const Program& program, const Timeline& timeline);
 
-// How long the issuing thread waits in HostWaits. Each counts from the start of the exchange that writes what
-// it reads until it has ended; nothing is issued meanwhile.
+// How long the issuing thread waits in HostWaits and issues nothing. A HostWait counts from the start of the
+// instruction that it waits for (the exchange that brings the value) to its own end.
 struct HostWaits {
   int count = 0;
   int64_t waited_ns = 0;   // the sum over all HostWaits
@@ -102,17 +103,19 @@ struct StallCause {
   auto operator<=>(const StallCause&) const = default;
 };
 
-// By cause, how long the instructions that the compute stream waited for, or that these queued behind, worked
-// on their stream during the stalls.
+// By cause, the time of all stalls. In each stall this is how long Stall::cause, and the instructions before
+// it on its stream, worked during the stall.
 std::map<StallCause, int64_t> StallsByCause(const Program& program, const Timeline& timeline);
 
-// For each instruction, the one that determined its start. Candidates are the previous one on its stream,
-// those that it waits for, and the last HostWait issued before it; it is the one that ended last (if several
-// did, that of its own stream). -1: it could start at once.
+// For each instruction, the one that determined its start. Of the previous one on its stream, those that it
+// waits for, and the last HostWait issued before it, this is the one that ended last (if several did, that of
+// its own stream). -1: there is none, or it ended before the run's start (except on streams that copy to or
+// from the host).
 std::vector<int> BoundBy(const Program& program, const Timeline& timeline);
 
-// The instructions from one that nothing bound to the one with which the step ends, each bound by the
-// previous. Instructions without duration are left out.
+// A chain of instructions that ends with the last one of the step, in which each determined the start of the
+// next (BoundBy). Nothing within the step determined the start of the first. Instructions without duration
+// are left out.
 std::vector<int> CriticalPath(const Program& program, const Timeline& timeline);
 
 }  // namespace tandem::schedules

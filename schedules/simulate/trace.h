@@ -22,9 +22,9 @@ struct TraceRun {
 
 // Writes timelines in Chrome's trace event format as JSON, which Perfetto (ui.perfetto.dev) opens. The trace
 // has a process for each rank, a track for each stream, and an event for each instruction that ran something.
-// An event has the instruction's index and microbatch, the instruction that its start was bound by, and the
-// bytes that its memory waits free. A counter shows the bytes in use by kind. Times are microseconds from the
-// trace's start, the earliest moment in it.
+// An event has the instruction's index and microbatch, the instruction that determined its start (BoundBy),
+// and the bytes that its memory waits free. A counter shows the bytes in use by kind. Times are microseconds
+// from the trace's start, the earliest moment in it.
 std::string TraceToJson(const Outline& outline, const std::vector<TraceRun>& runs);
 
 }  // namespace tandem::schedules
