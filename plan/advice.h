@@ -21,8 +21,8 @@ struct Advice {
 };
 
 // Finds what limits the step of `plan` according to `prediction`, and which of the changes that are tried
-// (trials.h) would help. If the job does not fit into the device's memory, a change that needs no more memory
-// may still be recommended for its time. `resolved` is the plan's spec.
+// (trials.h) would help. If neither the job nor a change fits into the device's memory, the change may still
+// be recommended for its time, unless it needs more memory than the job. `resolved` is the plan's spec.
 Advice Advise(const v1::JobSpec& resolved, const JobPlan& plan, const Prediction& prediction,
               const schedules::DeviceProfile& profile);
 

@@ -14,7 +14,7 @@ namespace tandem::plan {
 // if the check refuses the program (a bug of ours).
 void BuildStage(const std::string& strategy, int prefetch, JobPlan& plan);
 
-// The sizes of the plan's units in the form from which an outline is written.
+// Converts layouts, by unit and class, to what the writer of an outline needs (model/decoder_outline.h).
 std::vector<model::UnitLayout> UnitLayouts(const std::vector<fsdp::ClassLayouts>& layouts);
 
 // The first part of BuildStage: sets the outline, from model, batch, precision, device and layouts.

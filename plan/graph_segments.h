@@ -12,7 +12,7 @@
 
 namespace tandem::plan {
 
-// The parts of a step that CUDA graphs replay (schedules/passes/segments.h).
+// The segments of a step, which CUDA graphs replay (schedules/passes/segments.h).
 
 // By node of the outline, whether it is replayed, as in BuildOptions::replayed. `words` are those of
 // graphs.scope: attention, router, preprocess (the permutation of tokens to their experts), mlp, mamba (also
@@ -29,13 +29,13 @@ struct GraphSegments {
     int segments = 0;    // number in one step
   };
   std::vector<Row> rows;
-  int graphs = 0;  // number of graphs that serve them
-  int period = 0;  // microbatches after which a graph is replayed again
-  int passes_in_graphs = 0;
-  int launches_in_graphs = 0;    // of kernels, in these passes, by the kinds of their nodes
+  int graphs = 0;                // number of graphs that replay the segments of a step
+  int period = 0;                // microbatches after which a graph is replayed again
+  int passes_in_graphs = 0;      // passes of all segments in one step
+  int launches_in_graphs = 0;    // launches of kernels in these passes, estimated by kind of node
   int passes = 0;                // passes of all nodes in one step, in segments or not
   int copies = 0;                // copies from and to rings, which graphs do not access
-  int64_t more_arena_bytes = 0;  // beyond what the job needs without graphs; may be negative
+  int64_t more_arena_bytes = 0;  // arena beyond that of the same job without graphs; may be negative
 };
 
 // Requires a plan that replays a node. Also plans the job without graphs.

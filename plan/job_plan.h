@@ -64,14 +64,14 @@ struct TrainConfig {
   int microbatches_per_rank = 0;  // rounds in one step
   int64_t validate_every_steps = 0;
   int64_t validation_batches = 0;  // microbatches in a validation of one text, over all ranks
-  int64_t validation_rounds = 0;   // rounds of a validation; those of one `validate` run are in the options
+  int64_t validation_rounds = 0;   // rounds of a validation; it may take several `validate` runs
   bool parameter_norms = false;
   std::vector<std::string> recompute;      // words of training.recompute (recomputation.h); empty: none
   std::vector<std::string> replayed;       // words of graphs.scope (graph_segments.h)
   std::vector<std::string> keep_gathered;  // names of units, or "all"
-  bool stop_on_nonfinite = false;          // if false, the step is skipped
-  bool skips_spikes = false;               // if false, a spike is only an event
-  bool canaries = false;                   // bytes in all padding are checked after every step
+  bool stop_on_nonfinite = false;          // stop at a norm that is not finite; if false, only skip the step
+  bool skips_spikes = false;  // skip steps whose norm is a spike; if false, a spike is only an event
+  bool canaries = false;      // bytes in all padding are checked after every step
   OptimizerConfig optimizer;
   DataConfig data;
   CheckpointConfig checkpoint;
@@ -109,9 +109,9 @@ struct JobPlan {
   bool separate_weights = false;    // as in `options`
   schedules::BuildOptions options;  // the options that `stage` is built with
   schedules::StagePrograms stage;
-  // Set if the job has several stages (plan/stages.h). The plan is then of one of them: units, layouts,
-  // outline, options and stage are that stage's, and `origin` maps them to the whole model. Null: there is
-  // one stage.
+  // Set if the job has several stages (plan/stages.h). The plan is then that of one stage: it has the units,
+  // layouts, outline, options and programs of this stage, and `origin` maps their numbers to those of the
+  // whole model. Null: there is one stage.
   std::shared_ptr<const WholeModel> whole;
   schedules::Origin origin;
   std::string program_digest;     // SHA-256 of the texts of all programs
@@ -133,8 +133,8 @@ JobPlan MakeUndigestedPlan(const v1::JobSpec& resolved);
 const std::vector<model::UnitParameters>& WholeUnits(const JobPlan& plan);
 const schedules::Outline& WholeOutline(const JobPlan& plan);
 
-// Selects, from `all` things of the whole model, those of the plan's stage. `own` has their indices and comes
-// from plan.origin.
+// Selects, from `all` things of the whole model, those of the plan's stage. `own` has the indices of the
+// selected things and comes from plan.origin.
 template <typename T>
 std::vector<T> OfStage(const JobPlan& plan, const std::vector<int>& own, std::vector<T> all) {
   if (plan.whole == nullptr) {
@@ -147,13 +147,13 @@ std::vector<T> OfStage(const JobPlan& plan, const std::vector<int>& own, std::ve
   return of_stage;
 }
 
-// The layouts of the unit slices that `rank`, a rank of the plan's stage, holds, in their order; plan.layouts
-// are those of the stage's first rank. Ranks that share the experts of a layer hold some experts as a whole
-// and no slice of the others.
+// By unit of the plan, the layouts of what `rank`, a rank of the plan's stage, has of the unit. plan.layouts
+// are those of the stage's first rank. Ranks that share the experts of a layer have some experts as a whole
+// and nothing of the others.
 std::vector<fsdp::ClassLayouts> LayoutsOf(const JobPlan& plan, int rank);
 
-// The layouts of the same units with all experts. They do not depend on how many ranks share experts; nor do
-// checkpoints and reports.
+// By unit of the plan, the layouts with all experts. They do not depend on how many ranks share experts, and
+// therefore checkpoints and reports do not either.
 std::vector<fsdp::ClassLayouts> WholeLayouts(const JobPlan& plan);
 
 // A parameter of the whole job.
@@ -186,9 +186,9 @@ double MicrobatchesPerStep(const JobPlan& plan);
 // The number of ranks in each group of that name. The plan must have such groups.
 int GroupRanks(const JobPlan& plan, const std::string& name);
 
-// The communicators of all programs, each once, in the order of the programs and of their lists. All ranks
-// have the same order and create communicators in it, except that clones are created last
-// (comm/communicators.h).
+// The communicators of all programs, each once, in the order of the programs, and in each in the order of
+// Program::communicators. All ranks have the same order and create communicators in it, except that clones
+// are created last (comm/communicators.h).
 std::vector<schedules::CommunicatorUse> CommunicatorUses(const JobPlan& plan);
 
 // The streams that communicate in a group with high priority.

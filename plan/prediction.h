@@ -21,14 +21,15 @@ namespace tandem::plan {
 struct MemoryWaits {
   int count = 0;
   int64_t freed_bytes = 0;  // sum over all of them
-  int64_t cost_ns = 0;      // difference to the step without these waits
+  int64_t cost_ns = 0;      // how much longer the step is than without these waits
 };
 
 // How one optimizer step of a job would run on a device, from a simulation of its train program.
 struct Prediction {
   schedules::Simulation simulation;
   int64_t step_ns = 0;
-  // Step time of a run that also saves the previous step; 0: the job saves nothing.
+  // Step time of a train_save run, which also copies the weights and states for a checkpoint to the host; 0:
+  // the job saves nothing.
   int64_t saving_step_ns = 0;
   double tokens_per_second = 0;  // over all ranks
   // Model FLOPs divided by what the ranks could do in the step at their peak in the layers' compute type; 0
@@ -38,7 +39,7 @@ struct Prediction {
   int64_t exposed_ns = 0;        // time in which a communication stream works and no stream computes
   // By stream of the program; several may be exposed at the same time.
   std::vector<int64_t> exposed_by_stream;
-  std::map<schedules::StallCause, int64_t> stalls;  // by what worked while the compute stream waited for it
+  std::map<schedules::StallCause, int64_t> stalls;  // time that compute stood still (StallsByCause)
   std::vector<int> critical_path;                   // indices of instructions
   MemoryPlan memory;
   schedules::MemoryCurve memory_curve;  // in the course of the step
@@ -71,15 +72,15 @@ schedules::Workload WorkloadOf(const JobPlan& plan);
 // in, > 0.
 double SecondsAtPeak(const JobPlan& plan, double peak);
 
-// The same at the vendor's figure for a device with that driver name; 0 if the figure is unknown
+// SecondsAtPeak with the vendor's figure for a device with that driver name; 0 if the figure is unknown
 // (schedules::PeakFlops).
 double SecondsAtPeakOf(const JobPlan& plan, absl::string_view device);
 
 // The bytes that one rank sends to others in an optimizer step, by the purpose of its communicator ("gather",
 // "reduce", "dispatch"), computed from the train program's operands. In a collective over n ranks each rank
-// sends (n - 1) / n of the buffer. If routers decide how many rows travel, it is what they send when they
-// spread tokens evenly. Validations, checkpoints, reports and messages of a few bytes do not count. Empty for
-// one rank.
+// sends (n - 1) / n of the buffer. If routers decide how many rows travel, the number is that of tokens
+// spread evenly over the experts. Validations, checkpoints, reports and messages of a few bytes do not count.
+// Empty for one rank.
 std::map<std::string, double> SentBytes(const JobPlan& plan);
 
 }  // namespace tandem::plan

@@ -33,7 +33,8 @@ bool ChoosesPrefetch(const v1::JobSpec& resolved);
 
 // Plans and simulates the job with every distance, in parallel. Chooses the shortest step among those that
 // fit, and of almost equal steps the one that needs the least memory. If none fits, chooses the one that
-// needs the least. The same arguments give the same choice. Returns FailedPrecondition as Predict does.
+// needs the least memory. The same arguments give the same choice. Returns FailedPrecondition as Predict
+// does.
 absl::StatusOr<PrefetchChoice> ChoosePrefetch(const v1::JobSpec& resolved,
                                               const schedules::DeviceProfile& profile);
 

@@ -29,19 +29,19 @@ const schedules::Program& ProgramOf(const JobPlan& plan, const v1::StepTimeline&
 
 schedules::Timeline ToTimeline(const v1::StepTimeline& step);
 
-// The steps and the memory in use in Chrome's trace event format. The clocks of the machines place the ranks
-// in time.
+// The steps and the memory in use in Chrome's trace event format. Ranks are placed in time by the clocks of
+// their machines.
 std::string RecordedTrace(const JobPlan& plan, absl::Span<const v1::StepTimeline> steps);
 
-// Returns `base` with what these runs of the plan's programs measured: the times of instructions from
+// Returns `base`, changed to what these runs of the plan's programs measured: the times of instructions from
 // serialized steps, if there are any, and the gaps between instructions from the others. Without serialized
 // steps, compute counts with its processor time (MeasureTimes), so work that sleeps or waits for a device
 // seems to take no time.
 schedules::DeviceProfile MeasuredProfile(const JobPlan& plan, absl::Span<const schedules::Timeline> timelines,
                                          schedules::DeviceProfile base);
 
-// Does the same for recorded steps, and sets the processors. `ranks_per_machine` is how many ranks shared the
-// processors that the timelines count.
+// Does the same for recorded steps, and also sets DeviceProfile::cores if `base` has cores and the steps
+// count processors. `ranks_per_machine` is how many ranks shared the processors that the timelines count.
 schedules::DeviceProfile RecordedProfile(const JobPlan& plan, absl::Span<const v1::StepTimeline> steps,
                                          schedules::DeviceProfile base, int ranks_per_machine);
 

@@ -16,7 +16,7 @@ namespace tandem::plan {
 struct UnitRow {
   int64_t parameters = 0;     // counts all experts, so that the rows add up to the model's
   int64_t elements = 0;       // of the unit's layouts, gaps included
-  int64_t held_elements = 0;  // of its weights, and of each moment, on each rank, padding included
+  int64_t held_elements = 0;  // of its weights, and of each moment, that one rank holds; with padding
   int64_t gathered_bytes = 0;
   int gathers = 0;     // in one step
   int reductions = 0;  // in one step

@@ -47,8 +47,8 @@ struct StepFindings {
 // * microbatches of twice and half the size, with the same global batch;
 // * the other schedules, if ranks share experts;
 // * if a rank is too large: more recomputation; zero3, if there are ranks to share with; and attention whose
-//   bits need not repeat, also with the most recomputation, if the job asks for repeated bits and has kernels
-//   of both kinds (bf16 on GPUs).
+//   results need not repeat bit for bit, alone and with the most recomputation, if the job asks for
+//   repeatable bits and attention has kernels of both kinds (bf16 on GPUs).
 // Only changes that jobspec::Validate accepts are included. Requires a prefetch distance (prefetch_choice.h),
 // and a device that is not auto.
 std::vector<SpecChange> ChangesToTry(const v1::JobSpec& resolved, const StepFindings& findings);
@@ -62,8 +62,8 @@ struct Trial {
   int64_t device_bytes = 0;  // with the device memory outside the arena
 };
 
-// Plans and simulates each change, at most `most_threads` at once. Each takes as long as the job's own plan,
-// and as much memory. Trials are in the order of the changes and do not depend on the number of threads.
+// Plans and simulates each change, at most `most_threads` at once. Each takes as much time and memory as
+// planning the job itself. Trials are in the order of the changes and do not depend on the number of threads.
 // Requires a profile with rates for what the jobs compute in (Predict). Throws as MakeJobPlan does.
 std::vector<Trial> TryChanges(const std::vector<SpecChange>& changes, const schedules::DeviceProfile& profile,
                               int most_threads = platform::NumProcessors());
