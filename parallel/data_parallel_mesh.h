@@ -9,8 +9,8 @@
 
 namespace tandem::parallel {
 
-// The data-parallel axes of one kind of unit, dense or expert, and the names of the groups along them in a
-// ProcessGroups.
+// The data-parallel mesh of one kind of unit, dense or expert: the sizes of its two axes, and the names of
+// the groups along them in a ProcessGroups.
 struct DataParallelMesh {
   int inner = 1;             // ranks that share a unit's shards
   int outer = 1;             // replicas, each of `inner` ranks
@@ -21,8 +21,8 @@ struct DataParallelMesh {
 };
 
 // Return InvalidArgument if the collection lacks a group that the mesh needs, or if the members of its groups
-// do not form a grid: each inner group is a run of neighbours in the whole group, and each outer group has
-// the ranks at one position of all inner groups.
+// do not form a grid: each inner group is a block of consecutive members of the group of all the mesh's
+// ranks, and each outer group has the ranks at one position of all inner groups.
 absl::StatusOr<DataParallelMesh> DenseMesh(const ProcessGroups& groups);
 absl::StatusOr<DataParallelMesh> ExpertMesh(const ProcessGroups& groups);
 

@@ -11,11 +11,12 @@
 
 namespace tandem::parallel {
 
-// The grid sizes of a resolved job spec. Ranks are numbered from 0, and gathers always have cloned groups.
+// Returns the grid sizes of a resolved job spec, which has no fields for some of them: separate_all_gather is
+// true; rank_offset, virtual_pipeline and context_levels have their defaults.
 GridSizes GridOf(const v1::Parallelism& resolved);
 
-// The options of each group that has any, by the group's name. A clone has the options of the group that it
-// is cloned from, except those that the spec sets for the clone itself.
+// Returns the options of each group that has any, by the group's name. A clone has the options of the group
+// that it is cloned from, except those that the spec sets for the clone itself.
 std::map<std::string, GroupOptions> GroupOptionsOf(const v1::NcclGroups& spec, const ProcessGroups& groups);
 
 }  // namespace tandem::parallel

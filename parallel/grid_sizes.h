@@ -21,12 +21,12 @@ struct GridSizes {
   int replicas = 1;                      // HSDP's outer size: copies of the sharded state
   std::string order = "tp-cp-ep-dp-pp";  // names of axes; the leftmost varies fastest
   int rank_offset = 0;                   // the first rank
-  int virtual_pipeline = 1;              // pieces of the model that a rank interleaves
+  int virtual_pipeline = 1;              // pieces of the model on one rank, which a pipeline interleaves
   std::vector<int> context_levels;       // sizes of the levels of a context group, innermost first; or empty
   bool separate_all_gather = false;      // clone each group that gathers parameters
 };
 
-// One error in the sizes, with the parts of a violation of a job spec.
+// One error in the sizes. It has the same parts as an error in a job spec.
 struct GridViolation {
   std::string field;  // the name of a member of GridSizes: "order"
   std::string value;

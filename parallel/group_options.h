@@ -12,7 +12,7 @@ constexpr int kMostCtas = 64;  // NCCL's limit for one communicator
 // are set, copy engines move what they can, and the multiprocessors are free to compute; otherwise thread
 // blocks move the data.
 struct GroupOptions {
-  bool high_priority = false;  // of the streams that its collectives run on
+  bool high_priority = false;  // the group's collectives run on streams of high priority
   std::optional<int> cga_cluster_size;
   std::optional<int> min_ctas;
   std::optional<int> max_ctas;
@@ -23,16 +23,16 @@ struct GroupOptions {
 // The options' limit on the thread blocks of one collective; 0: the options set none.
 int MostCtas(const GroupOptions& options);
 
-// Collectives of all communicators of a GPU may run at once. If their thread blocks do not all fit on the
-// GPU, they can wait for each other forever. So each communicator has a bound, and the sum of the bounds
-// leaves this many multiprocessors free to compute.
+// Collectives of all communicators of a GPU may run at once. If the thread blocks of these collectives do not
+// all fit on the GPU, the collectives can wait for each other forever. So each communicator has a bound, and
+// the sum of the bounds leaves this many multiprocessors free to compute.
 inline constexpr int kSpareMultiprocessors = 8;
 inline constexpr int kMultiprocessors =
     132;  // of an H100 or H200; ranks count their own GPU's when they start
 
-// The bound on the thread blocks of one collective of a communicator: the limit that the job sets for its
-// group, otherwise a limit by its purpose. It also holds if copy engines move the data, because kernels move
-// it if NCCL refuses to register a window.
+// The bound on the thread blocks of one collective of a communicator: the limit that the job sets for the
+// communicator's group, otherwise a limit by `purpose`. The bound also holds if copy engines move the data,
+// because kernels do so instead if NCCL refuses to register a window.
 int BoundOfCtas(const GroupOptions& options, const std::string& purpose);
 
 // "high priority, 4 to 16 CTAs, clusters of 2, over IB"; empty if nothing is set.

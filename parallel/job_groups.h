@@ -23,7 +23,7 @@ struct Group {
 // The index of `rank` among the group's members; -1: it is not a member.
 int PlaceIn(const Group& group, int rank);
 
-// Whether the groups of that name each have two ranks, of neighbouring stages.
+// Whether groups of that name are links: each has two ranks, of neighbouring stages.
 bool IsLink(const std::string& name);
 
 // The groups that the ranks of a job create communicators from: the groups of its data-parallel meshes

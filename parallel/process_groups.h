@@ -44,8 +44,8 @@ class ProcessGroups {
   // Returns InvalidArgument with the first violation that CheckGrid finds.
   static absl::StatusOr<ProcessGroups> Make(const GridSizes& sizes);
 
-  // Makes only the groups of these names, as far as the sizes define them, and the groups that they are
-  // cloned from. Also returns InvalidArgument if a name is not in GroupNames.
+  // Makes only the groups of these names that the sizes define, and the groups that they are cloned from.
+  // Also returns InvalidArgument if a name is not in GroupNames.
   static absl::StatusOr<ProcessGroups> Make(const GridSizes& sizes, const std::vector<std::string>& names);
 
   const std::vector<GroupKind>& kinds() const { return kinds_; }

@@ -32,8 +32,8 @@ struct AxisPlace {
 // | which rank saves a state that several hold | saves_states() | checkpoints |
 // | FLOPs of a rank, norms of all gradients | world | plan, reports |
 //
-// Ranks that differ only in tensor, context or stage share a data index. Replicas and experts do not change
-// it.
+// Ranks that differ only in their tensor, context or stage index have the same data index. It does not depend
+// on replicas and expert parallelism.
 struct Topology {
   int world = 1;
   int rank = 0;
@@ -60,9 +60,9 @@ struct Topology {
 // Returns InvalidArgument as MakeGrids does, and if the grid has no such rank.
 absl::StatusOr<Topology> TopologyOf(const GridSizes& sizes, int rank);
 
-// By data index, the ranks that share a microbatch, stage by stage, each stage in the order of context. The
-// losses that they report add up, in this order, to what a single rank would report; a rank reports zero for
-// losses of other stages. Returns errors as MakeGrids does.
+// By data index, the ranks that share a microbatch, ordered by stage and then by context index. The losses
+// that they report add up, in this order, to what a single rank would report; a rank reports zero for losses
+// of other stages. Returns errors as MakeGrids does.
 absl::StatusOr<std::vector<RankList>> SharingRanks(const GridSizes& sizes);
 
 // How many microbatches the ranks work on at the same time; 0 if the sizes are invalid.
