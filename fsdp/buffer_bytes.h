@@ -9,7 +9,7 @@
 namespace tandem::fsdp {
 
 // Sizes of a unit's small buffers, in bytes. They are the same on every rank and every kind of device, so
-// that all share one program.
+// that all ranks have the same program.
 struct UnitBufferBytes {
   int64_t norm_terms = 0;         // written in every run: UnitNormTerms, then partial sums of a GPU's blocks
   int64_t update_norms = 0;       // written in every run: ParameterNorms of each parameter
@@ -24,22 +24,22 @@ UnitBufferBytes BufferBytesOf(const ClassLayouts& layouts, const UnitMesh& mesh,
 
 int64_t InputsBytes();  // size of RunInputs
 
-// The size of an outcome buffer: a NormOutcome, then the NormTerms of `ranks` ranks, which GradientNorm
-// exchanges.
+// The size of an outcome buffer: a NormOutcome, then (from byte kExchangeOffset on) the NormTerms of `ranks`
+// ranks, which GradientNorm exchanges.
 int64_t OutcomeBytes(int ranks);
 
-// The offset of these terms in the outcome buffer, in bytes.
+// The offset of the NormTerms in an outcome buffer, in bytes.
 constexpr int64_t kExchangeOffset = 64;
 
-// A thread block of a GPU works on one tile at a time. A tile has so many chunks (of kGranule elements,
+// A thread block of a GPU works on one tile at a time. A tile has this many chunks (of kGranule elements,
 // host_loops.h); the block works on 32 of them at once, with 8 threads for each.
 constexpr int kTileChunks = 256;
 
-// The number of chunks that the host's optimizer works on at a time. Such a block stays in the first-level
-// cache from the update to the sums.
+// The number of chunks that the host's optimizer works on at a time. This many stay in the first-level cache
+// from the update to the sums of their norms.
 constexpr int kBlockChunks = 16;
 
-// The largest number of thread blocks of a reduction. Each leaves a partial sum.
+// The largest number of thread blocks of a reduction. Each writes a partial sum.
 constexpr int kMaxTermBlocks = 1024;
 
 // The largest number of tiles that a range of `elements` elements can have. A tile ends at a multiple of

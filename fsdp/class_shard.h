@@ -98,7 +98,7 @@ struct ClassBytes : UnitBufferBytes {
 // differs from the mesh's.
 class ClassShard {
  public:
-  // `layout` is one of MakeLayout. `device` and `kernels` are of the same kind, and must outlive this object
+  // `layout` comes from MakeLayout. `device` and `kernels` are of the same kind, and must outlive this object
   // and everything that it binds.
   ClassShard(std::string name, Layout layout, const UnitMesh& mesh, ClassTypes types, device::Device& device,
              const ShardKernels& kernels);
@@ -129,18 +129,18 @@ class ClassShard {
   // Gathers the outer group's pieces to the inner shard.
   BoundCall BindUnshardOuter(comm::Communicator& outer, device::Memory piece, device::Memory shard) const;
 
-  // Adds a contribution to the full gradient. If add == false, as for the first contribution of a run, it
-  // overwrites.
+  // Adds a contribution to the full gradient, or overwrites it if add == false, as for the first contribution
+  // of a run.
   BoundCall BindAccumulate(device::Memory contribution, device::Memory full_gradient, bool add) const;
 
-  // Exchanges the contributions by shards (all-to-all) and folds those to this rank's shard one by one, in
-  // rank order, into the accumulator.
+  // Sends each rank its shard of this rank's contribution (all-to-all), and folds: adds what all ranks sent
+  // for this rank's shard to the accumulator, one by one in rank order.
   //
   // `inner` is null for a rank that is alone on the inner axis; such a rank folds only its own contribution.
   // If add == false, as for the first contribution of a run, the accumulator is overwritten. If norm_terms
-  // are given, the same pass computes the terms of the accumulator's new content, before division and
-  // clipping; non-finite elements are counted and left out of the squares. If every rank keeps the whole
-  // accumulator, each rank folds its shard and computes its terms, and an all-gather combines the shards.
+  // are given, the same loop computes the norm terms of the new accumulator, before division and clipping;
+  // non-finite elements are counted and left out of the squares. If every rank keeps the whole accumulator,
+  // each folds its shard and computes the terms of that, and an all-gather combines the shards.
   BoundCall BindReduceGradients(comm::Communicator* inner, const ReduceMemory& memory, bool add) const;
 
   // Reduces over the outer group, after the last reduction over the inner group: exchanges pieces of the

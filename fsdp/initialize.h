@@ -19,8 +19,8 @@ enum class Distribution : uint8_t {
   kDecayRates,  // exp of the value is uniform in [1, 16] (Mamba-2's A_log)
 };
 
-// exp(x) for 0 <= x <= 5, as (exp(x / 64))^64 with a Taylor series for exp(x / 64): additions, products and
-// quotients have the same bits on every device.
+// exp(x) for 0 <= x <= 5, as (exp(x / 64))^64 with a Taylor series for exp(x / 64). Unlike std::exp,
+// additions, products and quotients have the same bits on every device.
 TANDEM_HOST_DEVICE inline double ExpBySquares(double x) {
   const double y = x / 64;
   double power = 1 + y / 9;

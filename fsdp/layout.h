@@ -33,11 +33,11 @@ struct Parameter {
 };
 
 // Maps elements `part` of the flat buffer, which belong to `parameter`, to elements of the whole tensor. In
-// each run, `a` is an index in the whole tensor, and `b` counts from the parameter's first element in the
-// buffer.
+// each CommonRun, `a` is an index in the whole tensor, and `b` counts from the parameter's first element in
+// the buffer.
 std::vector<CommonRun> WholeRuns(const Parameter& parameter, Range part);
 
-// Shard boundaries lie at multiples of so many elements of a unit's flat buffer.
+// Shard boundaries lie at multiples of this many elements of a unit's flat buffer.
 inline constexpr int kGranule = 64;
 
 struct Layout {

@@ -9,12 +9,12 @@
 
 namespace tandem::fsdp {
 
-// The requests of one rank to all ranks. GradientNorm combines those of all ranks.
+// What one rank requests of all ranks. GradientNorm combines the requests of all ranks.
 struct NormRequests {
   uint32_t bits = 0;   // the ranks' bits are combined by OR
   double profile = 0;  // a number that the caller chooses; the largest over all ranks wins; 0: no request
-  // If the norm is larger than this, the step is not applied. The largest limit over all ranks wins: limits
-  // come from logarithms, which may differ in the last bit between hosts. 0: no limit.
+  // If the norm is larger than this, the step is not applied. The largest limit over all ranks wins, because
+  // the ranks compute limits with logarithms, whose last bit may differ between hosts. 0: no limit.
   double limit = 0;
 };
 
@@ -26,7 +26,7 @@ struct UnitNormTerms {
 
 // The terms that one rank sends in GradientNorm. All are doubles, so that one all-gather carries them.
 struct NormTerms {
-  // Sum of squares of the finite elements of its gradient shards, with `low` as a DoubleDouble.
+  // high and low: a DoubleDouble, the sum of squares of the finite elements of the rank's gradient shards.
   double high = 0;
   double low = 0;
   double nonfinite = 0;  // number of the other elements
@@ -51,7 +51,7 @@ struct NormOutcome {
   bool applied = true;
 };
 
-// The number of targets that a step's gradient is the mean over, and the limit of its norm.
+// What AgreeOnNorm needs to turn a step's sum of contributions into a mean over targets, and to clip it.
 struct MeanConfig {
   double num_microbatches = 1;  // contributions of a step, over all ranks
   // Targets of a microbatch, ignored ones included. A contribution is the sum over a microbatch's targets,

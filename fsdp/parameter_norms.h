@@ -6,7 +6,7 @@
 
 namespace tandem::fsdp {
 
-// How large the elements of a tensor are that one rank owns.
+// The magnitude of those elements of a tensor that one rank owns.
 struct Magnitude {
   DoubleDouble squares;  // their sum; NaN if an element is NaN
   double max_abs = 0;    // of the elements that are not NaN

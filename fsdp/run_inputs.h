@@ -11,11 +11,11 @@ namespace tandem::fsdp {
 // The values that the host passes to the device for one run of a program. Copied byte by byte into a ring
 // buffer.
 struct RunInputs {
-  // The step whose gradients the run computes.
+  // For the step whose gradients the run computes:
   int64_t step = 0;  // from 1; must be the first member, because nodes read it as their random key
   NormRequests requests;
 
-  // The step whose gradients the run applies.
+  // For the step whose gradients the run applies, which an earlier run computed:
   int64_t update = 0;  // Adam's t, from 1; does not count steps that left the weights unchanged
   double learning_rate = 0;
   // 1 - beta^t. The host computes them, so that the weights do not depend on a device's pow().

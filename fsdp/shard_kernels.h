@@ -15,7 +15,7 @@
 
 namespace tandem::fsdp {
 
-// The position and the contents of one rank's shard of a unit.
+// The position of one rank's shard of a unit, its element types, and the pieces of parameters in it.
 struct ShardGeometry {
   bool fp64 = false;          // weights, moments and accumulator are fp64; otherwise fp32
   bool reduces_bf16 = false;  // contributions are bf16; otherwise they have the accumulator's type
@@ -42,9 +42,9 @@ struct OptimizerArrays {
 };
 
 // The loops over one unit's shard. The order of additions is the same on each kind of device and for any
-// number of ranks: contributions are added in rank order; squares by chunks that end at multiples of
-// kGranule, in eight lanes each (host_loops.h); and sums of chunks as a DoubleDouble. The loops run on the current
-// stream. Objects have no state between calls, so several streams may use one.
+// number of ranks: contributions are added in rank order; squares within chunks, which end at multiples of
+// kGranule, in eight lanes (host_loops.h); and the sums of chunks as a DoubleDouble. The loops run on the
+// current stream. Objects have no state between calls, so several streams may use one.
 class UnitKernels {
  public:
   virtual ~UnitKernels() = default;

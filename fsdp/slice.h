@@ -24,8 +24,8 @@ Range Intersect(Range a, Range b);
 
 using Shape = std::vector<int64_t>;
 
-// The part of a tensor with these indices in each dimension; without ranges, the whole tensor. An index in a
-// slice counts the slice's elements in row-major order.
+// A part of a tensor: one range of indices for each dimension; without ranges, the whole tensor. The elements
+// of a slice are numbered in row-major order; "index in a slice" is this number.
 using Slice = std::vector<Range>;
 
 // The number of elements of a whole tensor; nullopt if a dim is negative or the product is beyond 2^63.

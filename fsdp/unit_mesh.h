@@ -8,14 +8,14 @@ namespace tandem::fsdp {
 // The position of one rank in the mesh that a unit is placed on, and the axes along which ranks share the
 // optimizer's work. Pure arithmetic on ranges of the unit's flat buffer.
 //
-// Data are cut along the inner axis first, then along the outer axis: an inner shard consists of `outer`
-// pieces, and a rank's piece has the number inner_rank * outer + outer_rank of inner * outer.
+// The flat buffer is cut along the inner axis first, then along the outer axis: it has `inner` shards of
+// `outer` pieces each. A rank's own piece is number inner_rank * outer + outer_rank.
 struct UnitMesh {
-  int inner = 1;  // ranks that gather the unit from each other
+  int inner = 1;  // ranks that share the unit's shards
   int inner_rank = 0;
-  int outer = 1;  // number of such groups; each has the whole unit
+  int outer = 1;  // number of groups of `inner` ranks; each group has the whole unit
   int outer_rank = 0;
-  bool inner_shards_optimizer = true;  // if false, every rank of the axis updates the same elements
+  bool inner_shards_optimizer = true;  // if false, every rank of the inner axis updates the same elements
   bool outer_shards_optimizer = false;
   bool operator==(const UnitMesh&) const = default;
 };
@@ -33,8 +33,8 @@ Range PieceRange(const Layout& layout,
 Range HeldRange(const Layout& layout, const UnitMesh& mesh);
 Range AccumulatorRange(const Layout& layout, const UnitMesh& mesh);  // the reduced gradient
 
-// Returns whether this rank is the first of the ranks with this HeldRange. If the ranks' parts are combined,
-// only that rank's part counts.
+// Returns whether this rank is the first of the ranks with this HeldRange. If the parts of all ranks are
+// combined, only the part of this first rank counts.
 bool CountsHeld(const UnitMesh& mesh);
 
 // The range without the padding at the layout's end; may be empty.

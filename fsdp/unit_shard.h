@@ -23,9 +23,9 @@ struct UnitClass {
 
 // The operations on one unit, on one rank of a mesh; class_shard.h says what each does. A buffer of the unit
 // is the concatenation of its classes' buffers, in their order; the two moments have a buffer each. A bound
-// call makes one call for each class, back to back on its stream. Shards are multiples of the granule, so the
-// elements of each class begin at a multiple of 128 bytes. A class without elements has no memory in any
-// buffer.
+// call makes one call for each class, one after the other on the current stream. Shards are multiples of the
+// granule, so the elements of each class begin at a multiple of 128 bytes. A class without elements has no
+// memory in any buffer.
 class UnitShard {
  public:
   // All classes are frozen, or none is. `device` and `kernels` are of the same kind; they must outlive this

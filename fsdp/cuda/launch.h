@@ -14,8 +14,8 @@ struct CUstream_st;
 
 namespace tandem::fsdp::cuda {
 
-// The loops of fsdp/ as kernels, on raw pointers of the current GPU. Each call launches on `stream` and
-// returns the runtime's error (cudaError_t). T is float or double; C, the type of contributions, is T, or
+// The loops of fsdp/ as kernels, on raw pointers to memory of the current GPU. Each call launches on `stream`
+// and returns the runtime's error (cudaError_t). T is float or double; C, the type of contributions, is T, or
 // Bf16 if T is float.
 using Stream = CUstream_st*;
 
