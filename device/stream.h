@@ -15,7 +15,8 @@ namespace tandem::device {
 // run.
 class Event {
  public:
-  // The event of one kind of stream. A stream waits only for events of its own kind.
+  // Base class of what an Event refers to; each kind of stream (CPU, CUDA) derives its own. A stream waits
+  // only for events of its own kind.
   class State {
    public:
     virtual ~State() = default;
@@ -86,7 +87,8 @@ class Stream {
   virtual ~Stream() = default;
 
   // In the steady state this allocates nothing if `work` has the size of two pointers, which std::function
-  // stores in place. So pass work that was bound once by reference.
+  // stores in place. So pass a lambda that captures at most two references or pointers, to objects that
+  // outlive the work.
   virtual void Enqueue(std::function<void()> work) = 0;
 
   // Returns an event that is reached when everything enqueued so far has run or was skipped.
@@ -99,8 +101,8 @@ class Stream {
   // running, and the error is thrown.
   virtual void Synchronize() = 0;
 
-  // Blocks the caller until `event`, of this kind of stream, is reached or an error is set. Work behind it
-  // continues.
+  // Blocks the caller until `event`, of this kind of stream, is reached, or until an error is set, and throws
+  // the error if one is set. Work behind the event continues.
   virtual void Synchronize(const Event& event) = 0;
 };
 

@@ -27,14 +27,16 @@ struct JobChecks {
 
 // The threads that check jobs. A thread hangs forever if it inspects a path on a file system that never
 // answers; that delays no check on another thread, nor the destructor. There are at most kMost threads,
-// hanging ones included; if none is free, a check waits for one. A path on which a check has hung for
-// kPathLimit is not inspected again, so that the attempts of one job do not use up all threads. Thread-safe.
+// hanging ones included; if none is free, a check waits for one. While a check has been hanging on a path for
+// kPathLimit or longer, other checks do not inspect this path but end with Checked::problem, so that the
+// attempts of one job do not use up all threads. Thread-safe.
 class CheckThreads {
  public:
   static constexpr int kMost = 16;
 
-  // Receives LookingAt before each path and after the last one, then Checked. Called from the threads of the
-  // checks.
+  // For each check, receives a LookingAt before each path is inspected; if nothing is wrong with the paths,
+  // an empty LookingAt, which says that all have answered; and last, Checked. Called under a lock, one call
+  // at a time, from a check's thread, or from Start if no thread can start. Must not call Start or Drop.
   using Sink = std::function<void(Input)>;
 
   CheckThreads(const JobChecks& checks, const platform::Clock& clock, Sink sink);

@@ -10,10 +10,11 @@
 
 namespace tandem::cli {
 
-// Draws the memory in use over the time of a step, stacked by kind: weights, gradients and optimizer state,
-// which live as long as the job, then gathered parameters, contributions, activations, their gradients,
-// scratch. Each column shows the largest stack of its time. The vertical axis ends at arena_bytes. Pure; no
-// line is wider than width.
+// Draws the memory in use over the time of a step as a stack of eight layers. From the bottom: weights,
+// gradients, optimizer state (mostly in use for the whole job); then gathered parameters, contributions
+// (gradients of microbatches that are not reduced yet), activations, activation gradients and scratch. Each
+// column shows the largest stack of its time. The vertical axis ends at arena_bytes. Pure; no line is wider
+// than width.
 std::vector<StyledLine> MemoryChart(const schedules::MemoryCurve& curve, int64_t arena_bytes, int64_t step_ns,
                                     int width, bool unicode);
 
