@@ -22,9 +22,10 @@ class Communicator;
 
 namespace tandem::checkpoint {
 
-// A checkpoint is a folder `step-N` with a file per rank (safetensors) and a manifest (JSON): global
-// coordinates, so any number of ranks can load it. It is written as `step-N.tmp.<attempt>.<job>`, every
-// file with its XXH3-128 digest, fsynced, and published by one rename that never replaces.
+// A checkpoint is a folder `step-N` with a safetensors file from each rank and a manifest in JSON. The
+// manifest places elements within whole arrays, not within ranks, so any number of ranks can load the
+// checkpoint. A save writes to `step-N.tmp.<attempt>.<job>`, records the XXH3-128 digest of every file, and
+// fsyncs the files. Then it publishes the folder by one rename, which never replaces an existing folder.
 
 struct Saved {
   std::string path;
@@ -32,8 +33,9 @@ struct Saved {
   std::string manifest_digest;
   double seconds =
       0;  // wall time of the save; excludes the removal of older checkpoints' files, which follows
-  // On rank 0 only: the steps of older checkpoints that were removed, and the reason for each folder, of an
-  // older checkpoint or of a failed save, that could not be removed. Every save tries again.
+  // On rank 0 only: the steps of the older checkpoints that were removed, and, for each folder (of an older
+  // checkpoint or of a failed save) that could not be removed, the reason. The next save tries again to
+  // remove these.
   std::vector<int64_t> removed_steps;
   std::vector<std::string> not_removed;
 };
@@ -44,7 +46,7 @@ class CheckpointError : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// A checkpoint could not be read now, though it may be whole. Another try may succeed.
+// A checkpoint cannot be read now, which does not mean that it is damaged. Another try may succeed.
 class CheckpointUnreadable : public CheckpointError {
  public:
   using CheckpointError::CheckpointError;
@@ -63,19 +65,20 @@ class DirectoryLost : public CheckpointError {
 };
 
 // Called on rank 0, on the caller's thread, once the checkpoint is published and the older checkpoints to be
-// removed are renamed. Their files are removed after this call returns, which may take minutes, so
-// not_removed is still empty. May be unset.
+// removed are renamed. Save removes the files of the older ones only after this call, which may take minutes,
+// so `saved.not_removed` does not say yet what becomes of them. May be unset.
 using OnCommitted = std::function<void(const Saved& saved)>;
 
-// Collective. Writes the shards of all ranks as the checkpoint `step-N` of info.step, and publishes it. If
-// this job has already saved that step and the checkpoint verifies, writes nothing; a damaged checkpoint is
-// renamed first. Then adds the step to `whole`, of which only rank 0's is used, and removes all but the
-// newest `keep` checkpoints in `whole`. Reads no checkpoint of another step.
+// Collective. Writes the shards of all ranks as the checkpoint `step-N` of info.step, publishes it, and adds
+// the step to `whole`, of which only rank 0's is used. Then removes the older checkpoints in `whole` except
+// the newest `keep` - 1. Reads no checkpoint of another step. If a `step-N` exists already and is damaged, it
+// is first renamed. If it verifies and is of this job, nothing is written and nothing older removed; the step
+// is only added to `whole`.
 //
 // Throws CheckpointError on every rank if a rank fails or finds that its `folder` is gone (the temporary
-// files are then removed), or if `step-N` exists and belongs to another job or cannot be read. Throws
-// DirectoryLost if `self` does not own the directory any more, and CommError. Requires self.job == info.job
-// and self.attempt == info.attempt.
+// files are then removed), or if `step-N` exists and belongs to another job, cannot be read, or was written
+// by a newer build. Throws DirectoryLost if `self` does not own the directory any more, and CommError.
+// Requires self.job == info.job and self.attempt == info.attempt.
 Saved Save(platform::Files& files, comm::Communicator& comm, const JobFolder& folder, int keep,
            const Owner& self, const Info& info, const std::vector<Shard>& shards, WholeSteps& whole,
            const OnCommitted& committed = {});
@@ -91,7 +94,7 @@ struct Found {
   std::string digest;               // of its manifest
 };
 
-// Callbacks of FindNewest.
+// Callbacks of FindNewest. Both must be set.
 struct FindReports {
   // Called on rank 0 if a damaged checkpoint was skipped, with the reason.
   std::function<void(const std::string& path, const std::string& reason)> skipped;
@@ -99,27 +102,31 @@ struct FindReports {
 };
 
 // Collective. Finds the newest whole checkpoint (verify.h) in `directory` whose step is later than `after`
-// (-1: any step). All ranks return the same result; its path is empty if there is no such checkpoint. Throws
-// CommError. Throws on every rank CheckpointUnreadable if it cannot be decided whether a checkpoint is
-// damaged, and CheckpointTooNew if a newer build wrote a checkpoint: a job that continued from an older
-// checkpoint would lose steps.
+// (-1: any step). All ranks return the same result; its path is empty if there is no such checkpoint. Damaged
+// checkpoints are skipped. Throws on every rank CheckpointUnreadable if it meets a checkpoint of which it
+// cannot decide whether it is damaged, and CheckpointTooNew if it meets one that a newer build wrote: a job
+// that continued from an older checkpoint instead would lose steps. Throws CommError, and CheckpointError on
+// every rank if rank 0 cannot list the directory.
 Found FindNewest(platform::Files& files, comm::Communicator& comm, const std::string& directory,
                  int64_t after, const FindReports& reports);
 
-// Reads and verifies the manifest at `path`. The files are verified later, by Load. Throws CheckpointError,
-// and CheckpointUnreadable if another try may succeed.
+// Reads and verifies the manifest of the checkpoint in the folder `path`. The other files are verified later,
+// by Load. Throws CheckpointUnreadable if another try may succeed, CheckpointTooNew if a newer build wrote
+// the checkpoint, otherwise CheckpointError.
 Found Inspect(platform::Files& files, const std::string& path);
 
-// Collective. Calls Inspect on every rank, after rank 0 has inspected the checkpoint alone. Throws CommError.
-// Throws the same error on every rank, with the number of the rank that failed unless that is 0:
-// CheckpointUnreadable if the rank cannot read the checkpoint now; CheckpointError if another try would not
-// help, because the rank finds no checkpoint, has no permission, or finds another checkpoint than rank 0.
+// Collective. Inspects the checkpoint on every rank. Must be called after rank 0 alone has called Inspect
+// with success. Throws CommError. Throws the same error on every rank, with the number of the rank that
+// failed unless that is 0: CheckpointUnreadable if the rank cannot read the checkpoint now, CheckpointTooNew
+// if a newer build wrote it, and CheckpointError if another try would not help, because the rank finds no
+// checkpoint, has no permission, or finds another checkpoint than rank 0.
 Found InspectTogether(platform::Files& files, comm::Communicator& comm, const std::string& path);
 
-// Collective. Fills `data` of each shard from the files that hold its elements; its type must be the array's.
-// Together the ranks read and verify every file of the checkpoint, also files that no rank needs. Each rank
-// holds only a part of a file in memory. Throws CommError, and CheckpointError on every rank if a rank could
-// not read; the content of `data` is then undefined.
+// Collective. Fills `data` of each shard from the files that hold its elements; the type of `data` must be
+// that of the array in the checkpoint. Each rank reads and verifies, as a whole, every file that has elements
+// of its shards and every file that has no elements at all; it holds only a part of a file in memory. Throws
+// CommError, and CheckpointError on every rank if a rank could not read, found damage, or asked for an array
+// that the checkpoint does not have; the content of `data` is then undefined.
 void Load(platform::Files& files, comm::Communicator& comm, const std::string& path,
           const std::vector<Shard>& shards, const OnWorkProgress& on_progress);
 

@@ -21,8 +21,8 @@ inline constexpr char kUnfinishedExport[] = ".tmp.";
 struct ExportedTensor {
   std::string name;  // name of the array in the step, and of the tensor in the export
   std::vector<int64_t> shape;
-  // If set, the array becomes a part of this tensor instead of a tensor of its own. The arrays of such a
-  // tensor must follow each other and fill it.
+  // If set, the array becomes a part of this tensor instead of a tensor of its own. Arrays that become parts
+  // of one tensor must be consecutive in the list and fill the tensor.
   std::optional<TensorSlice> part_of;
   bool keeps_fp32 = false;    // written as fp32 even if `bf16` is set
   bool may_be_zeros = false;  // if the step has no such array, zeros are written
@@ -41,12 +41,13 @@ struct ExportedFiles {
 
 // Writes `tensors` of `step`, in their order, to the existing folder `to`: model.safetensors, or several
 // files and their index if one file would exceed most_file_bytes. fp32 is rounded to the nearest bf16, ties
-// to even. Each needed byte of the step is read and verified once (StreamStep). Several threads do this; each
-// rounds and writes what it has read.
+// to even. The step is read and verified by StreamStep (saved_step.h); each of its threads rounds and writes
+// what it has read.
 //
-// Returns InvalidArgument, with the array's name, if an array is missing, has another shape or is not fp32;
-// OutOfRange if a value is finite in fp32 but not in bf16; otherwise the error of a file. The header of a
-// file is written last, so a file that an error or a kill left incomplete cannot be loaded.
+// Returns InvalidArgument, with the array's name, if an array is missing (and may not be zeros), has another
+// shape or is not fp32; OutOfRange if a value is finite in fp32 but not in bf16; otherwise the error of a
+// file. The header of a file is written last, so a file that an error or a kill left incomplete cannot be
+// loaded.
 absl::StatusOr<ExportedFiles> ExportWeights(platform::Files& files, const SavedStep& step,
                                             const std::vector<ExportedTensor>& tensors,
                                             const ExportOptions& options, const std::string& to);

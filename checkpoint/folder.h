@@ -23,8 +23,8 @@ namespace tandem::checkpoint {
 std::string StepName(int64_t step);                        // "step-200"
 std::optional<int64_t> StepOfName(std::string_view name);  // inverse of StepName; unset for other names
 
-// The folder to which an attempt writes a step: "step-200.tmp.3.0123456789ab". The name has the attempt and
-// the job, so every attempt has its own.
+// The folder to which an attempt writes a step: "step-200.tmp.3.0123456789ab". The name contains the attempt
+// and the job, so no two attempts write to the same folder.
 std::string TemporaryName(int64_t step, const Owner& owner);
 
 // The suffix of a folder that waits for its removal (retention.h).
@@ -37,13 +37,15 @@ struct TemporaryFolder {
 };
 std::optional<TemporaryFolder> ParseTemporaryName(std::string_view name);
 
-// The steps that have a folder, newest first. If the directory does not exist, there are none.
+// The steps that have a folder in `directory`, newest first, whether or not their checkpoints are whole. If
+// the directory does not exist, there are none.
 absl::StatusOr<std::vector<int64_t>> ListSteps(platform::Files& files, const std::string& directory);
 
-// Reads the manifest of a checkpoint, and checks that its step is the one in the folder's name.
+// Reads the manifest of the checkpoint in the folder `path`. If the folder's name is that of a step, checks
+// that the manifest is of this step; other names are allowed.
 absl::StatusOr<Manifest> ReadFolderManifest(platform::Files& files, const std::string& path);
 
-// Checks that the file has the size in the manifest. Returns InvalidArgument if not.
+// Checks that the file has the size that the manifest states. Returns InvalidArgument if not.
 absl::Status CheckSize(platform::Files& files, const std::string& path, const ManifestFile& file);
 
 // Whether an error of the functions in this file means that the checkpoint is damaged, or that the build that
@@ -61,9 +63,9 @@ struct FileHeader {
 absl::StatusOr<FileHeader> ReadFileHeader(platform::Files& files, const std::string& path,
                                           const ManifestFile& file);
 
-// Checks that a file still begins with the header that was read first, because the header says where the
-// arrays are. `part` has the bytes of the file from offset `place` on. Returns Unavailable if they differ
-// from the header where the two overlap.
+// Checks that a file has not changed since its header was read: the header says where the arrays are. `part`
+// has the bytes of the file from offset `place` on. Returns Unavailable if they differ from the header where
+// the two overlap.
 absl::Status CheckHeaderUnchanged(const FileHeader& header, const std::string& file, int64_t place,
                                   std::string_view part);
 

@@ -32,21 +32,22 @@ struct StoredTensor {
 struct HuggingFaceFolder {
   std::string path;
   std::vector<WeightsFile> files;  // by name
-  // By name, after the prefix of the names was unified. A model that was saved without a head has names
-  // without "model." or "backbone." in front; they get "model." here, except those of lm_head. In a model
-  // with mixers (".mixer." in a name) the prefix is "backbone.", also if transformers 5 saved it as "model.".
+  // By name, in which prefixes are unified. Every name but those of lm_head begins with "backbone." in a
+  // model with mixers (".mixer." in a name), and with "model." in any other. The prefix is added if the model
+  // was saved without a head and so without prefixes; it replaces "model.", which transformers 5 also writes
+  // for models with mixers.
   std::map<std::string, StoredTensor> tensors;
-  // The number of layers behind the model's own layers that predict further tokens: num_nextn_predict_layers
-  // in config.json, or 1 as in transformers if the key is missing.
+  // How many layers after the model's own predict further tokens: num_nextn_predict_layers in config.json,
+  // else num_mtp_layers, else 1, which transformers assumes.
   int64_t predicting_layers = 1;
   // XXH3-128 of config.json and of each file's name, size, header and four samples of its content. Two
   // folders with different weights have different digests, except if they differ only outside the samples.
   std::string digest;
 };
 
-// Reads config.json, the index and every file's header, and of the weights only the samples. Symbolic links
-// are followed. Checks that the index and the files agree, and each file's length. The index's total_size is
-// ignored, because many published ones are wrong.
+// Reads config.json, the index, the header of every file of weights, and the samples of its content that
+// `digest` covers. Symbolic links are followed. Checks that the index and the files agree, and each file's
+// length. The index's total_size is ignored, because many published ones are wrong.
 //
 // Returns InvalidArgument with everything that is wrong in one line: what is missing, an unfinished download,
 // a Git LFS pointer in place of a file, broken links, weights of another format. Any other error means that

@@ -8,19 +8,20 @@
 
 namespace tandem::checkpoint {
 
-// How much of one text a job has read. Windows are sequences of the segment's length.
+// How much of one text a job has read in a DataSegment, in windows of the segment's sequence length
+// (data/loader.h).
 struct TextPosition {
-  std::string name;    // empty if data.train gives the job's only text
-  std::string digest;  // digest of the text (data/loader.h)
-  int64_t weight = 0;  // the weight for data/blend.h
-  int64_t windows = 0;
-  int64_t first = 0;  // windows taken before the segment, over all epochs
-  int64_t taken = 0;  // windows taken by its end, or by the checkpoint's step
+  std::string name;     // empty if data.train gives the job's only text
+  std::string digest;   // digest of the text (data/loader.h)
+  int64_t weight = 0;   // the weight for data/blend.h
+  int64_t windows = 0;  // in one epoch
+  int64_t first = 0;    // windows taken before the segment, over all epochs
+  int64_t taken = 0;    // windows taken by the segment's end, also over all epochs
   bool operator==(const TextPosition&) const = default;
 };
 
-// A part of a job in which its texts, their weights, its batch, sequence length and seed did not change. A
-// checkpoint has all segments of its job, the last one up to its step.
+// Consecutive steps of a job for which its texts, their weights, the batch, the sequence length and the seed
+// did not change. A checkpoint has all segments of its job; the last one ends at the checkpoint's step.
 struct DataSegment {
   int64_t from_step = 0;    // number of steps before it
   int64_t from_sample = 0;  // number of samples before it, over all texts
@@ -62,9 +63,10 @@ struct Info {
   int64_t sequence_length = 0;    // in tokens
   std::vector<DataSegment> data;  // how much of its texts was read
   int64_t skipped_steps = 0;      // steps up to `step` that changed no weight
-  std::vector<StepNorm> norms;    // norms of the newest steps that did (trainer/spikes.h)
+  std::vector<StepNorm> norms;    // of the newest steps that changed weights (trainer/spikes.h)
   std::optional<Origin> origin;   // unset if the job's seed made the first weights
-  // JSON object: the report of `step` if its validation had not ended. Empty: no report is missing.
+  // JSON object: the report of `step`, if the checkpoint was saved before the validation of that step ended.
+  // Empty: no report is held back.
   std::string pending_report;
 };
 

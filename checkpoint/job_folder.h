@@ -56,15 +56,15 @@ struct JobFolder {
 // Finds the folder at `path`, which must exist.
 absl::StatusOr<JobFolder> FindJobFolder(platform::Files& files, const std::string& path);
 
-// Checks that the path still leads to the folder, or to another folder that `self` owns: a file system that
-// was mounted again has another device number, and a folder that was made again has another inode. Returns
-// NotFound if the path does not exist, FailedPrecondition if it is another folder, and any other error if the
-// folder cannot be examined now. Errors name the folder and say what to do.
+// Checks that the path still leads to the folder, or to one that differs from it but whose owner is `self`: a
+// file system that was mounted again has another device number, and a folder that was made again has another
+// inode. Returns NotFound if the path does not exist, FailedPrecondition if it leads to another folder, and
+// Unavailable if the folder cannot be examined now. Errors name the folder and say what to do.
 absl::Status CheckJobFolder(platform::Files& files, const JobFolder& folder, const Owner& self);
 
-// Called by rank 0 if CheckJobFolder finds another folder. If the other folder is empty and on the same
-// mount, it replaces the first one: makes `self` its owner, so that every rank accepts it, and updates
-// `folder`. Otherwise returns FailedPrecondition, or AlreadyExists if another job has just become its owner.
+// Called by rank 0 if CheckJobFolder finds another folder. If the other folder is on the same mount and holds
+// nothing (HoldsNothing), makes `self` its owner, so that every rank accepts it, and makes `folder` stand for
+// it. Otherwise returns FailedPrecondition, or AlreadyExists if another job has just become its owner.
 absl::Status TakeFolderMadeAgain(platform::Files& files, JobFolder& folder, const Owner& self);
 
 // Keeps the ownership that TakeOwnership gave: a thread renews it, so that the owner does not look dead
@@ -72,15 +72,15 @@ absl::Status TakeFolderMadeAgain(platform::Files& files, JobFolder& folder, cons
 class Lease {
  public:
   // `folder` is this machine's view of the directory. While its path leads elsewhere, the lease writes
-  // nothing there, unless a user made the folder again. Calls `lost` once, on the lease's thread and with a
-  // reason that names both jobs, if another job owns the directory, or may have owned and released it while
-  // this process or its machine was paused. `files` and `clock`, which measures such a pause, must outlive
-  // the lease.
+  // nothing there, unless a user made the folder again. Calls `lost` at most once, on the lease's thread,
+  // with a reason: another job or a later attempt owns the directory (the reason names it), or another job
+  // may have owned and released it while this process or its machine was paused. `clock` measures such a
+  // pause; `files` and `clock` must outlive the lease.
   Lease(platform::Files& files, JobFolder folder, Owner self,
         std::function<void(const std::string& reason)> lost, absl::Duration period = kRenewal,
         const platform::Clock& clock = platform::BootClock());
 
-  // Stops the renewals. The directory stays this owner's until a newcomer finds the file unchanged.
+  // Stops the renewals without releasing the directory: a newcomer must first wait kPatience (owner.h).
   ~Lease() ABSL_LOCKS_EXCLUDED(mu_);
   Lease(const Lease&) = delete;
   Lease& operator=(const Lease&) = delete;

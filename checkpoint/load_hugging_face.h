@@ -16,14 +16,15 @@ class Communicator;
 
 namespace tandem::checkpoint {
 
-// Collective. Fills `data` of each shard from the folder. Each shard has a name in `weights.tensors`. The
-// values are converted to data's type; fp32 and fp64 hold them exactly. Every rank reads the bytes of its own
-// shards, a part at a time, and a share of the tensors in weights.copies and weights.zeros, which the ranks
-// check together. Requires weights.ok().
+// Collective. Fills `data` of each shard from the folder. Each shard must be valid (IsPart) and have a name
+// in `weights.tensors`, otherwise throws std::logic_error. The values are converted to data's type; fp32 and
+// fp64 hold them exactly. Every rank reads the bytes of its own shards, a part at a time. The ranks also
+// check the tensors in weights.copies and weights.zeros, each rank a share of every tensor. Requires
+// weights.ok().
 //
 // Returns on every rank the same line about what is wrong with the weights: values that are not finite,
-// copies that differ, zeros that are not zero. Returns the empty string if nothing is wrong; otherwise `data`
-// is undefined. Throws CommError, and CheckpointError on every rank if a rank could not read.
+// copies that differ, zeros that are not zero. `data` is then undefined. Returns an empty string if nothing
+// is wrong. Throws CommError, and CheckpointError on every rank if a rank could not read.
 std::string LoadHuggingFace(platform::Files& files, comm::Communicator& comm, const HuggingFaceFolder& folder,
                             const StoredWeights& weights, const std::vector<Shard>& shards,
                             const OnWorkProgress& on_progress);

@@ -30,8 +30,8 @@ struct ManifestFile {
   std::string digest;  // XXH3-128, 32 hexadecimal digits
 };
 
-// The kinds of an array. All but a state have the name of the parameter that they belong to; a state belongs
-// to a router and has a name of its own.
+// The kinds of arrays. An array of kind kState belongs to a router and has a name of its own; an array of any
+// other kind has the name of its parameter.
 inline constexpr char kWeight[] = "weight";
 inline constexpr char kExpAvg[] = "exp_avg";
 inline constexpr char kExpAvgSq[] = "exp_avg_sq";
@@ -42,7 +42,7 @@ inline constexpr char kState[] = "state";
 // "model.norm.weight/exp_avg".
 std::string TensorName(const std::string& name, const std::string& kind);
 
-// Elements [begin, begin + elements) of a slice of an array, counted in the slice's row-major order.
+// Consecutive elements of a slice of an array: [begin, begin + elements) in the row-major order of the slice.
 struct ManifestPiece {
   int file = 0;       // index in files
   fsdp::Slice slice;  // empty: the whole array
@@ -94,8 +94,8 @@ ManifestText WriteManifest(const Manifest& manifest);
 std::string ContentsText(const Manifest& manifest);
 Manifest ContentsOf(std::string_view text);
 
-// Returns InvalidArgument with the reason if the manifest is damaged, of an older version, or violates
-// CheckCoverage. Returns Unimplemented if it is of a newer version, which says nothing about damage.
+// Returns InvalidArgument with the reason if the manifest is damaged, of an older version, or fails
+// CheckCoverage. Returns Unimplemented if it is of a newer version; whether it is damaged is then unknown.
 absl::StatusOr<Manifest> ReadManifest(std::string_view text);
 
 // Checks that files have names within the folder and possible sizes (also in sum), that arrays are unique,

@@ -22,16 +22,17 @@ struct WholeArray {
 };
 
 // Presents a rank's state as shards of a checkpoint's arrays. The arrays are the weights and Adam's moments
-// of each parameter; they depend neither on units nor on the number of ranks. A rank saves the elements that
-// it owns, and loads all elements that it holds; it holds more than it owns if other ranks have copies of
-// them.
+// of each parameter; they depend neither on units nor on the number of ranks. If several ranks hold copies of
+// an element, one of them owns it. A rank saves the elements that it owns, and loads all elements that it
+// holds.
 //
 // The shards are views of the units' memory on the device, so neither a save nor a load needs a copy on the
 // host. The exception is frozen units with a type of their own: they are loaded into host memory in the
-// checkpoint's type, and then converted. Used by the issuing thread while no run is in flight.
+// checkpoint's type, and then converted. Used by the thread that issues the step program, while no run of the
+// program is in flight.
 class ParameterArrays {
  public:
-  // `states` belong to the units, in their order, in `device`'s memory. Elements in checkpoints and in memory
+  // states[i] belongs to units[i]; all are in the memory of `device`. Elements in checkpoints and in memory
   // have type `type`; only a frozen unit has weights of another type in memory, and no moments. `whole` has
   // arrays of `type` outside units; the rank with is_first saves them, and every rank loads them. `units` and
   // all memory must outlive this object.

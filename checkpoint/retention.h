@@ -14,22 +14,24 @@
 
 namespace tandem::checkpoint {
 
-// Retention: which folders of a checkpoint directory are kept. A folder to be removed is first renamed, so
-// that a removal that stops half-way leaves no damaged checkpoint; then the ranks remove it
-// (remove_together.h). All functions except DeleteStep require that `self` owns the directory.
+// Decides which folders of a checkpoint directory are kept. A folder to be removed is first renamed, so that
+// a removal that stops half-way leaves no damaged checkpoint; then the ranks remove it (remove_together.h).
+// All functions except DeleteStep require that `self` owns the directory.
 
 // The steps of a directory whose checkpoints are known to be whole, so that retention need not read them
 // again: checkpoints that this process has written or verified, and checkpoints that existed when it started,
 // have a valid manifest, and have files of the sizes in it. Sizes suffice because a checkpoint gets its name
 // only when every file is written, and is renamed if it is found damaged.
 //
-// Rank 0 of a job keeps this set from its start to its end. A checkpoint outside the set is damaged, or a
-// user put it there later; it is never counted in place of a whole one.
+// Rank 0 of a job keeps this set from its start to its end. A checkpoint outside the set is damaged, could
+// not be read when the job started, or was put there later by a user; retention neither counts nor removes
+// it.
 using WholeSteps = std::set<int64_t>;
 
 // Renames the temporary folders of this attempt, of earlier attempts and of other jobs, to names like
-// "step-200.tmp.3.0123456789ab.gone", so that no process writes to them or publishes them. None of these may
-// be saving now. Returns the new paths, or the old path of a folder that cannot be renamed.
+// "step-200.tmp.3.0123456789ab.gone", so that no process that was only stopped can publish them. This attempt
+// must not be saving now. Returns the new paths; of a folder that cannot be renamed, or was renamed before,
+// its path.
 absl::StatusOr<std::vector<std::string>> SetAsideTemporaries(platform::Files& files,
                                                              const std::string& directory, const Owner& self);
 
@@ -45,10 +47,11 @@ absl::Status SetAsideOlder(platform::Files& files, const std::string& directory,
                            const Owner& self, WholeSteps& whole, std::vector<int64_t>& removed,
                            std::vector<std::string>& doomed);
 
-// Deletes a saved step on a user's request. Meanwhile `self` owns the directory and renews the ownership, so
-// that no job saves there, however long the verification takes; `pause` is that of TakeOwnership. Returns
-// FailedPrecondition if a job owns the directory, or if the step is the only one that verifies and even_last
-// is false. Returns Aborted if `self` has lost the directory. Deletes nothing in these cases.
+// Deletes a saved step on a user's request. Unless even_last, it first looks for another step that verifies,
+// which may take long. Meanwhile `self` owns the directory and renews the ownership, so that no job saves
+// there; `pause` is that of TakeOwnership. Returns FailedPrecondition if a live job owns the directory, or if
+// the step is the only one that verifies and even_last is false. Returns Aborted if `self` has lost the
+// directory. Deletes nothing in these cases.
 absl::Status DeleteStep(platform::Files& files, const std::string& directory, int64_t step, const Owner& self,
                         bool even_last, const std::function<void()>& pause);
 

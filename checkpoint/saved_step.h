@@ -22,7 +22,7 @@ namespace tandem::checkpoint {
 // any order. Not thread-safe.
 class SavedStep {
  public:
-  // `path` is the step's folder. Reads the manifest and the header of each file. `files` outlives this
+  // `path` is the step's folder. Reads the manifest and the header of each file. `files` must outlive this
   // object. Errors name the file. An error for which IsDamage (folder.h) holds means that the step is damaged
   // or is not a checkpoint.
   static absl::StatusOr<SavedStep> Open(platform::Files& files, const std::string& path);
@@ -52,7 +52,8 @@ class SavedStep {
   // The header of a file, by its index in the manifest, as Open read it.
   const FileHeader& HeaderOf(size_t file) const { return headers_[file]; }
 
-  // Reads elements [begin, begin + count) of the whole array. `array` must come from Find.
+  // Reads elements [begin, begin + count) of the whole array, in the array's dtype. Does not verify digests.
+  // `array` must come from Find.
   absl::StatusOr<std::string> Read(const ManifestArray& array, int64_t begin, int64_t count) const;
 
  private:
@@ -71,13 +72,15 @@ class SavedStep {
 // call it at once. An error ends the stream.
 using TakeElements = std::function<absl::Status(size_t wanted, int64_t first, std::string_view bytes)>;
 
-// Reads every file of a step once, from beginning to end, and compares its digest with the manifest's. If the
-// manifest has a digest for each piece of the wanted arrays, reads and compares only these pieces. The wanted
-// arrays must come from SavedStep::Find; null for an array that the step does not have.
+// Reads the pieces of the wanted arrays and compares the digest of each with the manifest's. If the manifest
+// lacks the digest of such a piece, or no array is wanted, reads and verifies every file of the step instead,
+// from beginning to end. No byte is read twice. The wanted arrays must come from SavedStep::Find; null for an
+// array that the step does not have.
 //
-// Four threads read, each another file or piece, of which it has 8 MB in memory. `take` gets each element of
-// the wanted arrays once, in any order, before its digest was compared. Returns an error of `take`, an error
-// of VerifiedBytes, or Unavailable if a file has changed since SavedStep::Open.
+// Four threads read different files or pieces, each with 8 MiB in memory at a time. `take` gets each element
+// of the wanted arrays once, in any order, and before its digest is compared: only if StreamStep returns OK
+// are the elements verified. Returns an error of `take`, an error of VerifiedBytes (folder.h), or Unavailable
+// if a file has changed since SavedStep::Open.
 absl::Status StreamStep(platform::Files& files, const SavedStep& step,
                         const std::vector<const ManifestArray*>& wanted, const TakeElements& take);
 

@@ -17,8 +17,8 @@ class Device;
 
 namespace tandem::checkpoint {
 
-// A part of an array that this rank holds, on the host or a device: elements [begin, begin + data.size()) of
-// a slice.
+// The part of an array that this rank holds, on the host or a device: elements [begin, begin + data.size())
+// of a slice.
 struct Shard {
   std::string name;  // of the parameter
   std::string kind = kWeight;
@@ -35,7 +35,7 @@ device::ElementKind TypeInFile(const Shard& shard);
 // "model.norm.weight/exp_avg"
 std::string TensorName(const Shard& shard);
 
-// The range of its elements in its slice.
+// The range that the shard's elements have in its slice.
 fsdp::Range ElementsOf(const Shard& shard);
 
 // Whether the shard is valid: its slice lies within its shape, and its elements within the slice.
@@ -48,7 +48,7 @@ struct CopiedMemory {
 };
 
 // Copies of a rank's shards on the host, for a save that writes while training changes the shards. Used by
-// the issuing thread; one other thread may use shards() between two calls of Copy.
+// the thread that issues the step program; one other thread may use shards() between two calls of Copy.
 class ShardCopies {
  public:
   // The data of every shard must be part of the `from` memory of an element of `memory`; throws

@@ -52,16 +52,17 @@ class ShardsFile {
   int64_t bytes_ = 0;
 };
 
-// Rank 0 collects the arrays of every rank's file into one manifest.
+// How the manifest is made: each rank calls ArraysOf and sends the result to rank 0 (ContentsText), which
+// calls Collect.
 
-// Returns the arrays in this rank's file, as file 0 of a manifest. Throws CheckpointError for types that
-// safetensors does not have.
+// Returns the arrays in this rank's file, which is file 0 of a manifest of its own. Throws CheckpointError
+// for types that safetensors does not have.
 std::vector<ManifestArray> ArraysOf(const std::vector<Shard>& shards);
 
-// Adds the files and arrays of all ranks to `manifest`, which has neither. `texts` has ContentsText of each
-// rank's file, in the order of ranks. Returns InvalidArgument, naming the array, if two ranks disagree about
-// an array, or if the ranks together do not cover it exactly once. Throws if a text was not made by
-// ContentsText.
+// Adds the files and arrays of all ranks to `manifest`, which has neither. `texts` has each rank's
+// ContentsText (manifest.h), in the order of ranks. Returns InvalidArgument, naming the array, if two ranks
+// disagree about an array, or if the ranks together do not cover it exactly once. Throws if a text was not
+// made by ContentsText.
 absl::Status Collect(const std::vector<std::string>& texts, Manifest& manifest);
 
 }  // namespace tandem::checkpoint

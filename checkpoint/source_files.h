@@ -26,20 +26,22 @@ struct SourceFolder {
 };
 
 struct SourceFile {
-  std::string name;  // its name in `source`
+  std::string name;  // in the folder `source`
   std::string path;
-  std::string field;  // the field of its folder
+  std::string field;  // SourceFolder::field
 };
 
 // Returns the files to copy, sorted by name. If two folders have a file of the same name, the first folder's
-// is used. A path that does not exist, is not a folder, or cannot be listed has no files.
+// is used. A path that does not exist, is not a folder, or may not be listed has no files; any other failure
+// to list is returned.
 absl::StatusOr<std::vector<SourceFile>> SourceFiles(platform::Files& files,
                                                     const std::vector<SourceFolder>& folders);
 
 // Replaces the content of the folder `source` in `directory` by copies of SourceFiles(folders); `folders` may
 // include that folder. Removes the folder if there are no files. Must be called by rank 0 of the job that
-// owns the directory. Files that cannot be read are left out; returns one line for each, with the reason. An
-// error means that writing failed: the folder is then unchanged or missing, and the next call replaces it.
+// owns the directory. Files that cannot be read, or are too large (256 MiB), are left out; returns one line
+// for each, with the reason. An error means that writing failed: the folder is then unchanged, missing or
+// already replaced. The next call replaces it.
 absl::StatusOr<std::vector<std::string>> ReplaceSource(platform::Files& files,
                                                        const std::vector<SourceFolder>& folders,
                                                        const std::string& directory);

@@ -7,18 +7,18 @@ namespace tandem::checkpoint {
 
 // The names of the files that jobs make in checkpoint.directory when they start.
 
-// The file with the job that owns the directory (owner.h).
+// The file that names the job that owns the directory (owner.h).
 inline constexpr char kOwnerName[] = ".owner";
 
 // The prefix of a file that will be renamed to `.owner`.
 inline constexpr char kNextOwnerPrefix[] = ".owner.";
 
-// The prefix of a file that rank 0 writes, and that all ranks must see, so that they know that they share the
-// folder.
+// The prefix of a file that rank 0 writes. A rank that sees the file knows that it shares the folder with
+// rank 0.
 inline constexpr char kSameFolderPrefix[] = ".same-folder.";
 
-// Whether the name has one of these two prefixes. A job removes these files of its own once it has started; a
-// job that was killed before leaves them.
+// Whether the name has one of these two prefixes. A job removes the files that it made once it has started;
+// if it is killed before, they remain.
 inline bool IsOfAStart(std::string_view name) {
   return name.starts_with(kNextOwnerPrefix) || name.starts_with(kSameFolderPrefix);
 }

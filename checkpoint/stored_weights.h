@@ -14,8 +14,8 @@ namespace tandem::checkpoint {
 // Finds the weights that a model needs among the tensors of a folder. Compares names, shapes and types, and
 // reads no elements.
 
-// A part of a tensor that some folders have in place of several smaller ones, as with fused experts:
-// consecutive elements.
+// Consecutive elements of a tensor that some folders have in place of several smaller tensors, as with fused
+// experts.
 struct TensorSlice {
   std::string name;
   std::vector<int64_t> shape;  // of the whole tensor
@@ -31,12 +31,13 @@ struct WantedTensor {
 
 struct WantedWeights {
   std::vector<WantedTensor> tensors;
-  // Tensors that a folder may have and the model does not need, such as a head that is tied to the embedding.
-  // Each must equal, bit for bit, the tensor of `tensors` with the second name.
+  // Tensors that a folder may have although the model does not need them, such as a head that is tied to the
+  // embedding. Each is paired with the name of the tensor in `tensors` that it must equal bit for bit.
   std::vector<std::pair<WantedTensor, std::string>> copies;
   // Tensors that must be zeros if the folder has them: biases of routers, in a job without them.
   std::vector<WantedTensor> zeros;
-  // Layers from this number on predict further tokens and are left out. -1: there are no such layers.
+  // The layers from this number on that predict further tokens, HuggingFaceFolder::predicting_layers of them,
+  // are left out. -1: there are no such layers.
   int64_t first_layer_left_out = -1;
   std::string prefix_left_out;  // tensors with this prefix are left out, too; empty: none
 };
@@ -61,7 +62,7 @@ struct StoredWeights {
   std::vector<Copy> copies;
   std::map<std::string, ElementsInFile> zeros;
 
-  std::vector<std::string> left_out;  // names in layers that predict further tokens
+  std::vector<std::string> left_out;  // names of the tensors that were left out
 
   // Why the folder does not fit the model, by kind of problem. If one of these is not empty, nothing can be
   // loaded.

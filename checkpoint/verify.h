@@ -22,7 +22,8 @@ namespace tandem::checkpoint {
 struct Manifest;
 struct ManifestFile;
 
-// A checkpoint is known to be whole only if every byte of it has been read. The ranks share this work.
+// Whether checkpoints are whole. To know it, VerifyTogether reads every byte; the ranks share this work.
+// FindWholeSteps reads only manifests and sizes, which suffice for retention (WholeSteps in retention.h).
 
 // Returns the indices of the files that `rank` of `ranks` reads. Every file is read by one rank, and every
 // rank reads about as many bytes. A rank's files are consecutive, because those are the files that it also
@@ -47,9 +48,9 @@ absl::StatusOr<Manifest> ReadManifestTogether(
 // Collective. Reads and verifies all files of a checkpoint. Returns the manifest if the checkpoint is whole,
 // otherwise the same error on every rank. The checkpoint is damaged (IsDamage of folder.h holds for the
 // error) if rank 0 finds no valid manifest, or if a file is missing or its size or digest differs from the
-// manifest's on two ranks, or on the only rank. Any other error means that a rank, which is named unless it
-// is 0, could not read its files, misread them, or sees other files than another rank. Damage takes
-// precedence. Throws CommError.
+// manifest's on two ranks, or on the only rank. Any other error means that a newer build wrote the checkpoint
+// (Unimplemented), or that a rank, which is named unless it is 0, could not read its files, misread them, or
+// sees other files than another rank. Throws CommError.
 absl::StatusOr<Manifest> VerifyTogether(platform::Files& files, comm::Communicator& comm,
                                         const std::string& path, const OnWorkProgress& on_progress);
 
@@ -58,12 +59,12 @@ absl::StatusOr<Manifest> VerifyTogether(platform::Files& files, comm::Communicat
 // checkpoint is whole.
 using OnLooked = std::function<void(int64_t step, const std::string& reason)>;
 
-// Collective. Finds the whole checkpoints that exist when the job starts; all ranks return the same steps.
-// Reads manifests and sizes, but not the content of other files. The ranks share the files by FilesOfRank and
-// meet after every step, so that no collective waits longer than a rank needs for its share of one
-// checkpoint. A step is left out if a rank cannot read it now or finds that it differs from its manifest; the
-// reason names the first such rank unless it is 0. Throws CommError, and CheckpointError on every rank if
-// rank 0 cannot list the directory. A directory that does not exist has no steps.
+// Collective. Finds the checkpoints that count as whole (WholeSteps) when the job starts; all ranks return
+// the same steps. The ranks share the files by FilesOfRank and meet after every checkpoint, so that no
+// collective waits longer than a rank needs for its share of one. A step is left out if a rank cannot read it
+// now or finds that it differs from its manifest; the reason names the first such rank unless it is 0. Throws
+// CommError, and CheckpointError on every rank if rank 0 cannot list the directory. A directory that does not
+// exist has no steps.
 WholeSteps FindWholeSteps(platform::Files& files, comm::Communicator& comm, const std::string& directory,
                           const OnLooked& looked);
 

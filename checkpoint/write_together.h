@@ -19,14 +19,14 @@ namespace tandem::checkpoint {
 struct WritingPace {
   absl::Duration between_meetings = absl::Seconds(1);
   // If a rank has written no part for this long, it stops meeting the others until its disk continues, so
-  // that the communicator's deadline ends a job whose disk hangs. The time suffices to sync
+  // that the communicator's deadline ends a job whose disk hangs. Ten minutes suffice to sync
   // platform::kSyncBytes at 2 MB/s.
   absl::Duration standstill = absl::Minutes(10);
 };
 
-// Collective. Every rank writes its own file, `path` in `folder`, and fsyncs both. A thread writes, as fast
-// as the disk allows, while the caller's thread meets the other ranks (work_together.h), so that no
-// collective waits for a rank with a slow disk.
+// Collective. Every rank writes its own file, `path`, which must be in `folder`, and fsyncs the file and the
+// folder. A thread writes, as fast as the disk allows, while the caller's thread meets the other ranks
+// (work_together.h), so that no collective waits for a rank with a slow disk.
 //
 // `next` returns the next part of the file, as in Files::WriteParts. It is called on the caller's thread; if
 // it throws, this rank returns an error.
