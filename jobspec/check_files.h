@@ -9,11 +9,12 @@
 
 namespace tandem::jobspec {
 
-// Called before a path of a job is examined, with the field and its value, because the file system may block
-// for any time. If it returns false, the path is skipped, and no violation is reported for it.
+// Called with a field and the path in it before the path is examined, so that a caller can name and skip a
+// path whose file system blocks. If it returns false, the path is skipped, and no violation is reported for
+// it.
 using BeforePath = std::function<bool(const std::string& field, const std::string& path)>;
 
-// All files that a job with a text at `path` may read, whatever its format.
+// All files that a job with a text at `path` may read, whatever the format of the text.
 std::vector<std::string> DataPaths(const std::string& path);
 
 // CheckFiles of jobspec.h for callers that skip some paths.

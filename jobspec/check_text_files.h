@@ -12,23 +12,24 @@
 
 namespace tandem::jobspec {
 
-// Everything that is wrong with the files of the job's texts. Reads names, sizes, headers, indices and, to
-// find copies of files of tokens, samples. The trainer refuses the same when it starts.
+// Everything that is wrong with the files of the job's texts. Reads names, sizes, headers and indices; also
+// samples of files of tokens, to find copies. The trainer refuses the same when it starts.
 std::vector<v1::Violation> CheckTextFiles(const v1::JobSpec& resolved, const BeforePath& before);
 
 // CheckTextFiles for a job whose texts are files of tokens. `train` must not be empty.
 std::vector<v1::Violation> CheckTokenFiles(const v1::JobSpec& resolved, const std::vector<DataText>& train,
                                            const std::vector<DataText>& held_out);
 
-// Whether the end of each training text is held out and used for validation.
+// Whether the job validates on held-out ends of its training texts.
 bool ValidatesOnEnds(const v1::JobSpec& resolved);
 
-// The length of the shortest text that a job can read, sequence_length + 1, and that length as a violation
-// states it. `unit` is "bytes" or "tokens".
+// The length of the shortest text that a job can read, sequence_length + 1; and this length in a violation's
+// words. `unit` is "bytes" or "tokens".
 int64_t WindowOf(const v1::JobSpec& resolved);
 std::string WindowText(const v1::JobSpec& resolved, const char* unit);
 
-// Violations for files that two texts of a job share. The trainer refuses the same when it starts.
+// The files of texts, in which CheckApart and CheckShared look for a file that two texts share. The trainer
+// refuses the same when it starts.
 
 struct FoundFile {
   data::FileOfText file;
@@ -47,7 +48,7 @@ void CheckApart(const std::vector<FilesOfText>& trained, const FilesOfText& vali
                 std::vector<v1::Violation>& violations);
 
 // For jobs that hold out the end of each text: adds at most one violation, for a file that two texts share
-// although they do not have the same files.
+// although the rest of their files is not the same.
 void CheckShared(const std::vector<FilesOfText>& trained, std::vector<v1::Violation>& violations);
 
 }  // namespace tandem::jobspec

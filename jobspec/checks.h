@@ -12,7 +12,7 @@
 namespace tandem::jobspec {
 
 // Checks that involve several fields, one function for each subject. They add violations to `check`, whose
-// CheckFields has run, and ignore fields that already have one. Validate calls all of them.
+// CheckFields must have run, and ignore fields that already have a violation. Validate calls all of them.
 
 void CheckModel(FieldChecker& check);
 void CheckData(FieldChecker& check);
@@ -26,7 +26,8 @@ void CheckBatch(FieldChecker& check);
 // Checks that every name exists in the fields that list units, parameters or kinds of nodes.
 void CheckNames(FieldChecker& check);
 
-// Checks that there is an outer axis of ranks if and only if the strategy places something on it.
+// Checks that parallelism.replicas is set if and only if the strategy places something on that outer axis of
+// ranks.
 void CheckReplicas(FieldChecker& check);
 
 // Checks that the controller can choose the prefetch distance if the job leaves the choice to it.
@@ -46,8 +47,8 @@ void CheckNccl(FieldChecker& check);
 void CheckPrecision(FieldChecker& check);
 void CheckCheckpoint(FieldChecker& check);
 
-// CheckModel calls this function and the functions below. Checks sparse layers, if the model type has them,
-// and how ranks share their experts.
+// CheckModel calls the functions below, except CheckBalancedRouting and CheckExcept. This one checks sparse
+// layers, if the model type has them, and how ranks share the experts.
 void CheckExperts(FieldChecker& check, const v1::Model& model, const ModelType& type);
 
 // Checks that tokens are dealt evenly to experts only in jobs that measure speed.
@@ -56,13 +57,13 @@ void CheckBalancedRouting(FieldChecker& check);
 // Checks the layers of a model type that has a pattern, and the fields that only these layers use.
 void CheckPattern(FieldChecker& check, const v1::Model& model, const ModelType& type);
 
-// Checks the other fields that a pattern with depths of multi-token prediction requires.
+// Checks the fields outside `model` that depend on whether the pattern has depths of multi-token prediction.
 void CheckDepths(FieldChecker& check, const v1::Model& model);
 
 // Checks that no field is written that the model type does not have.
 void CheckFieldsOfType(FieldChecker& check, const ModelType& type);
 
-// Checks fields that follow from the model type, its sliding window, and its rotation.
+// Checks the fields that the model type determines, those of the sliding window, and those of the rotation.
 void CheckModelType(FieldChecker& check, const v1::Model& model, const ModelType& type);
 
 // Checks that the scaling of the rotary embedding has a type, and only fields of this type.

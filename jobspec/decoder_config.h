@@ -6,8 +6,8 @@
 
 namespace tandem::jobspec {
 
-// The decoder that a resolved spec describes; every parameter is trained. Requires a block `model` that
-// Validate accepts. Throws std::logic_error for an unknown architecture.
+// The decoder that a resolved spec describes, with no frozen units. Requires a block `model` that Validate
+// accepts. Throws std::logic_error for an unknown architecture.
 model::DecoderConfig ModelConfigOf(const v1::Model& resolved);
 
 }  // namespace tandem::jobspec

@@ -21,8 +21,8 @@ class FieldChecker {
   // outlive this object. Fields at or below an unusable path get no violations.
   FieldChecker(const v1::JobSpec& submitted, const std::vector<std::string>& unusable);
 
-  // Refuses unknown fields, unknown enum numbers, strange characters in text, and values that are not built,
-  // out of range, or missing.
+  // Refuses unknown fields, unknown enum numbers, strange characters in text, values that are not implemented
+  // or out of range, and missing fields.
   void CheckFields();
 
   // Adds a violation, unless the field has one already.
@@ -48,8 +48,8 @@ class FieldChecker {
   // Whether the fields are present and have no violation.
   bool Usable(std::initializer_list<std::string_view> paths) const;
 
-  // Whether the user wrote the field. If a value from a preset or a default is wrong, the violation should be
-  // about the written field that makes it wrong.
+  // Whether the user wrote the field. If a preset's or a default value does not fit a field that the user
+  // wrote, the violation should be about the latter.
   bool IsWritten(std::string_view path) const;
 
   // The origin of the value at `path`, to be appended to it in a message: "" if the user wrote it, otherwise

@@ -13,15 +13,16 @@
 namespace tandem::jobspec {
 
 // The tensors of the whole decoder under Hugging Face's names, in the order of layers. If the job's routers
-// have no biases, but the family's files do, the export writes zeros.
+// have no biases, but the family's files do, the biases are exported as zeros.
 std::vector<checkpoint::ExportedTensor> ExportedTensors(const model::DecoderConfig& config);
 
 // Returns the config.json of trained weights, with the keys of transformers 4, which transformers 5 reads
 // too. Arguments:
-// * source: the config.json in the job's folder `source`; empty: there is none. Keys that Tandem does not
-//   write are kept from it if training began from its weights (is_origin) and it is of the same family.
-// * dataset: the dataset.json of the text; empty: there is none. Its ids of special tokens are written if
-//   `source` has none. Without a dataset and keys of `source`, they are null.
+// * source: the config.json in the job's folder `source`; empty: there is none. Its keys are kept, except
+//   those that Tandem writes or that no longer hold, if training began from the weights of this config.json
+//   (is_origin) and its family is that of `resolved`.
+// * dataset: the dataset.json of the text; empty: there is none. Gives the ids of special tokens that the
+//   kept keys do not have; an id that neither has is null if no keys were kept.
 // * resolved: a model that Check accepts.
 // * trained_length: the tokens of a training sequence; used if the model does not state its longest sequence.
 // Returns InvalidArgument if `source` is not a JSON object, or if `dataset` does not describe prepared data.

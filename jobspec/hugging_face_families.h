@@ -20,8 +20,8 @@ struct HuggingFaceFamily {
   const char* architecture;  // its entry in `architectures`
   const char* model_type;
   // The values that transformers 5.23 uses for keys that are missing in config.json, as a JSON object with
-  // the keys of transformers 4. A missing key without a default is null. A key that is null in the file keeps
-  // that value.
+  // the keys of transformers 4. A missing key without a default counts as null. A key that is null in the
+  // file stays null.
   const char* defaults;
   // The key of the number of experts, and another key that files may have instead; null if there are no
   // experts.
@@ -29,7 +29,8 @@ struct HuggingFaceFamily {
   const char* experts_too = nullptr;
   bool has_latent_attention = false;
   WindowKeys window = WindowKeys::kNone;
-  // Keys of this family that other families do not have, or for which it allows other values: a JSON list.
+  // Keys of this family that other families do not have, or for which this family allows other values: a JSON
+  // list.
   const char* own_keys = "[]";
   // Keys that must have these values in this family: a JSON object.
   const char* must_be = "{}";

@@ -20,7 +20,7 @@ struct FieldKey {
 };
 using FieldKeys = std::span<const FieldKey>;
 
-// Models whose layers are all of one kind, or sparse and dense.
+// For models whose layers are all of one kind, or are sparse and dense.
 inline constexpr FieldKey kSizeKeys[] = {{"hidden_size"},
                                          {"intermediate_size"},
                                          {"num_hidden_layers"},
@@ -35,7 +35,7 @@ inline constexpr FieldKey kLatentAttentionKeys[] = {{.field = "q_lora_rank", .ma
                                                     {"qk_rope_head_dim"},
                                                     {"v_head_dim"}};
 
-// Models whose layers a pattern lists.
+// For models whose layers are listed by a pattern (model/layer_pattern.h).
 inline constexpr FieldKey kPatternedKeys[] = {{"hidden_size"},
                                               {"vocab_size"},
                                               {.field = "max_position_embeddings", .may_be_null = true},
@@ -50,10 +50,10 @@ inline constexpr FieldKey kDeltaNetKeys[] = {{"num_key_heads", "linear_num_key_h
                                              {"key_head_dim", "linear_key_head_dim"},
                                              {"value_head_dim", "linear_value_head_dim"},
                                              {"conv_kernel", "linear_conv_kernel_dim"}};
-// Only files that Tandem wrote have it, because it changes how results are rounded.
+// The chunk size changes how results are rounded, so Tandem writes it; other files do not have the key.
 inline constexpr FieldKey kDeltaNetChunkKey = {"chunk_size", "linear_chunk_size", true};
 
-// The keys of the sizes of Mamba-2 mixers in a file of a model type.
+// The keys that files of this model type have for the sizes of Mamba-2 mixers.
 FieldKeys MixerKeysOf(std::string_view model_type);
 
 // Granite's factors. The last is used only in models with attention layers.
@@ -85,14 +85,14 @@ inline constexpr FieldKey kPatternedExpertKeys[] = {
     {"norm_topk_prob"},
     {.field = "shared_expert_intermediate_size", .may_be_null = true}};
 
-// Whether `key` belongs to a field, and to the same one in all families that have it.
+// Whether `key` is in one of those tables whose keys set the same field in all families that have them.
 bool IsFieldKey(std::string_view key);
 
 // Sets a field that is a bool, an integer or a double. If the value does not fit, returns what would ("an
 // integer"), otherwise an empty string.
 std::string SetField(google::protobuf::Message& message, std::string_view field, const nlohmann::json& value);
 
-// Writes those of `fields` that `message` has.
+// Writes to `config` those of `fields` that `message` has.
 void WriteFields(FieldKeys fields, const google::protobuf::Message& message, nlohmann::ordered_json& config);
 
 }  // namespace tandem::jobspec

@@ -10,8 +10,8 @@
 
 namespace tandem::jobspec {
 
-// Checks keys of a config.json that change what a model computes: Tandem computes the same only for some of
-// their values.
+// Checks the keys of a config.json that change what a model computes. Only for some of their values does
+// Tandem compute the same as transformers.
 
 inline constexpr char kGroupLimited[] = "group_limited_greedy";  // a value of topk_method
 

@@ -16,14 +16,14 @@ namespace tandem::jobspec {
 // Sets model.hybrid_pattern, unless the job has one, from letters in the file or a list of kinds of layers.
 KeyProblem ReadMixerPattern(const nlohmann::json& config, v1::Model& model);
 
-// Does the same for granitemoehybrid and bamba, in which every layer is a mixer or an attention, followed by
-// an MLP or experts. layer_types lists the kinds of layers. If `by_places`, attn_layer_indices lists the
-// attention layers instead, and layer_types must agree with it if it is there.
+// Does the same for granitemoehybrid and bamba, in which every layer is a mixer or an attention layer,
+// followed by an MLP or experts. The key layer_types lists the kinds of layers. If `by_places`, the key
+// attn_layer_indices lists the attention layers instead; layer_types, if present, must then agree with it.
 KeyProblem ReadPairs(const nlohmann::json& config, bool by_places, v1::Model& model);
 
-// Does the same for qwen3_next. layer_types says which are attention layers; without it, every
+// Does the same for qwen3_next. The key layer_types says which layers are attention layers; without it, every
 // full_attention_interval-th layer is one. The others are gated delta nets. A layer is sparse if its number,
-// from 1, is a multiple of decoder_sparse_step and mlp_only_layers does not list it.
+// counted from 1, is a multiple of decoder_sparse_step and mlp_only_layers does not list it.
 KeyProblem ReadIntervals(const nlohmann::json& config, v1::Model& model);
 
 // If mamba_d_head is "auto", replaces it by the number that follows from other keys. If one of these keys is

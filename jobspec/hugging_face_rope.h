@@ -9,8 +9,8 @@
 namespace tandem::jobspec {
 
 // Reads `rope`, the value of rope_scaling or of transformers 5's rope_parameters in the file `config`, into
-// `scaling`. Its type is linear, llama3, yarn, or default, which leaves `scaling` empty. Returns what is
-// wrong, such as "factor is missing"; an empty string if nothing is.
+// `scaling`. The type in `rope` must be linear, llama3, yarn, or default, which leaves `scaling` empty.
+// Returns what is wrong, such as "factor is missing"; an empty string if nothing is.
 std::string ReadRopeScaling(const nlohmann::json& config, const nlohmann::json& rope,
                             v1::RopeScaling& scaling);
 

@@ -15,7 +15,8 @@ using RefuseKey =
     std::function<void(const std::string& value, const std::string& allowed, const std::string& remedy)>;
 
 // Sets model.sliding_window, and window_layers if not all layers have a window. `keys` says which keys of the
-// file count. Fields that the job sets stay. If the file has layer_types, it must agree with the other keys.
+// file count. Fields that the job has set are not changed. If the file has layer_types, it must agree with
+// the other keys.
 void ReadSlidingWindow(const nlohmann::json& config, WindowKeys keys, v1::Model& model,
                        const RefuseKey& refuse);
 

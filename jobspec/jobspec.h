@@ -51,17 +51,17 @@ Checked Check(const v1::JobSpec& spec);
 // Returns only the violations of Check.
 std::vector<v1::Violation> Validate(const v1::JobSpec& spec);
 
-// Refuses the fields that this build does not know in a spec that another build has resolved. Otherwise it
-// would ignore them silently.
+// Returns violations about the fields that this build does not know in a spec that another build has
+// resolved; this build would otherwise ignore these fields silently.
 std::vector<v1::Violation> CheckKnown(const v1::JobSpec& resolved);
 
 // Checks the files and folders of a resolved spec, on a machine that has them. The CLI calls it if the data's
 // path exists locally, the worker always.
 std::vector<v1::Violation> CheckFiles(const v1::JobSpec& resolved);
 
-// Returns all violations that this machine can find in a spec that was read: those of the reader, Localize,
-// Check and, if `files` returns true for the resolved spec, CheckFiles. They are in the order of the file,
-// with positions. Localizes read.spec.
+// Localizes read.spec, and returns all violations that this machine can find in it: those of the reader,
+// Localize, Check and, if `files` returns true for the resolved spec, CheckFiles. They are in the order of
+// the file, with positions.
 Checked CheckAll(ReadResult& read, const std::function<bool(const v1::JobSpec& resolved)>& files);
 
 // Adds file, line and column to violations: the position of the field's key or, if the file does not have it,
@@ -77,7 +77,7 @@ std::string ToText(const v1::Violation& violation);
 // All violations, one line each.
 std::string ToText(const std::vector<v1::Violation>& violations);
 
-// SHA-256, in hexadecimal, of the deterministic serialisation.
+// SHA-256, in hexadecimal, of the spec's deterministic serialisation.
 std::string Digest(const v1::JobSpec& spec);
 
 }  // namespace tandem::jobspec

@@ -10,11 +10,12 @@
 namespace tandem::jobspec {
 
 // The function that a model computes with given weights: all fields of the block `model` except those that
-// model_function.cc excludes. These are fields that only initialise or train the weights (initial weights,
-// routers' losses, experts' capacity, how biases move), and fields that say where the others came from.
+// model_function.cc excludes. The excluded fields only initialise or train the weights (initial weights,
+// routers' losses, experts' capacity, how biases move), change only how results are rounded (chunk sizes),
+// state the longest sequence, or say where other fields came from (preset, config.json).
 
-// Writes these fields, and the others that a config.json of the weights needs (max_position_embeddings,
-// initializer_range), as a JSON object whose keys are those of a job file.
+// Writes the fields of the function, and with them what else a config.json of the weights needs (chunk sizes,
+// max_position_embeddings, initializer_range), as a JSON object whose keys are those of a job file.
 std::string ModelFunctionText(const v1::Model& resolved);
 
 // Reads what ModelFunctionText wrote, as a resolved model. Returns InvalidArgument if `there` is something

@@ -14,8 +14,8 @@
 
 namespace tandem::jobspec {
 
-// What is fixed by model.model_type. If a job writes a field that is fixed, it must write the same value.
-// Whether there are biases is not fixed if may_have_bias.
+// What a model.model_type fixes, and what a job may choose with it (may_...). If a job writes a field that is
+// fixed, it must write the fixed value.
 struct ModelType {
   const char* name;
   v1::AttentionBias attention_bias = v1::ATTENTION_BIAS_NONE;
@@ -47,8 +47,8 @@ struct ModelType {
 // Returns null for an unknown name.
 const ModelType* FindModelType(std::string_view name);
 
-// Lists the types for which `is` is true, with `last` between the last two: "mixtral, qwen3_moe or
-// deepseek_v3".
+// Lists the names of the types for which `is` returns true, with `last` between the last two: "mixtral,
+// qwen3_moe or deepseek_v3".
 std::string ModelTypesThat(const std::function<bool(const ModelType&)>& is, const std::string& last = ", ");
 
 // The pattern of a resolved model; unset if it has none, or an invalid one.

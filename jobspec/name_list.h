@@ -20,7 +20,7 @@ bool MatchesName(std::string_view pattern, std::string_view name);
 // The parameters without weight decay if the spec does not list any: norms and biases. Some of these patterns
 // match nothing in some models.
 inline constexpr char kDefaultNoWeightDecay[] = "*norm.weight,*.bias";
-// The default for models whose layers are given by a pattern.
+// The same default for models whose layers are listed by a pattern (model/layer_pattern.h).
 inline constexpr char kMixersNoWeightDecay[] = "*norm.weight,*norm_f.weight,*.bias,*.A_log,*.D,*.dt_bias";
 
 }  // namespace tandem::jobspec

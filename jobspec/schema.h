@@ -81,7 +81,8 @@ std::string JoinPath(const std::string& parent, const std::string& key);
 std::vector<std::string> Keys(const google::protobuf::Descriptor& type);
 
 // For a wrong `key` in the block `parent`, the path that the user most likely meant: another key of the
-// block, a key known by this other name, or the same key in another block. Empty if nothing is close.
+// block, the path for which `key` is a known synonym, or the same key in another block. Empty if nothing is
+// close.
 std::string SuggestPath(const std::string& parent, const google::protobuf::Descriptor& type,
                         const std::string& key);
 

@@ -24,9 +24,9 @@ checkpoint::WantedWeights WantedWeightsOf(const model::DecoderConfig& config);
 // Whether the folder is a step of a checkpoint, that is, has a manifest.
 bool IsCheckpointFolder(platform::Files& files, const std::string& path);
 
-// Returns everything that is wrong with the folder: it cannot be read, is of another model than the job's, or
-// has other tensors. Does not check that weights are finite, because it reads only headers and samples.
-// Returns nothing for a job whose model Check refuses.
+// Returns everything that is wrong with the folder: it cannot be read, its model is not the job's, or its
+// tensors are not those that the job needs. Does not check that weights are finite, because it reads only
+// headers and samples. Returns nothing for a job whose model Check refuses.
 std::vector<v1::Violation> CheckStartFrom(platform::Files& files, const v1::JobSpec& resolved);
 
 }  // namespace tandem::jobspec

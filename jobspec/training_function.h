@@ -24,9 +24,10 @@ std::string TrainingFunctionText(const v1::Training& training, const v1::Precisi
 // is something else, or has a key or a value that this build does not know.
 absl::StatusOr<v1::JobSpec> ReadTrainingFunction(const std::string& text);
 
-// Lists the fields that differ between two such specs. A field that `there` does not have is skipped, because
-// the build that wrote it did not know the field. The number of steps is skipped if neither schedule depends
-// on it. If the decays are of two kinds, the keys that only one kind has are skipped.
+// Lists the fields that differ between two specs of training functions: `there` from a checkpoint, `here` of
+// this job. A field that `there` does not have is skipped, because the build that wrote `there` did not know
+// the field. The number of steps is skipped if neither schedule depends on it. If the decays are of two
+// kinds, the keys that only one kind has are skipped.
 std::vector<FieldDifference> TrainingDifferences(const v1::JobSpec& there, const v1::JobSpec& here);
 
 // Whether the learning rate falls until the last step, and so depends on the number of steps.
