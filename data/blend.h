@@ -12,7 +12,8 @@ namespace tandem::data {
 // weights from 1e-6 to 1e6.
 std::vector<int64_t> ScaledWeights(const std::vector<double>& weights);
 
-// Does the same for weights that are integers. Requires 1 to 1000 numbers from 1 to 2^50.
+// Does the same for weights that are integers, without the first rounding. Requires 1 to 1000 numbers from 1
+// to 2^50.
 std::vector<int64_t> ScaledCounts(const std::vector<int64_t>& counts);
 
 // Chooses the source of each sample of a sequence that mixes several sources, by the quota rule of Balinski
@@ -40,8 +41,9 @@ class Blend {
   int64_t samples_ = 0;
   std::vector<int64_t> counts_;
 
-  // The choices are computed from counts that restart every W samples, so that a product of two of them fits
-  // 64 bits: samples, samples of each source, and the earliest t at which each source may be chosen next.
+  // The choices are computed from numbers that restart every W samples, so that a product of two of them fits
+  // 64 bits: how many samples, how many of each source, and the earliest t at which each source may be chosen
+  // next.
   void Restart();
   int64_t recent_ = 0;
   std::vector<int64_t> recent_counts_;

@@ -14,8 +14,8 @@ namespace tandem::data {
 // with every change of the file, unless the size stays and only bytes between two blocks change. Times of
 // modification are not covered, because copies of a file differ in them.
 //
-// Checkpoints contain such digests. If the blocks or the hash ever change, the digest must get another name
-// there.
+// Checkpoints contain such digests. If the choice of blocks or the hash ever changes, the digest must get
+// another name in checkpoints.
 
 inline constexpr int64_t kSampledBlockBytes = 16 << 10;
 inline constexpr int64_t kSampledBlocks = 4;
@@ -35,8 +35,8 @@ struct Block {
 // its end. An empty file has none.
 std::vector<Block> SampledBlocks(int64_t bytes);
 
-// Digests the sampled blocks of an open file of `bytes` bytes; hexadecimal. If a read fails, returns its
-// error, which names no path; OutOfRange if the file is shorter.
+// Digests the sampled blocks of an open file of `bytes` bytes; hexadecimal. If a read fails, returns the
+// error of the read, which names no path; OutOfRange if the file is shorter than `bytes`.
 absl::StatusOr<std::string> ContentSample(int file, int64_t bytes);
 
 }  // namespace tandem::data

@@ -13,8 +13,8 @@
 
 namespace tandem::data {
 
-// One text of a split. Texts have the order of TextOptions; text i of the validation split may be the
-// held-out part of training text i.
+// Identifies one text of a split by its index in TextOptions. If the held-out parts of training texts are
+// validated on, text i of the validation split is that of training text i.
 struct CorpusPart {
   CorpusPart(Split split, size_t text = 0) : split(split), text(text) {}  // NOLINT: converts a split
   Split split;
@@ -27,10 +27,11 @@ struct CorpusPart {
 // A file that a text contains under several names (links) counts once, under the first, so that nothing is
 // both trained on and held out. A file that is both a training and a validation file is an error.
 //
-// If `validation` is empty, whole files are held out: about validation_fraction of the bytes, and at least
-// one file if there are two and the fraction is not 0. The choice depends only on the files' sizes and their
-// names below the root (the folder, or the path before the first wildcard), so every rank makes the same
-// choice, and so does a copy in another place. If a text is a single file, its end is held out.
+// If TextOptions::validation is empty, whole files of each training text are held out: about
+// validation_fraction of its bytes, and at least one file if it has two and the fraction is not 0. The choice
+// depends only on the files' sizes and their names below the root (the folder, or the path before the first
+// wildcard), so every rank makes the same choice, and so does a copy in another place. If a text is a single
+// file, the end of the file is held out.
 //
 // The constructor opens every file and reads its sample (content_sample.h), kMostConcurrentFiles at a time.
 // That is at most five reads for each file: if a read takes 5 ms, as on a network file system, 10,000 files
@@ -62,8 +63,8 @@ class Corpus {
   // A digest of the names, sizes and split of all texts' files; hexadecimal.
   const std::string& digest() const { return digest_; }
 
-  // The digest of one training text and its held-out part. It equals digest() of a job with that text alone,
-  // if no copies are left out.
+  // The digest of one training text and its held-out part: digest() of a job with that text alone, if no
+  // copies are left out.
   const std::string& digest_of_text(size_t text) const { return text_digests_.at(text); }
 
   // A digest of what the files contain, as far as content_sample.h reads them; hexadecimal.

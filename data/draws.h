@@ -47,7 +47,7 @@ struct Draw {
 // depends on the seed, the sources' names, windows and weights, and on `first`, but not on the number of
 // ranks.
 //
-// Thread-safe. Requests are cheap if they ascend, even if each of the two latest requests is repeated.
+// Thread-safe. Cheap if each request is later than the ones before it, or repeats one of the two latest.
 class Draws {
  public:
   struct Source {

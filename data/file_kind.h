@@ -9,6 +9,7 @@
 
 namespace tandem::data {
 
+// The first bytes of a file, and the size of the whole file.
 struct Beginning {
   std::string bytes;
   int64_t file_bytes = 0;
@@ -22,7 +23,7 @@ absl::StatusOr<Beginning> ReadBeginning(const std::string& path, int64_t most);
 // empty). Returns the kind, such as "a gzip file", or an empty string if the file may be text.
 std::string KindOfNoText(std::string_view name, std::string_view beginning);
 
-// Advice to the user about such files.
+// Advice to the user about files that KindOfNoText recognises.
 inline constexpr char kPrepareIt[] =
     "its bytes are not the text: make tokens of it with tandem data prepare and train on the folder that "
     "this makes, or name only the files that are text with a glob";

@@ -27,7 +27,7 @@ class FileReader {
  public:
   static constexpr absl::Duration kCheckEvery = absl::Minutes(1);
 
-  // `field` is the job's field that names the files, for messages. `clock` outlives the reader.
+  // `field` is the job's field that names the files, for messages. `clock` must outlive the reader.
   FileReader(std::string field, const platform::Clock& clock, size_t most_open = 256);
   ~FileReader();
   FileReader(const FileReader&) = delete;
@@ -48,8 +48,8 @@ class FileReader {
   // read.
   void Read(int file, int64_t begin, int64_t count, char* bytes) const ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Starts reading from the disk what Read will need, and does not wait. Ignores errors; Read will throw
-  // them.
+  // Starts reading from the disk what Read will need, and does not wait. Ignores errors: Read will meet them
+  // again and throw.
   void WillRead(int file, int64_t begin, int64_t count) const ABSL_LOCKS_EXCLUDED(mu_);
 
  private:

@@ -9,8 +9,8 @@
 
 namespace tandem::data {
 
-// Decides which text of a job is held out, from names and sizes alone. So the check of a job's spec can use
-// it before any text is read, and the trainer decides the same.
+// Decides which part of a job's text is held out, from names and sizes alone. So the check of a job's spec
+// can decide it before any text is read, and the trainer decides the same.
 
 // The prefix, with its slash, that names are relative to: the folder, or the path up to the last slash before
 // a wildcard.
@@ -29,12 +29,13 @@ struct NamedSize {
 // file if the fraction is not 0. Requires at least one file.
 std::vector<int64_t> HeldOutBytes(const std::vector<NamedSize>& files, double fraction);
 
-// The most tokens at the end of a text of tokens that are held out: `fraction` of them, and at most
-// kMostHeldOutWindows windows. The held-out end begins at the first document that begins within them.
+// Of a text of tokens, the last HeldOutTokens tokens are looked at: `fraction` of the text, but at most
+// kMostHeldOutWindows windows. The held-out part begins at the first document that begins within them.
 inline constexpr int64_t kMostHeldOutWindows = int64_t{1} << 20;
 int64_t HeldOutTokens(int64_t tokens, double fraction, int64_t sequence_length);
 
-// Advice for a job whose text has masks of the targets that count, if its rows have no place for them.
+// Advice for a job whose text marks which targets count, if the job's rows cannot hold the marks
+// (RowOptions::has_targets in loader.h).
 inline constexpr char kSayTargets[] =
     "set training: {validate_every_steps: more than 0} beside text that is held out, or data: "
     "{count_first_token: false}";
@@ -52,8 +53,8 @@ struct SharedFile {
   size_t file = 0;  // index of the file in the second text
 };
 
-// Finds a file that two texts share although the texts are not equal. What is held out from one of them might
-// then be trained on through the other. Texts with exactly the same files may share them.
+// Finds a file that two texts share although the rest of their files is not the same: what is held out from
+// one text might then be trained on through the other. Texts with exactly the same files are allowed.
 std::optional<SharedFile> FindSharedFile(const std::vector<std::vector<FileOfText>>& texts);
 
 // The error about a shared file: `path` in the text of the field `field`, which is also in the text of the

@@ -27,11 +27,11 @@ struct RowOptions {
 // One text of a split.
 struct LoaderText {
   std::shared_ptr<const TokenSource> source;
-  // The job's field that has its path, for messages; empty for a held-out part of training text.
+  // The job's field that has the text's path, for messages; empty for a held-out part of training text.
   std::string field;
   std::string name;  // its name if the job names several texts, else empty
-  // Its share of the samples relative to the other texts. If all weights are 0, the share of a text is its
-  // share of all windows.
+  // The text's share of the samples, relative to the weights of the other texts. If all weights are 0, each
+  // text gives samples in proportion to its number of windows.
   double weight = 0;
 };
 
@@ -41,8 +41,9 @@ struct LoaderText {
 // A text is cut into windows of sequence_length + 1 tokens (inputs and targets) that do not overlap. A window
 // may span files, but not texts; the remainder at the end is not used. In training, draws.h determines which
 // window of which text a sample is. Validation takes the windows of its one text in order, each once, and the
-// same in every step; targets of the rows after the last window do not count. Windows do not depend on
-// documents. If a window's end cuts a document, its rest counts as a document that begins in the next window.
+// same windows in every step; targets of the rows after the last window do not count. Windows do not depend
+// on documents. If the end of a window cuts a document, the rest of the document counts as a document that
+// begins in the next window.
 //
 // Thread-safe.
 class Loader {
@@ -65,7 +66,7 @@ class Loader {
   // The name, number of windows and integer weight (Blend) of each training text.
   const std::vector<Draws::Source>& sources() const { return draws_->sources(); }
 
-  // digest() of each training text alone; hexadecimal.
+  // For each training text, digest() of a loader with this text alone; hexadecimal.
   std::vector<std::string> digests() const;
 
   // Writes the rows of a microbatch, [sequences, row_elements()], row-major. A row has the S + 1 tokens of a
@@ -78,8 +79,8 @@ class Loader {
   void Fill(int64_t step, int64_t microbatch, int64_t num_microbatches, int64_t sequences,
             int64_t* rows) const;
 
-  // Starts reading from the disk what Fill with the same arguments will read, and does not wait. Cheap if it
-  // is the next microbatch.
+  // Starts reading from the disk what Fill with the same arguments will read, and does not wait. Cheap for
+  // the microbatch that follows the latest one.
   void WillFill(int64_t step, int64_t microbatch, int64_t num_microbatches, int64_t sequences) const;
 
   int64_t row_elements() const {
@@ -90,7 +91,8 @@ class Loader {
   // The number of windows of the first text.
   int64_t num_windows() const { return draws_->sources()[0].windows; }
 
-  // How many targets of the first `windows` windows in order, at most num_windows(), do not count.
+  // How many targets do not count in the first `windows` windows of the first text, in the order of the text.
+  // Requires windows <= num_windows().
   int64_t NumUncounted(int64_t windows) const;
 
   // The file, and the byte in it, of a token that Fill writes for the same arguments: token `token` of row

@@ -34,7 +34,7 @@ class StoredTokens {
                std::optional<int64_t> end_of_document = std::nullopt);
 
   // The bytes of parts of files (corpus.h) as tokens, one part after the other. Each part begins a document.
-  // `files` has opened the files. Such a text has neither digests nor files().
+  // `files` must have opened the files. A text of this constructor has neither digests nor files().
   struct FilePart {
     int file = 0;  // number in the reader
     int64_t begin = 0;
@@ -52,7 +52,7 @@ class StoredTokens {
   // In the order of text().files.
   const std::vector<FileIdentity>& files() const { return identities_; }
 
-  // As in TokenSource, for all tokens. They throw DataError.
+  // These do what the methods of TokenSource of the same names do, for the whole text. They throw DataError.
   void Read(int64_t begin, int64_t count, int64_t* tokens) const;
   void WillRead(int64_t begin, int64_t count) const;
   std::vector<int64_t> DocumentStarts(int64_t begin, int64_t count) const;
@@ -64,8 +64,8 @@ class StoredTokens {
   // sequence does not begin at the end of the previous one.
   void CheckIndices() const;
 
-  // A cheaper check, for the held-out end that begins at `position`. Throws DataError if a sequence in it
-  // begins before the previous one.
+  // A cheaper check than CheckIndices, of the held-out end that begins at `position`. Throws DataError if a
+  // sequence in this end begins before the previous one.
   void CheckStartsFrom(int64_t position) const;
 
   // The first position >= `position` at which a document begins; the number of all tokens if there is none.
@@ -126,8 +126,8 @@ class StoredTokens {
   std::string content_digest_;
 };
 
-// The position at which the held-out end begins: that of the first document within the last HeldOutTokens
-// (held_out.h). If nothing is held out, the number of all tokens.
+// The position at which the held-out end begins: where the first document begins that begins within the last
+// HeldOutTokens (held_out.h). If nothing is held out, the number of all tokens.
 int64_t HeldOutFrom(const StoredTokens& tokens, double fraction, int64_t sequence_length);
 
 }  // namespace tandem::data

@@ -18,11 +18,11 @@ struct SplitText {
   std::string summary;  // one line for the user: what is trained on and what is held out
 };
 
-// Opens the texts of a job. Files of tokens (token_files.h) are read as tokens, all others as bytes. All
-// texts of a job must be of the same of these two kinds, and texts that state their tokenizer must state the
-// same one. Of a text of tokens, the last documents are held out (if it has no documents, its end): about
-// validation_fraction, and at most 2^20 windows. corpus.h says what is held out from bytes. `clock` must
-// outlive the result. Throws DataError.
+// Opens the texts of a job. Files of tokens (token_files.h) are read as tokens, all others as bytes. The
+// texts of a job must all be files of tokens, or none; those that state their tokenizer must state the same
+// one. Of each text of tokens, the last documents are held out (its end, if it is not divided into
+// documents): about validation_fraction of its tokens, and at most kMostHeldOutWindows windows (held_out.h).
+// corpus.h says what is held out from bytes. `clock` must outlive the result. Throws DataError.
 SplitText OpenText(const TextOptions& options, const platform::Clock& clock);
 
 }  // namespace tandem::data

@@ -11,8 +11,8 @@
 
 namespace tandem::data {
 
-// The data cannot be used, which the user must mend. what() is one line with the field of the job, the path,
-// and what to do.
+// The data cannot be used, and only the user can mend that. what() is one line with the field of the job, the
+// path, and what to do.
 class DataError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;

@@ -42,8 +42,8 @@ struct TokenText {
   int64_t tokens = 0;
 };
 
-// The format of the text at `path`: `format`, or, if the job leaves it at kAuto, the format that is
-// recognised in the files. It is kBytes if none is.
+// The format of the text at `path`: `format`, unless that is kAuto; then the format that is recognised in the
+// files, or kBytes if none is.
 TextFormat FormatOf(const std::string& path, TextFormat format);
 
 // Reads the headers of a text's files. Errors are one line, which contains the file's path. Requires a format
@@ -51,16 +51,17 @@ TextFormat FormatOf(const std::string& path, TextFormat format);
 absl::StatusOr<TokenText> ReadTokenText(const std::string& path, TextFormat format,
                                         std::optional<TokenType> type);
 
-// Whether both were made by the same tokenizer. True also if one does not state its tokenizer.
+// Whether both texts were made by the same tokenizer, as far as is known: true also if one does not state its
+// tokenizer.
 bool HaveSameTokenizer(const TokenText& a, const TokenText& b);
 
 // All files that a job with a text at `path` may read, whatever its format: the files that the path lists,
 // the other files of pairs, and the files of dataset.json. Empty if nothing is at the path.
 std::vector<std::string> PathsReadFor(const std::string& path);
 
-// A lower bound of the token at which the held-out end of a text begins, without reading a token. If the
-// index can be read, it is that token: the first at which a document begins within the last HeldOutTokens.
-// Otherwise it is the first of these last tokens.
+// The first token that the held-out end of a text may have, found without reading a token. If the index can
+// be read, it is exact: the first token within the last HeldOutTokens at which a document begins. Otherwise
+// it is the first of the last HeldOutTokens.
 int64_t EarliestHeldOut(const TokenText& text, double fraction, int64_t sequence_length);
 
 // Parse the first bytes of a file of `bytes` bytes. Errors are worded to follow the file's name.

@@ -24,8 +24,8 @@ struct TextIdentity {
 // begins at position 0.
 //
 // Immutable, thread-safe. The files must not change while the source lives. All methods that read throw
-// DataError if a file cannot be read, or has changed since it was opened. Tokens that are passed by begin and
-// count must exist.
+// DataError if a file cannot be read, or has changed since it was opened. All tokens in a range that is
+// passed by begin and count must exist.
 class TokenSource {
  public:
   TokenSource(std::shared_ptr<const StoredTokens> tokens, int64_t begin, int64_t end, TextIdentity identity);
@@ -37,7 +37,7 @@ class TokenSource {
   void Read(int64_t begin, int64_t count, int64_t* tokens) const;
 
   // Starts reading from the disk what Read, DocumentStarts and Counted will read for these tokens. Does not
-  // wait, and ignores errors; the later calls will throw them.
+  // wait, and ignores errors: the later calls will meet them again and throw.
   void WillRead(int64_t begin, int64_t count) const;
 
   // The positions in [begin, begin + count), ascending, at which a document begins.
