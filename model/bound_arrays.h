@@ -23,8 +23,8 @@ namespace tandem::model {
 //
 // A pass has the arrays that its PassSpec lists. Hidden states and their gradients have the type that the
 // node computes in, whatever type they are stored in. The parameters of one block are one matrix, which has
-// the block's name. A request for an array that is not listed throws std::logic_error, and so does
-// CheckAllUsed if a listed array was never requested.
+// the block's name. Requesting an array that is not listed throws std::logic_error; so does CheckAllUsed if a
+// listed array was never requested.
 class BoundArrays {
  public:
   // `operands` and `communicator` are the arguments of Node::Bind. All arguments that are passed by

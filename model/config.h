@@ -47,9 +47,9 @@ struct MixtureOfExperts {
   int64_t data_ranks = 1;  // ranks that share the global batch; kGlobal counts their tokens
   double router_z_loss_coef = 0;
   ops::RouterCapacity capacity;  // of each expert, for the tokens of a microbatch
-  // The distance that each expert's bias moves once a step, towards an even load (arXiv:2408.15664). The bias
-  // takes part in the choice of experts, but not in their weights. 0: there are no biases. Needs sigmoid
-  // scores.
+  // How far each expert's bias moves once a step, towards an even load (arXiv:2408.15664). Biases take part
+  // in the choice of experts, but not in the weights of the chosen ones. 0: there are no biases. Needs
+  // sigmoid scores.
   double router_bias_update_rate = 0;
   // The number of ranks that share the experts of a layer, and this rank's number among them. Rank r has the
   // experts from r * experts / ranks on, experts / ranks of them.
@@ -57,11 +57,12 @@ struct MixtureOfExperts {
   int64_t rank = 0;
   // If true, ranks exchange only the rows that exist, instead of chunks with space for all tokens.
   bool exact_chunks = false;
-  // How many rows a rank has memory to receive, as a multiple of the number that a balanced router sends it.
-  // A pass that would receive more fails (received_rows.h). Needs exact chunks. 0: the memory suffices for
+  // For how many received rows a rank has memory, as a multiple of the number that balanced routers send it.
+  // A pass that would receive more fails (received_rows.h). Needs exact_chunks. 0: the memory suffices for
   // any routing.
   double most_rows = 0;
-  // How many rows the experts of a rank compute at a time, as a multiple of the expected number.
+  // How many rows the experts of a rank compute at a time, as a multiple of the number that they get if
+  // routers are balanced.
   double rows_at_a_time = 1.5;
 };
 
@@ -81,7 +82,7 @@ struct MambaMixer {
   int64_t state = 0;       // size of the state of one channel
   int64_t groups = 0;      // the heads of a group share B and C, and a norm covers the group's channels
   int64_t conv_width = 0;  // in tokens
-  int64_t chunk = 0;       // tokens from one state that is kept for the backward to the next
+  int64_t chunk = 0;       // a state is kept for the backward every so many tokens
   double least_step = 0;   // shorter time steps are lengthened to this
 };
 
@@ -92,15 +93,17 @@ struct GatedDeltaNet {
   int64_t key_dim = 0;      // size of a query or key in one head
   int64_t value_dim = 0;
   int64_t conv_width = 0;  // in tokens
-  int64_t chunk = 0;       // tokens from one state that is kept for the backward to the next
+  int64_t chunk = 0;       // a state is kept for the backward every so many tokens
 };
 
-// The layers after the others that predict further tokens (depths.h). If number is 0, there are none.
+// The layers that predict further tokens, after the model's other layers (depths.h). If number is 0, there
+// are none.
 struct PredictionDepths {
   int64_t number = 0;
   double loss_weight = 0;  // weight of the mean of their losses in the trained loss
   bool detached = false;   // if true, their losses train only their own parameters
-  // If true, parameter names contain the letter's index in the depth: "layers.0." before the usual name.
+  // If true, parameter names contain the index that the letter of their layer (layer_pattern.h) has in the
+  // depth: "layers.0." before the usual name.
   bool numbers_letters = false;
 };
 
@@ -125,7 +128,7 @@ struct DecoderConfig {
   // If true, the input of attention's output projection is multiplied by the sigmoid of gates. The projection
   // of queries computes them too: the gates of a head follow its query.
   bool attention_gate = false;
-  bool norms_add_one = false;  // norms multiply by 1 + weight, except those beside gates
+  bool norms_add_one = false;  // norms multiply by 1 + weight, except norms of gated values
   // If true, dense layers normalise what they add to the hidden state instead of what they read from it.
   bool norms_after = false;
   // In the layers listed below (ascending), a token sees itself and the sliding_window - 1 tokens before it.
@@ -134,8 +137,8 @@ struct DecoderConfig {
   std::vector<int64_t> window_layers;
   bool rotates = true;               // queries and keys are rotated by their place in the sequence
   double partial_rotary_factor = 1;  // the share of a head's dims, the first ones, that are rotated
-  // The factors of the embedding's rows, of the products of queries and keys (0: 1 / sqrt(head_dim)), and of
-  // each sum that is added to the hidden state. logits_scaling divides the logits.
+  // Factors: of the embedding's rows, of the products of queries and keys (0: 1 / sqrt(head_dim)), and of all
+  // that is added to the hidden state. logits_scaling divides the logits.
   double embedding_multiplier = 1;
   double attention_multiplier = 0;
   double residual_multiplier = 1;
@@ -154,12 +157,12 @@ struct DecoderConfig {
   // The letters of each layer in forward order, the depths last; a layer of several letters is a group.
   // Empty: each layer is an attention and an MLP, or an attention and experts.
   std::vector<std::vector<LayerSymbol>> pattern;
-  // The kinds of nodes in each layer, in forward order, without the kinds that every depth has. Empty: the
-  // kinds follow from `pattern`.
+  // The kinds of nodes in each layer, in forward order, without the kinds that belong to every depth. Empty:
+  // the kinds follow from `pattern`.
   std::vector<std::vector<const NodeKind*>> layers;
 
   int64_t num_layers() const { return num_hidden_layers + depths.number; }
-  // Whether that layer contains the letter. Depths are numbered after the other layers.
+  // Whether layer `layer` contains the letter `symbol`. Depths are numbered after the other layers.
   bool Has(int64_t layer, LayerSymbol symbol) const;
   bool IsSparse(int64_t layer) const { return Has(layer, LayerSymbol::kExperts); }
   bool HasWindow(int64_t layer) const;
@@ -189,7 +192,7 @@ struct BatchShape {
   int64_t Uncounted(const int64_t* batch) const;
 };
 
-// The same decoder on one rank, which has all experts.
+// Returns `config` as for a single rank, which has all experts.
 DecoderConfig WithAllExperts(DecoderConfig config);
 
 }  // namespace tandem::model

@@ -29,8 +29,8 @@ struct NodeContext {
   const std::shared_ptr<const RotaryTables> tables;  // null if no layer rotates
 };
 
-// A node whose code requests its operands by the names in its declaration. The classes of kinds with a weight
-// half derive from SplitNode, all others from DeclaredNode.
+// A node whose code requests its operands by the names in the node's declaration. The classes of kinds with a
+// weight half derive from SplitNode, all others from DeclaredNode.
 class DeclaredPasses : public Node {
  public:
   explicit DeclaredPasses(const NodeContext& context);
@@ -57,7 +57,7 @@ class DeclaredPasses : public Node {
   const DecoderShapes s_;
   const NodeTypes types_;
   const ops::Operations& ops_;
-  const ops::NormConfig norms_;  // of the norms, except those beside gates
+  const ops::NormConfig norms_;  // of the norms, except norms of gated values
   const std::shared_ptr<const RotaryTables> tables_;
   const NodeDeclaration declaration_;
 };
@@ -81,8 +81,9 @@ class SplitNode : public DeclaredPasses {
   virtual BoundPass BindBackwardInput(BoundArrays& in) const = 0;
   virtual BoundPass BindBackwardWeight(BoundArrays& in) const = 0;
 
-  // Adds the last calls of an input half: the backward of the norm that the node begins with. For the weight
-  // half, they also compute `normed` again, and write the gradient of the norm's weight to `grad_norm`.
+  // Adds the last calls of an input half: the backward of the norm that the node begins with. These calls
+  // also do two things for the weight half: they compute `normed` again, and write the gradient of the norm's
+  // weight to `grad_norm`.
   void AddNormBackward(const ops::Array& grad_normed, BoundArrays& in, ops::Calls& calls) const;
 
   // The next three are for nodes that normalise what they add to x. This one adds the last calls of the
@@ -93,8 +94,8 @@ class SplitNode : public DeclaredPasses {
   // the weight half.
   void AddNormedBackward(const ops::Array& grad_hidden, const ops::Array& projected,
                          const ops::Array& grad_projected, BoundArrays& in, ops::Calls& calls) const;
-  // Adds the last calls of the input half: the gradient of x is grad_hidden + grad_share, the gradient that
-  // came through the node.
+  // Adds the last calls of the input half, which write the gradient of x: grad_hidden, plus grad_share, which
+  // came back through the node.
   void AddResidualBackward(const ops::Array& grad_share, const ops::Array& grad_hidden, BoundArrays& in,
                            ops::Calls& calls) const;
 

@@ -6,8 +6,8 @@
 #include "model/declared_node.h"
 #include "model/node.h"
 
-// One function for each class of nodes, which makes an object of it. The function is in the file of the class
-// (mlp_node.cc). decoder_nodes.cc has the table that says which kind has which class.
+// For each class of nodes, the function that makes an object of the class. It is in the file of the class
+// (mlp_node.cc). The table in decoder_nodes.cc says which class each kind of node has.
 namespace tandem::model {
 
 std::unique_ptr<Node> MakeEmbeddingNode(const NodeContext& context);

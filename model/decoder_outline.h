@@ -24,8 +24,8 @@ struct UnitLayout {
 };
 
 // Makes the outline of one rank's model on one kind of device from the declarations of its nodes
-// (node_declaration.h). `layouts` are those of DecoderUnits(config), in the same order. Throws
-// std::logic_error if they do not fit the configuration.
+// (node_declaration.h). `layouts` has the layout of each of DecoderUnits(config), in the same order. Throws
+// std::logic_error if the layouts do not fit the configuration.
 schedules::Outline DecoderOutline(const DecoderConfig& config, BatchShape batch, const Precision& precision,
                                   DeviceKind device, const std::vector<UnitLayout>& layouts);
 

@@ -37,8 +37,8 @@ struct PredictedRows {
   int64_t Chunks(int64_t most_rows) const { return runs * ((length + most_rows - 1) / most_rows); }
 };
 
-// The dimensions of a decoder's tensors, which the declarations of nodes use. Sizes are in elements unless
-// the name says bytes.
+// The dimensions of the tensors of a decoder's nodes, from which declarations are made (node_declaration.h).
+// Sizes are in elements unless the name says bytes.
 struct DecoderShapes {
   DecoderShapes(const DecoderConfig& config, BatchShape batch, ComputeType compute, DeviceKind device,
                 bool repeats = true)
@@ -100,7 +100,7 @@ struct DecoderShapes {
   int64_t data_ranks = config.moe.data_ranks;  // ranks whose tokens the balance counts
   ops::RouterCapacity capacity = config.moe.capacity;
   RouterReport report{.experts = router.experts};  // of one microbatch
-  // Whether routers have biases, which they update by the tokens that they count.
+  // Whether routers have biases. If so, routers count each expert's tokens, by which the biases are updated.
   bool biased = config.moe.router_bias_update_rate > 0;
   int64_t chosen = router.top_k;                           // k: experts that one token chooses
   int64_t expert_inner = config.moe.intermediate_size;     // of each expert
@@ -118,8 +118,8 @@ struct DecoderShapes {
   int64_t room = expert_ranks * ops::CapacityOf(router, capacity, tokens);
   // The rows of each expert if the experts' rows are padded to a fixed number; otherwise 0.
   int64_t padded_rows = capacity.pads ? room : 0;
-  // The rows of all experts of a rank together. If they are padded, this is their number in every step,
-  // otherwise their number if the router is balanced.
+  // The rows that all experts of a rank have together: in every step if they are padded, otherwise if the
+  // routers are balanced.
   int64_t expected_rows =
       capacity.pads ? local_experts * room : std::min(local_experts * room, tokens* chosen);
   // The most rows that all experts of a rank can have together.
@@ -141,7 +141,7 @@ struct DecoderShapes {
                       .state = mamba.state,
                       .chunk = mamba.chunk,
                       .least_step = mamba.least_step};
-  // Output columns of its first projection.
+  // Output columns of a Mamba-2 mixer's first projection.
   int64_t mixer_columns = scan.inner() + scan.channels() + scan.heads;
   ops::DeltaShape delta{.sequences = sequences,
                         .length = length,
@@ -154,8 +154,8 @@ struct DecoderShapes {
   bool rotates = config.rotates;
   bool widens = compute == ComputeType::kBf16;  // statistics have a wider type than computation
 
-  // In a layer with a sliding window, attention gets the first row that each row sees as the beginning of its
-  // document.
+  // A sliding window uses the argument for packed documents: the first row that a row sees is passed as the
+  // beginning of the row's document.
   ops::AttentionShape attention() const {
     return {sequences,
             length,

@@ -19,10 +19,10 @@ namespace tandem::model {
 //   loss    = cross_entropy(lm_head · h[0], next tokens)          head
 //   loss[d] = cross_entropy(lm_head · h[d][i], token i + d + 1)   depth_head
 //
-// The trained loss is loss + weight / D · (loss[1] + ... + loss[D]). At depth d, a sequence has S - d
-// targets, and loss[d] is the mean over them. The last d rows of x[d] would need an e of the next sequence,
-// and get zeros instead: nothing is predicted from these rows, and no other row sees them, but routers count
-// them.
+// The trained loss is loss + weight / D · (loss[1] + ... + loss[D]). At depth d, a sequence of S tokens has S
+// - d targets, and loss[d] is the mean over them. The last d rows of x[d] would need an e of the next
+// sequence, and get zeros instead: nothing is predicted from these rows, and no other row sees them, but
+// routers count them.
 //
 // A depth is one layer and one unit ("mtp.0" for d = 1), which is gathered, released, recomputed and
 // overlapped as any other. It shares e with the model as a value: the embedding computes e once, e is kept

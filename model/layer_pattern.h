@@ -77,8 +77,8 @@ LayerCounts CountsOf(const LayerPattern& pattern);
 // The number of units that are gathered: one for each logical layer and one for each depth.
 int64_t NumUnits(const LayerPattern& pattern);
 
-// Checks that the layers can run with overlapped exchanges. A dense MLP must end its group, because the
-// schedule has one place after an exchange.
+// Checks that the layers can run with overlapped exchanges of experts' rows. The schedule then has only one
+// place for nodes after the exchange of a layer, so a dense MLP must end its group or depth.
 absl::Status CheckOverlaps(const LayerPattern& pattern);
 
 // Checks that `stages` pipeline stages can take the segments in turn. A pattern of one segment fits any

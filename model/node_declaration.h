@@ -54,7 +54,7 @@ struct OutputSpec {
   std::vector<std::string> computed_from;
   double fill = 1;              // the expected fraction of the tensor that is used
   double flops = 0;             // FLOPs of the forward that a recompute without this output saves
-  bool written_behind = false;  // by the forward of a later node, which has it as an input
+  bool written_behind = false;  // a later node, which has it as an input, writes it in its forward
 };
 
 struct ParameterSpec {
@@ -82,6 +82,7 @@ struct PartSpec {
   bool frozen = false;
 };
 
+// What one pass of a node does. "It" is the pass.
 struct PassSpec {
   std::vector<std::string> reads;            // names of values
   std::vector<std::string> writes;           // names of outputs
@@ -140,8 +141,9 @@ struct NodeDeclaration {
   // (FreezeParts).
   std::optional<PassSpec> backward_weight;
   bool recomputes = false;  // whether outputs that were not kept can be recomputed
-  // Which rate of the device holds for its matrix products: a suffix of the compute type's name in the tables
-  // of rates. Empty: the rate of one large product; " grouped": the rate of one product for each expert.
+  // Which rate of the device holds for the node's matrix products: a suffix of the compute type's name in the
+  // tables of rates. Empty: the rate of one large product; " grouped": the rate of one product for each
+  // expert.
   std::string products;
   double rows = 0;  // rows of each of its products; 0: one for each token
 };

@@ -64,8 +64,8 @@ inline constexpr char kDispatchPurpose[] = "dispatch";
 // The stream and purpose of the exchange of row counts, which precedes the rows.
 inline constexpr char kSizesStream[] = "sizes";
 inline constexpr char kSizesPurpose[] = "sizes";
-// The stream, group and purpose of the exchange in which ranks count the tokens of each expert. It has a
-// stream of its own, because only a backward reads its result.
+// The stream, group and purpose of the exchange in which ranks count the tokens of each expert. Only a
+// backward reads the result, so the exchange has a stream of its own, on which it delays no other.
 inline constexpr char kBalanceStream[] = "balance";
 inline constexpr char kDataGroup[] = "dp_cp";
 inline constexpr char kBalancePurpose[] = "balance";
@@ -82,9 +82,9 @@ void ReadDocuments(const DecoderShapes& shapes, NodeDeclaration& declaration);
 // "sort_work" and, last, "sent_counts".
 std::vector<TensorSpec> SendsScratch(const DecoderShapes& shapes);
 
-// "counts", [P, P]: the number of rows that each rank sends to each. They are in the host's memory if the
-// device is a GPU, because the host issues its collectives. ReadCounts makes them an input that forward and
-// backward read.
+// "counts", [P, P]: the number of rows that each rank sends to each. If the device is a GPU, they are
+// nevertheless in the host's memory, because the host needs them to issue the exchange of rows. ReadCounts
+// makes them an input that forward and backward read.
 TensorSpec ExchangedCounts(const DecoderShapes& shapes);
 void ReadCounts(const DecoderShapes& shapes, NodeDeclaration& declaration);
 
@@ -116,7 +116,7 @@ struct DecoderNode {
   std::string name;   // "layers.3.attention"
   std::string unit;   // "layers.3"
   int64_t depth = 0;  // DecoderShapes::depth
-  int letter = -1;    // its index in the depth if the names of its parameters contain it, else -1
+  int letter = -1;    // index of the node's letter in the depth, if parameter names contain it; else -1
 };
 
 // Computes the dimensions of the node's tensors.

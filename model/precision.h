@@ -22,7 +22,7 @@ ComputeType MainType(ComputeType compute);
 struct UnitTypes {
   ComputeType main = ComputeType::kFp32;       // weights, moments, accumulator
   ComputeType compute = ComputeType::kFp32;    // gathered parameters, and what the unit's nodes compute in
-  ComputeType transport = ComputeType::kFp32;  // contribution and staging
+  ComputeType transport = ComputeType::kFp32;  // contributions and staging (docs/glossary.md)
   bool operator==(const UnitTypes&) const = default;
 };
 

@@ -13,7 +13,8 @@ namespace tandem::model {
 // balanced.
 double ExpectedFill(const MixtureOfExperts& moe);
 
-// `multiple` times the rows that a rank expects to receive from ranks with `tokens` tokens each.
+// `multiple` times the number of rows that a rank receives if routers are balanced and each rank has `tokens`
+// tokens.
 int64_t RowsOfRoom(const MixtureOfExperts& moe, double multiple, int64_t tokens);
 
 // Thrown if a router sends a rank more rows than parallelism.dispatch.most_rows allows. what() states the

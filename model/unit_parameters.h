@@ -32,7 +32,7 @@ struct Parameter {
 
 // The parameters that are gathered together, in layout order: part by part, and parts in the main type last.
 struct UnitParameters {
-  // Parameters whose gradients are written by one node.
+  // The parameters whose gradients one node writes.
   struct Part {
     std::string name;
     bool main_type = false;  // stays in the main type, whatever the unit computes in
