@@ -11,7 +11,7 @@
 
 namespace tandem::cli {
 
-// The address of the controller, what gave it, and the TLS credentials of this side.
+// The address of the controller, where the address was found, and the TLS credentials of this client.
 struct Address {
   enum class Source { kFlag, kVariable, kContext, kUp, kDefault };
   std::string target;  // "unix:/run/user/1000/tandem-x/controller", "127.0.0.1:7471"
@@ -46,15 +46,15 @@ struct TargetFlags {
 // address. Errors are Failures (terminal/error.h).
 absl::StatusOr<Address> ResolveAddress(const TargetFlags& flags, const Environment& environment);
 
-// If `address` was that of a `tandem up` that has ended, returns one line that says so: nothing will answer
-// there any more. Otherwise returns an empty string.
+// If `address` was that of a `tandem up` that has ended, so that nothing will answer there any more, returns
+// one line that says so. Otherwise returns an empty string.
 std::string WhyNoneReturns(const Address& address, const Environment& environment);
 
 // Returns OK if `text` is "unix:PATH", with an absolute PATH of at most 107 bytes, or "HOST:PORT". Errors
 // begin with `where`: "--addr".
 absl::Status CheckAddress(const std::string& text, const std::string& where);
 
-// Returns OK if a daemon could listen there, otherwise one line that says why it could not.
+// Returns OK if a daemon could listen at `host_and_port` now; otherwise the error says in one line why not.
 absl::Status CanListen(const std::string& host_and_port);
 
 }  // namespace tandem::cli

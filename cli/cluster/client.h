@@ -16,8 +16,8 @@ namespace tandem::cli {
 
 class Connection;
 
-// Calls the service for users (jobs.proto) of one controller. Unary calls have a limit of 10 s, but Submit
-// of 3 min if the controller has to choose the prefetch distance. They are repeated twice if the connection
+// Calls the service for users (jobs.proto) of one controller. Unary calls have a limit of 10 s; Submit has 3
+// min if the controller has to choose the prefetch distance. Calls are repeated up to twice if the connection
 // fails; all are idempotent, Submit by its request id. Limits use the steady clock. Errors have the
 // controller's message, or are Unavailable if none answers. Not thread-safe.
 class Client {
@@ -27,7 +27,7 @@ class Client {
 
   const Address& address() const { return address_; }
 
-  // Calls `given_up` four times a second; returns Cancelled once it returns true.
+  // Calls `given_up` four times a second; returns Cancelled once `given_up` returns true.
   absl::StatusOr<v1::Job> Submit(const v1::SubmitRequest& request,
                                  const std::function<bool()>& given_up = nullptr);
   absl::StatusOr<v1::Job> GetJob(const std::string& job);
@@ -37,13 +37,13 @@ class Client {
   absl::StatusOr<v1::ServerInfo> GetServerInfo(absl::Duration timeout);
   absl::StatusOr<v1::SignInResponse> SignIn();
 
-  // Returns the jobs in one of `states`, or all if it is empty, newest first. brief: without what tables do
-  // not show (ListJobsRequest).
+  // Returns the jobs in one of `states`, or all if it is empty, newest first. brief: leaves out what tables
+  // do not show (ListJobsRequest).
   absl::StatusOr<std::vector<v1::Job>> ListJobs(const std::vector<v1::JobState>& states = {},
                                                 bool brief = false);
   // Returns all workers, by id.
   absl::StatusOr<std::vector<v1::Worker>> ListWorkers();
-  // Returns OK if the thread on which the controller decides answers a call.
+  // Checks that the controller's deciding thread answers: makes a call that only this thread can answer.
   absl::Status CheckDecides(absl::Duration timeout);
   // Returns the events with a seq above after_seq, oldest first: those of `job`, or all if it is empty.
   absl::StatusOr<std::vector<v1::Event>> ListEvents(const std::string& job, int64_t after_seq = 0);

@@ -18,8 +18,8 @@ class Connection {
  public:
   explicit Connection(Address address);
 
-  // Tries a call once. Runs on another thread if the call has a limit or a `given_up`. Sets `began` when
-  // the answer begins to arrive; then the call is not repeated.
+  // A function that tries a call once. It runs on another thread if the call has a limit or a `given_up`. It
+  // must set `began` when the answer begins to arrive; then the call is not repeated.
   using Once = std::function<grpc::Status(v1::Jobs::Stub& stub, grpc::ClientContext& context, bool& began)>;
 
   // Makes a call. Repeats it up to twice while no controller accepts it, each time after a pause and over a

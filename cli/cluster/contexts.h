@@ -24,7 +24,7 @@ struct NamedCluster {
 //   contexts:
 //     lab: {address: "ctl.lab:7471", tls-ca: ca.crt, tls-cert: alice.crt, tls-key: alice.key}
 //
-// A relative path in it is relative to its folder.
+// A relative path in the file is relative to the file's folder.
 struct Contexts {
   std::string file;     // path of the config file; empty if there is none
   std::string current;  // name of the current context; empty if there is none

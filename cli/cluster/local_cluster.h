@@ -12,8 +12,8 @@
 
 namespace tandem::cli {
 
-// How long `tandem up` and `tandem run` wait for a daemon to end by itself. A worker takes less time for
-// its ranks, its last reports and its last messages.
+// How long `tandem up` and `tandem run` wait for a daemon to end by itself. This is more than a worker needs
+// to end its ranks and to send its last reports and messages.
 inline constexpr absl::Duration kStopGrace = absl::Seconds(7);
 
 // A controller and workers on this machine: the real daemons with ordinary flags. Destruction kills what
@@ -50,7 +50,8 @@ class LocalCluster {
   // Sends a signal to the workers: SIGSTOP freezes them, SIGKILL ends them and their ranks at once.
   void SignalWorkers(int signal);
 
-  // Asks the workers to end, and kills those that have not after `grace`; then the controller, likewise.
+  // Asks the workers to end, and kills those that have not ended after `grace`; then does the same with the
+  // controller.
   void Stop(absl::Duration grace);
 
  private:

@@ -20,8 +20,9 @@ namespace tandem::cli {
 inline constexpr size_t kMaxSocketPath = 107;  // sockaddr_un
 inline constexpr int kKeptRuns = 20;
 
-// Returns a folder "tandem" in that of an XDG variable (`name` is its name), otherwise below the home folder.
-// FailedPrecondition if neither is an absolute path.
+// Returns `variable`/tandem if the value `variable` of an XDG variable is an absolute path, otherwise
+// `home``in_home`/tandem. FailedPrecondition if `home` is no absolute path either; `name`, the name of the
+// variable, is for this message.
 absl::StatusOr<std::string> XdgFolder(const std::string& variable, const std::string& name,
                                       const std::string& home, const char* in_home);
 
@@ -39,13 +40,13 @@ struct RunningUp {
   std::string address;  // empty while it starts
 };
 
-// Returns the `tandem up` that holds the lock of `up_folder` now, if there is one.
+// Returns the `tandem up` that holds the lock of `up_folder` now; nullopt if there is none.
 std::optional<RunningUp> FindRunningUp(const std::string& up_folder);
 
 // Holds the lock of a folder until destruction; the kernel releases it when the process dies.
 class FolderLock {
  public:
-  // AlreadyExists if another process holds it. Creates the folder.
+  // Creates the folder if needed. AlreadyExists if another process holds the lock.
   static absl::StatusOr<FolderLock> Acquire(const std::string& folder);
 
   // Writes this process's id and `address` into the lock file, for FindRunningUp.
@@ -56,8 +57,8 @@ class FolderLock {
   platform::Descriptor file_;
 };
 
-// Makes a folder for a new run. Removes the folders of the oldest runs until kKeptRuns are left, except
-// those in use.
+// Makes a folder for a new run. Of all folders of runs, keeps the newest kKeptRuns and removes the others,
+// except those in use.
 absl::StatusOr<std::string> MakeRunFolder(const std::string& state_root, absl::Time now,
                                           absl::string_view id);
 

@@ -21,8 +21,8 @@ namespace tandem::cli {
 
 class Connection;
 
-// An open watch, over a connection of its own. A thread of its own reads one response ahead, so Next can
-// wait by the steady clock. Not thread-safe.
+// An open watch, over a connection of its own. A thread of the stream reads one response ahead, so Next can
+// limit its wait by the steady clock. Not thread-safe.
 class WatchStream {
  public:
   enum class Event { kResponse, kTimeout, kClosed };
@@ -39,15 +39,15 @@ class WatchStream {
  private:
   void Run() ABSL_LOCKS_EXCLUDED(mu_);
   // Stores the context of the open call (null: none is open), which destruction cancels. Returns false if
-  // there is none to store, or destruction has begun.
+  // `context` is null or destruction has begun.
   bool Open(grpc::ClientContext* context) ABSL_LOCKS_EXCLUDED(mu_);
-  // Gives `response` to Next, once it has returned the response before.
+  // Stores `response` for Next, after waiting until Next has taken the previous response.
   void Hand(v1::WatchResponse response) ABSL_LOCKS_EXCLUDED(mu_);
 
   const std::unique_ptr<Connection> connection_;
   const v1::WatchRequest request_;
   absl::Mutex mu_;
-  platform::SteadyCondition changed_;  // of the members below
+  platform::SteadyCondition changed_;  // a member below has changed
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
   grpc::ClientContext* context_ ABSL_GUARDED_BY(mu_) = nullptr;  // of the open call
   std::optional<v1::WatchResponse> response_ ABSL_GUARDED_BY(mu_);

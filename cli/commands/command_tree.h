@@ -78,8 +78,8 @@ void AddDaemons(CLI::App* app, Options& options) {
   app->add_option("--trainer", options.trainer, "Program that runs a rank")->group("");  // for tests
 }
 
-// All commands and their options, as CLI11 has them. Its header costs seconds to compile, so only
-// command_table.cc and command_line.cc include this one.
+// All commands and their options, as CLI11 has them. CLI11's header takes seconds to compile, so only
+// command_table.cc and command_line.cc include this header.
 class CommandTree {
  public:
   // Declares all commands (command_table.cc). The chosen command becomes `invocation.command`, which keeps
@@ -98,7 +98,7 @@ class CommandTree {
   template <typename Options>
   using Command = std::function<Outcome(Context&, const Options&)>;
 
-  // Adds a command, and returns it and the struct that receives the values of its options.
+  // Adds a command. Returns it, and the struct that receives the values of the command's options.
   template <typename Options>
   std::pair<CLI::App*, std::shared_ptr<Options>> Add(const std::string& name, const std::string& description,
                                                      Command<Options> command, CLI::App* parent = nullptr) {

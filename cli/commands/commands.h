@@ -19,7 +19,8 @@
 namespace tandem::cli {
 
 // What every command gets. A command prints, and returns its exit code or the error that it failed with
-// (terminal/error.h). A command that has a Client may return that client's errors as they are.
+// (terminal/error.h). A command that gets a Client may return the client's errors as they are; the caller
+// makes Failures of them.
 struct Context {
   Console& console;
   const platform::Clock& clock;
@@ -80,7 +81,7 @@ Outcome Submit(Context& context, Client& client, const SubmitOptions& options);
 absl::StatusOr<v1::Job> SubmitSpec(Context& context, Client& client, const v1::JobSpec& spec,
                                    const std::string& request_id);
 
-// Watch shows a job until it ends, Wait waits without showing it. Ctrl-C ends only the watch.
+// Watch shows a job until it ends; Wait waits without showing it. Ctrl-C ends Watch or Wait, but not the job.
 struct WatchOptions {
   std::string job;
   Format format = Format::kText;
@@ -108,7 +109,7 @@ Outcome GetWorkers(Context& context, Client& client, const GetOptions& options);
 
 struct DescribeOptions {
   std::string job;
-  bool layout = false;  // shows only its groups, buffers and the offsets of its parameters
+  bool layout = false;  // shows only the job's groups, buffers and offsets of parameters
   Format format = Format::kTable;
 };
 Outcome Describe(Context& context, Client& client, const DescribeOptions& options);
@@ -247,7 +248,7 @@ Outcome Profile(Context& context, Client& client, const ProfileOptions& options)
 Outcome Validate(Context& context, const JobSource& source);
 
 struct GroupsOptions {
-  std::string file;  // job file; empty: `sizes` counts
+  std::string file;  // job file; empty: `sizes` is used
   parallel::GridSizes sizes = {.world = 0};
   std::vector<std::string> names;  // list every group of these names; empty: a line for each name
   Format format = Format::kTable;

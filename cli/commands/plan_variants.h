@@ -16,8 +16,8 @@ struct Comparison {
   std::vector<std::string> values;  // as written, at least one
 };
 
-// Parses "KEY=VALUE,VALUE...". KEY is the path of a field that holds one value; or the last key of such a
-// path, if no other field has it; or "accumulation", the microbatches of a rank, from which
+// Parses "KEY=VALUE,VALUE...". KEY is the path of a field that holds one value; or only the last key of such
+// a path, if no other field has this key; or "accumulation", the microbatches of a rank, from which
 // training.global_batch_size follows. Without a KEY, the values are schedules:
 // "sequential,overlap,overlap+delay", where the last delays weight gradients. InvalidArgument is one line.
 absl::StatusOr<Comparison> ParseComparison(const std::string& text);

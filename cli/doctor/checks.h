@@ -15,7 +15,7 @@ struct Finding {
   std::string text;     // what was found; unless kOk, also what follows from it and what to do
 };
 
-// machine_checks.cc
+// In machine_checks.cc:
 
 // Checks that the programs beside this one exist, start, and are of this build.
 std::vector<Finding> CheckPrograms(const std::string& folder);
@@ -41,7 +41,7 @@ Finding CheckDriver(const std::string& version);
 // Checks the version, by ncclGetVersion, of the NCCL at `path`: exchanges between experts need 2.28.
 Finding CheckNcclVersion(int version, const std::string& path);
 
-// folder_checks.cc
+// In folder_checks.cc:
 
 // Checks a folder in which Tandem keeps files: that it can be written, its free space, and how long a file
 // takes to be durable. Leaves nothing behind.

@@ -14,10 +14,11 @@ inline constexpr int kChartLabel = 15;
 inline constexpr int kChartMargin = 7;
 inline constexpr int kMinChartColumns = 10;  // with fewer, nothing is drawn
 
-// Draws a timeline: a row for each stream, over the time of a step, with the share of it in which the stream
-// is busy. Below them a row shows where communication is exposed, and a row the stream of the critical path;
-// then the axis and what the marks mean. Each column shows what its stream did the longest in that time.
-// Pure; no line is wider than width.
+// Draws a timeline: a row for each stream, over the time of a step, with the share of the step in which the
+// stream is busy. Below them, one row shows where communication is exposed, and one the streams of the
+// instructions on the critical path; then follow the axis and what the marks mean. A column of a stream's row
+// shows the kind of work that took the stream the longest in the column's time. Pure; no line is wider than
+// width.
 std::vector<StyledLine> TimelineChart(const schedules::Program& program, const schedules::Timeline& timeline,
                                       int width, bool unicode);
 

@@ -22,7 +22,7 @@ class Console {
  public:
   virtual ~Console() = default;
 
-  // Writes all of `text`, unbuffered. Drops it after a write to that stream has failed.
+  // Writes all of `text`, unbuffered. Once a write to the stream has failed, drops the text.
   virtual void Write(Stream stream, absl::string_view text) = 0;
 
   // Whether the stream is a terminal with a movable cursor (TERM=dumb has none).

@@ -22,7 +22,7 @@ enum ExitCode : int {
   kTimeout = 7,
   kPreempted = 75,      // a new submission would continue it; deploy/slurm does that
   kCancelled = 130,     // also: interrupted by Ctrl-C
-  kOutputClosed = 141,  // nothing reads standard output any more; as a shell shows SIGPIPE
+  kOutputClosed = 141,  // nothing reads standard output any more; the code of SIGPIPE in a shell
 };
 
 // The exit code of a command, or the error that it failed with.
@@ -32,8 +32,8 @@ using Outcome = absl::StatusOr<ExitCode>;
 // to do next; empty if it has been printed.
 absl::Status Failure(ExitCode code, absl::string_view text);
 
-// Turns the failed status of a call to a controller into a Failure; a Failure stays as it is. `what` is in
-// front of its text: "cancel headers"; empty: nothing is.
+// Turns the failed status of a call to a controller into a Failure; a Failure stays as it is. The Failure's
+// text begins with `what` ("cancel headers"), unless that is empty.
 absl::Status CallFailure(const absl::Status& status, absl::string_view what, const Address& address);
 
 // Prints why a command failed on standard error, as a line "tandem: ...", and returns the exit code. A status

@@ -6,10 +6,10 @@
 
 namespace tandem::cli {
 
-// Counts Ctrl-C (SIGINT), SIGTERM and SIGHUP while it exists, instead of letting them kill the process, on
-// whichever thread they arrive. The third kills the process nevertheless: the program may hang in a write, to
-// a pipe that nothing reads or a terminal that is stopped. A signal that was ignored before (nohup) stays
-// ignored. May be nested; not thread-safe.
+// While it exists, Ctrl-C (SIGINT), SIGTERM and SIGHUP do not kill the process but are counted, on whichever
+// thread they arrive. The third signal kills the process nevertheless, because the program may hang in a
+// write: to a pipe that nothing reads, or to a terminal that is stopped. A signal that was ignored before
+// (nohup) stays ignored. May be nested; not thread-safe.
 class Interrupts {
  public:
   Interrupts();
@@ -17,7 +17,7 @@ class Interrupts {
   Interrupts(const Interrupts&) = delete;
   Interrupts& operator=(const Interrupts&) = delete;
 
-  // Returns how many have arrived since construction. Never blocks.
+  // Returns how many of these signals have arrived since construction. Never blocks.
   int Count() const;
 
  private:

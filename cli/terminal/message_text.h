@@ -21,7 +21,7 @@ std::string YamlText(const std::string& text);
 // spaces.
 std::string ToYaml(const google::protobuf::Message& message, int indent);
 
-// Return a list of messages for a file: JSON with an element a line, or YAML.
+// Return a list of messages as a file: in JSON with one element on each line, or in YAML.
 template <typename Message>
 std::string ToJsonList(const std::vector<Message>& messages) {
   std::string text = "[";

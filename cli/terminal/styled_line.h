@@ -14,7 +14,7 @@ struct Span {
   Style style = Style::kPlain;
 };
 
-// One line of a display, without escape sequences yet, so that its width is known.
+// One line of a display. It gets its escape sequences only in Render, so that its width is known before.
 class StyledLine {
  public:
   StyledLine() = default;

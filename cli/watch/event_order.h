@@ -13,8 +13,8 @@ namespace tandem::cli {
 // Puts the responses of a watch into the order in which they happened. Events and reports take different
 // paths, and rank 0 reports a step only during the next one, so the checkpoint of step 3 may arrive before
 // the report of step 1, and STOPPING before the report of the last step. An event of a step waits for the
-// report of that step or of a later one, but not without limit, since reports may be dropped. Later events
-// wait behind it.
+// report of that step or of a later one, but only for a limited time, since reports may be dropped. Later
+// events wait until it has gone.
 //
 // Has no clock. Not thread-safe.
 class EventOrder {
@@ -25,7 +25,7 @@ class EventOrder {
   // Returns the next response to apply to `state`, or nullopt if none may go yet.
   std::optional<v1::WatchResponse> Take(const WatchState& state, absl::Time now);
 
-  // Lets everything go from now on, as when no more reports can arrive.
+  // From now on, nothing waits any more. To be called when no more reports can arrive.
   void Release() { released_ = true; }
 
  private:

@@ -17,18 +17,19 @@ struct FollowRequest {
   std::string job;      // id or name
   bool reports = true;  // if false, only the job's state is followed
   bool norms = false;   // of every step
-  // Whether to wait for a controller that does not answer even the first time, because it has just accepted
-  // the job.
+  // Whether to wait for a controller that does not answer the first call. Set if the controller has just
+  // accepted the job, and so must come back.
   bool patient = false;
 };
 
-// Shows a job until it has ended. If the controller goes away, says so and tries again until it is back, then
-// continues at its cursor: every step is shown once, in order; steps that the stream left out are read from
-// the history. Calls `keep_going` at least every 100 ms; its error ends the watch and is returned.
+// Shows a job in `view` until it has ended. If the controller goes away, says so and tries again until it is
+// back, then continues at state.cursor: every step is shown once, in order; steps that the stream left out
+// are read from the history. Calls `keep_going` at least every 100 ms; its error ends the watch and is
+// returned.
 //
-// Returns OK if the job has ended: state.job says how, and Finish (and ShowLog for a failed rank) have been
-// called. Otherwise returns the error of the first connection (unless patient), NotFound, or that of
-// keep_going; Finish has been called if anything was shown.
+// Returns OK if the job has ended: state.job says how, and the view's Finish has been called, and its ShowLog
+// if a rank failed and request.reports is set. Otherwise returns the error of the first connection (unless
+// patient), NotFound, or the error of keep_going; Finish has been called if anything was shown.
 absl::Status FollowJob(Client& client, const FollowRequest& request, const platform::Clock& clock,
                        const std::function<absl::Status()>& keep_going, WatchState& state, WatchView& view);
 

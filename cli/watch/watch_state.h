@@ -14,8 +14,8 @@
 
 namespace tandem::cli {
 
-// The losses of a job in bounded memory: when it is full, neighbours are averaged, so that the whole curve
-// stays visible.
+// The losses of a job in bounded memory: when the memory is full, neighbouring losses are averaged, so that
+// the whole curve stays visible.
 class LossHistory {
  public:
   void Add(double loss);
@@ -57,8 +57,8 @@ struct WatchState {
   std::optional<Validation> validation;  // the newest
   LossHistory losses;
   int64_t reports = 0;  // steps received, each once
-  int64_t tokens = 0;   // their sum
-  double seconds = 0;   // their sum
+  int64_t tokens = 0;   // sum over these steps
+  double seconds = 0;   // sum over these steps
 
   // The newest steps, for rates.
   struct Recent {

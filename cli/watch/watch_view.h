@@ -17,11 +17,11 @@ class WatchView {
  public:
   virtual ~WatchView() = default;
 
-  // `applied` says what has changed since the last call: nothing, if only time has passed.
+  // `applied` says what has changed since the last call; it is all false if only time has passed.
   virtual void Show(const WatchState& state, const Applied& applied, absl::Time now) = 0;
 
-  // The job, or the watch, has ended: leaves the display as it is to stay. Only ShowLog may be called after
-  // it.
+  // The job, or the watch, has ended: brings the display into the state in which it stays. Only ShowLog may
+  // be called afterwards.
   virtual void Finish(const WatchState& state, absl::Time now) = 0;
 
   // The last lines of the log of the rank that failed, after Finish.
