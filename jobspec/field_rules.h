@@ -65,8 +65,8 @@ const std::vector<RequiredRule>& RequiredRules();
 const std::vector<AbsentRule>& AbsentRules();
 const std::vector<BuiltRule>& BuiltRules();
 
-// The allowed values of the field, for messages: "1 to 1000000000". If there is no rule, the name of the
-// field's type. Empty if no value is allowed.
+// The allowed values of the field, for messages: "1 to 1000000000". If there is no rule, what the field's
+// type allows: "true, false". Empty if no value is allowed.
 std::string AllowedText(std::string_view path);
 
 // The rule of a field that no job may have yet; null if there is none.

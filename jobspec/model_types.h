@@ -59,8 +59,8 @@ int64_t NumLayersOf(const v1::Model& resolved);
 
 inline constexpr int64_t kMostModelLayers = 1024;
 
-// Parses model.window_layers to layer numbers, ascending. The text is "all", or numbers and ranges joined by
-// commas, such as "0-3,8". The error says what is wrong.
+// Parses model.window_layers to layer numbers, ascending. The text is "all", or numbers and ranges in
+// ascending order, joined by commas, such as "0-3,8". The error says what is wrong.
 absl::StatusOr<std::vector<int64_t>> WindowLayersIn(const std::string& list, int64_t layers);
 
 // Writes layers, in ascending order, as WindowLayersIn reads them.
