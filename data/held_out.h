@@ -30,7 +30,8 @@ struct NamedSize {
 std::vector<int64_t> HeldOutBytes(const std::vector<NamedSize>& files, double fraction);
 
 // Of a text of tokens, the last HeldOutTokens tokens are looked at: `fraction` of the text, but at most
-// kMostHeldOutWindows windows. The held-out part begins at the first document that begins within them.
+// kMostHeldOutWindows windows. The held-out part begins at the first document that begins within them; at the
+// first of them if the text is not divided into documents.
 inline constexpr int64_t kMostHeldOutWindows = int64_t{1} << 20;
 int64_t HeldOutTokens(int64_t tokens, double fraction, int64_t sequence_length);
 

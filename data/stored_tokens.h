@@ -17,8 +17,9 @@
 namespace tandem::data {
 
 // A text that is stored as files of tokens (token_files.h), mostly a folder that `tandem data prepare` made.
-// The constructor reads the headers of all files and compares their sizes with dataset.json. Tokens and
-// indices are read when they are needed, and not kept in memory. Thread-safe.
+// The constructor reads the headers and content samples of all files, and compares their sizes with their
+// headers or dataset.json. Tokens and indices are read when they are needed, and not kept in memory.
+// Thread-safe.
 class StoredTokens {
  public:
   // Identifies a file of tokens whatever its name is.
@@ -69,6 +70,7 @@ class StoredTokens {
   void CheckStartsFrom(int64_t position) const;
 
   // The first position >= `position` at which a document begins; the number of all tokens if there is none.
+  // Returns `position` if its file is not divided into documents: has no index, and end_of_document is unset.
   int64_t DocumentFrom(int64_t position) const;
 
   // Digests of dataset.json's names, sizes and tokenizer, and of the files' contents (content_sample.h);
@@ -126,8 +128,8 @@ class StoredTokens {
   std::string content_digest_;
 };
 
-// The position at which the held-out end begins: where the first document begins that begins within the last
-// HeldOutTokens (held_out.h). If nothing is held out, the number of all tokens.
+// The position at which the held-out end begins: DocumentFrom the first of the last HeldOutTokens
+// (held_out.h). If nothing is held out, the number of all tokens.
 int64_t HeldOutFrom(const StoredTokens& tokens, double fraction, int64_t sequence_length);
 
 }  // namespace tandem::data

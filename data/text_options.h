@@ -26,8 +26,8 @@ struct TextPath {
   std::optional<TokenType> token_type;  // of kFlat
 };
 
-// How text of bytes is divided into documents: each file is a document, or each part of a file that ends with
-// the token end_of_document. This token is the last of its document.
+// How a text without an index of documents (HasIndex) is divided into documents: each file is a document, or
+// each part of a file that ends with the token end_of_document, which belongs to the document.
 struct Documents {
   std::optional<int64_t> end_of_document;
 };

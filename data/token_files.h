@@ -46,8 +46,8 @@ struct TokenText {
 // files, or kBytes if none is.
 TextFormat FormatOf(const std::string& path, TextFormat format);
 
-// Reads the headers of a text's files. Errors are one line, which contains the file's path. Requires a format
-// of tokens; `type` is used for kFlat.
+// Describes the text at `path`, from dataset.json or from the headers of its files. Errors are one line,
+// which contains the file's path. Requires a format of tokens; `type` is used for kFlat.
 absl::StatusOr<TokenText> ReadTokenText(const std::string& path, TextFormat format,
                                         std::optional<TokenType> type);
 
