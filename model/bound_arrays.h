@@ -40,7 +40,8 @@ class BoundArrays {
   // The gradient of a value with one reader. Throws std::logic_error if the pass adds to it.
   ops::Array OverwrittenGradient(const std::string& value);
   ops::Array Parameter(const std::string& name);
-  // Undefined if the parameter is frozen, and in the forward of a validation.
+  // Undefined in the forward of a validation, and if the parameter is frozen and has no scratch in place of
+  // its gradient (FreezeParts in node_declaration.h).
   ops::Array ParameterGradient(const std::string& name);
   bool HasParameterGradient(const std::string& name);
   // A recompute and a validation do not change states: a state that the pass would change is then undefined.

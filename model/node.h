@@ -57,9 +57,10 @@ class Node {
   //
   // `operands` are those of the instruction, in its order (Instruction in schedules/program/program.h). A
   // recompute and a validation get as many operands as a forward in training; `begin` is null for operands
-  // that they do not touch (a kept output, a state, a gradient). `communicator` is the instruction's and
-  // outlives the pass; it is null if the instruction has none. Throws std::logic_error if the node does not
-  // have the pass, or if the operands differ from its declaration. The node must outlive the returned pass.
+  // that they do not touch (a kept output, a state, a gradient). `communicator` is the instruction's, or null
+  // if the instruction has none; it must outlive the returned pass. Throws std::logic_error if the node does
+  // not have the pass, or if the operands differ from its declaration. The node must outlive the returned
+  // pass.
   virtual BoundPass Bind(Pass pass, absl::Span<const OperandMemory> operands,
                          comm::Communicator* communicator) const = 0;
 };
