@@ -14,7 +14,7 @@ namespace tandem::cli {
 // paths, and rank 0 reports a step only during the next one, so the checkpoint of step 3 may arrive before
 // the report of step 1, and STOPPING before the report of the last step. An event of a step waits for the
 // report of that step or of a later one, but only for a limited time, since reports may be dropped. Later
-// events wait until it has gone.
+// events wait until it has gone. A report waits, as briefly, for the news that its attempt runs.
 //
 // Has no clock. Not thread-safe.
 class EventOrder {
