@@ -13,6 +13,7 @@ Call Operations::QkvBias(const Array& query_bias, const Array& key_bias, const A
   const DeviceKind on = kernels_.kind();
   const int64_t query = query_bias.elements();
   const int64_t key = key_bias.elements();
+  Check(key_bias.defined() == value_bias.defined(), "key_bias and value_bias must be given together");
   return WithElementType(qkv, [&]<typename E>(E) {
     QkvBiasArgs<E> args{.tokens = qkv.rows,
                         .query = query,
@@ -34,6 +35,8 @@ Call Operations::QkvBiasBackward(const Array& grad_qkv, bool add, const Array& g
   const int64_t rows = grad_qkv.rows;
   const int64_t query = grad_query_bias.elements();
   const int64_t key = grad_key_bias.elements();
+  Check(grad_key_bias.defined() == grad_value_bias.defined(),
+        "grad_key_bias and grad_value_bias must be given together");
   return WithElementType(grad_qkv, [&]<typename E>(E) {
     using T = Arithmetic<E>;
     QkvBiasBackwardArgs<E> args{

@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <stdexcept>
 #include <vector>
 
 #include "ops/operations.h"
@@ -47,6 +48,19 @@ TEST_P(QkvBiasTest, MatchesAutograd) {
       }
     }
   }
+}
+
+// Without both there is one bias for all columns, and the other one would be ignored.
+TEST_P(QkvBiasTest, KeysAndValuesHaveABiasOnlyTogether) {
+  const at::Tensor rows = Nan({3, 6});
+  const at::Tensor bias = Nan({6});
+  const at::Tensor part = Nan({2});
+  EXPECT_THROW(ops_.QkvBias(bias, {}, part, rows), std::invalid_argument);
+  EXPECT_THROW(ops_.QkvBias(part, part, {}, rows), std::invalid_argument);
+  const at::Tensor sums = NanStatistics({6});
+  const at::Tensor some = NanStatistics({2});
+  EXPECT_THROW(ops_.QkvBiasBackward(rows, /*add=*/false, sums, {}, some, {}), std::invalid_argument);
+  EXPECT_THROW(ops_.QkvBiasBackward(rows, /*add=*/false, some, some, {}, {}), std::invalid_argument);
 }
 
 TEST_P(QkvBiasTest, OneOfAllColumnsMatchesAutograd) {
