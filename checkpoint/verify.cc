@@ -173,10 +173,12 @@ namespace {
 
 // Collective. Whether the files have the sizes in the manifest, of which every rank must read the same.
 absl::Status CheckSizesTogether(platform::Files& files, comm::Communicator& comm, const std::string& path) {
+  // All errors get the same code, because AgreeOnReading returns the first rank's error of the worst code.
   const auto with_rank = [&](const absl::Status& status) {
-    return status.ok() || comm.rank() == 0
+    return status.ok()
                ? status
-               : absl::InvalidArgumentError(absl::StrCat("rank ", comm.rank(), ": ", status.message()));
+               : absl::InvalidArgumentError(absl::StrCat(
+                     comm.rank() == 0 ? "" : absl::StrCat("rank ", comm.rank(), ": "), status.message()));
   };
   TANDEM_ASSIGN_OR_RETURN(const Manifest manifest, ReadManifestTogether(files, comm, path, with_rank));
   const fsdp::Range share = FilesOfRank(manifest.files, comm.rank(), comm.size());

@@ -182,6 +182,16 @@ TEST_F(RetentionTest, StepSeenDifferentlyIsNotWhole) {
   EXPECT_THAT(WholeStepsOf(directory_, 4, {{1, &other}}), ElementsAre(20, 30));
 }
 
+// A warning that names another rank would send the user to that rank's machine.
+TEST_F(RetentionTest, ReasonNamesNoRankIfRankZeroFails) {
+  SaveOn(files_, directory_, 3, 10);
+  UnreadableFiles unreadable("/step-10/manifest.json", EACCES);
+  std::map<int64_t, std::string> reasons;
+  EXPECT_THAT(WholeStepsOf(directory_, 3, {{0, &unreadable}, {1, &unreadable}, {2, &unreadable}}, &reasons),
+              ElementsAre());
+  EXPECT_THAT(reasons, ElementsAre(Pair(10, "open " + Path(10) + "/manifest.json: Permission denied")));
+}
+
 TEST_F(RetentionTest, UnlistableDirectoryIsEveryRanksError) {
   ReplacedFiles unlisted;
   unlisted.list = [](const std::string& folder) {
