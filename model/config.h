@@ -139,6 +139,7 @@ struct DecoderConfig {
   double partial_rotary_factor = 1;  // the share of a head's dims, the first ones, that are rotated
   // Factors: of the embedding's rows, of the products of queries and keys (0: 1 / sqrt(head_dim)), and of all
   // that is added to the hidden state. logits_scaling divides the logits.
+  // what each node adds to the hidden state. logits_scaling divides the logits.
   double embedding_multiplier = 1;
   double attention_multiplier = 0;
   double residual_multiplier = 1;

@@ -126,8 +126,8 @@ struct DecoderShapes {
   int64_t most_rows = capacity.pads ? expected_rows : std::min(local_experts * room, seen* slots);
   // The rows that are computed at a time; all of them if they are padded.
   int64_t rows = RowsAtATime(config.moe.rows_at_a_time, expected_rows, most_rows);
-  int64_t expert_passes =
-      rows == 0 ? 0 : (most_rows + rows - 1) / rows;  // passes over the experts if they have `most_rows`
+  // Passes over the experts if they have `most_rows`.
+  int64_t expert_passes = rows == 0 ? 0 : (most_rows + rows - 1) / rows;
   // The intermediate size of the MLP beside the experts; 0: there is none.
   int64_t shared_inner = config.moe.shared_intermediate_size;
   bool gates_shared = config.moe.shared_gate;

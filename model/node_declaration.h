@@ -47,8 +47,8 @@ struct OutputSpec {
   TensorSpec tensor;
   bool gradient = false;
   bool loss = false;  // doubles that the host reads for every microbatch
-  schedules::ValueKind kind =
-      schedules::ValueKind::kActivation;  // kAllToAll: a collective moves it; kHost: on_host is set
+  // kAllToAll: a collective moves it; kHost: on_host is set.
+  schedules::ValueKind kind = schedules::ValueKind::kActivation;
   // Other outputs that the forward computes this one from. A recompute that writes this output writes them
   // too.
   std::vector<std::string> computed_from;
@@ -157,7 +157,8 @@ void FreezeParts(const std::string& unit, const DecoderShapes& shapes, NodeDecla
 ElementType ParameterType(const PartSpec& part);
 
 // The type in which the code writes a parameter's gradient. If the gradient is stored in another type, the
-// code writes to scratch, which is then converted.
+// code writes a kStatistics gradient to scratch, which is then converted, and any other gradient directly in
+// the stored type.
 ElementType GradientType(const PartSpec& part, const ParameterSpec& parameter);
 
 // The name of the scratch that replaces the gradient of a frozen parameter.

@@ -25,8 +25,8 @@ struct NodeKind {
   const char* name;  // "mlp"; the names of its nodes end in it
   NodeDeclaration (*declare)(const DecoderShapes& shapes);
   absl::Span<const ParameterName> names = {};
-  bool experts =
-      false;  // its nodes have units of their own, sharded over the ranks that have the same experts
+  // Its nodes have units of their own, sharded over the ranks that have the same experts.
+  bool experts = false;
   bool of_model = false;  // the names of its parameters have no layer number, whatever layer it is in
 };
 

@@ -69,7 +69,8 @@ struct Constant {
 // Elements are float, double or bfloat16. With bfloat16, sums, statistics and exponentials are computed in
 // float and results are rounded once; lse, tables and the grad_weight of a norm are float.
 //
-// `work` has at least the size that the file of its struct names, such as row_work.h, gives for the device.
+// `work` has at least the size for the device that the comment of the struct's `work` names, such as
+// RmsNormBackwardWorkBytes (row_work.h).
 class Operations {
  public:
   // `kernels` must outlive this object.
@@ -228,9 +229,10 @@ class Operations {
                          const Array& loss, const Array& grad_logits, double weight = 1) const;
 
   // The operations of sparse layers (router.h, router_losses.h, capacity.h, permute.h, sends.h,
-  // grouped_linear.h). Arrays of indices, counts and rows are int64. The number of rows of each expert is
-  // read on the GPU, so the host never waits for it. An index outside its range throws std::out_of_range on
-  // the CPU and counts as -1 on a GPU, except that `ranked` must be as Route chose.
+  // grouped_linear.h). Arrays of indices and rows, and the counts of PlanRows, PlanWindow and PlanSends, are
+  // int64; other counts are double. The number of rows of each expert is read on the GPU, so the host never
+  // waits for it. An index outside its range throws std::out_of_range on the CPU and counts as -1 on a GPU,
+  // except that `ranked` must be as Route chose.
   //
   // An undefined `bias` counts as zeros.
   Call Route(const RouterConfig& config, const Array& logits, const Array& bias, const Array& chosen,

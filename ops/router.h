@@ -10,7 +10,8 @@ namespace tandem::ops {
 // Decides which experts each token visits, and their weights. There are T tokens and E experts; each token
 // chooses k. Everything is computed in the type of the logits, float or double.
 
-// Throws std::invalid_argument if top_k or the groups are out of range, or if the groups are not equal.
+// Throws std::invalid_argument if top_k, groups_per_token or best_of_group is out of range, if the groups do
+// not divide the experts, or if normalize is set with a top_k of 1. The error names the option.
 void CheckRouter(const RouterConfig& config);
 
 // logits: [T, E]. chosen: [T, k], ascending in each row. probabilities: [T, k], of the chosen experts. The k

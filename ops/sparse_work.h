@@ -8,8 +8,8 @@
 
 namespace tandem::ops {
 
-// The work memory of sparse layers' operations, in bytes. This is plain arithmetic. On
-// the CPU they need none.
+// The work memory of sparse layers' operations, in bytes. This is plain arithmetic. On the CPU they need
+// none.
 
 // The largest number of experts, or ranks, for which GPUs have kernels.
 inline constexpr int64_t kMostGpuGroups = 1024;

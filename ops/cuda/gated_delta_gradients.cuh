@@ -265,7 +265,8 @@ class DeltaGradientBlock {
     partial[s_.value_heads] = a * of_a;
   }
 
-  // Writes the gradients of queries and keys as they are before the division by their lengths.
+  // Writes the gradients of q and k, from those of queries and keys, which are q and k divided by their
+  // lengths.
   __device__ void WriteDivided() const {
     const DeltaHead<E, T> in(args_, work_, piece_, index_, key_head_ * s_.share());
     for (int t = static_cast<int>(threadIdx.x) / 32; t < piece_.tokens; t += kWarps) {

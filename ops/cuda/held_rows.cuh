@@ -15,9 +15,10 @@ namespace tandem::ops::cuda {
 
 constexpr int kHeldThreads = 384;
 [[maybe_unused]] constexpr int kHeldWarps = kHeldThreads / 32;
-constexpr int kHeldBlocks = 4;            // blocks that share a row: a cluster
-constexpr int kHeldPacks = 13;            // packs of a thread, at most
-constexpr int kHeldOfMultiprocessor = 3;  // blocks on a multiprocessor, which has room for rows of 300 KiB
+constexpr int kHeldBlocks = 4;  // blocks that share a row: a cluster
+constexpr int kHeldPacks = 13;  // packs of a thread, at most
+// Blocks on a multiprocessor: as many as have room if rows are of nearly 300 KiB.
+constexpr int kHeldOfMultiprocessor = 3;
 
 template <typename E>
 constexpr int64_t kMaxHeldColumns = int64_t{kHeldPacks} * kHeldBlocks * kHeldThreads * kPackSize<E>;

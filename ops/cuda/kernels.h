@@ -20,7 +20,8 @@ using Stream = CUstream_st*;
 //
 // Atomics add only whole numbers, whose order does not matter. `begins` and rows_there are read on the GPU,
 // so grids are as large as the largest possible number of rows, and blocks without rows end at once. An index
-// outside its range counts as -1.
+// of an expert, rank or row outside its range counts as -1; embedding.h and cross_entropy.h say what an id or
+// target outside the vocabulary does.
 //
 // A kernel is a function Launch(const Args<E>&, Stream) in the file of its operation, followed by
 // TANDEM_KERNEL(Args).

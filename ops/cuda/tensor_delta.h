@@ -12,7 +12,8 @@ namespace tandem::ops::cuda {
 // piece in float.
 
 // Whether the kernels can run: a block may have their shared memory, at most 153 KiB, on the current GPU, and
-// matrices and work memory begin at multiples of 16 bytes.
+// matrices and work memory begin at multiples of 16 bytes. If not, binding throws std::invalid_argument;
+// there is no fallback.
 bool FitsTensorDelta(const GatedDeltaArgs<Bf16>& args);
 bool FitsTensorDelta(const GatedDeltaBackwardArgs<Bf16>& args);
 

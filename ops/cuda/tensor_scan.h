@@ -11,7 +11,8 @@ namespace tandem::ops::cuda {
 // adjoints are passed from piece to piece, and kept, in float.
 
 // Whether the kernels can run: a block may have their shared memory, at most 110 KiB, on the current GPU, and
-// matrices and work memory begin at multiples of 16 bytes.
+// matrices and work memory begin at multiples of 16 bytes. If not, binding throws std::invalid_argument;
+// there is no fallback.
 bool FitsTensorScan(const StateScanArgs<Bf16>& args);
 bool FitsTensorScan(const StateScanBackwardArgs<Bf16>& args);
 

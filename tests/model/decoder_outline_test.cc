@@ -233,7 +233,7 @@ TEST(DecoderOutlineTest, AHeadInChunksWritesGradientsInForward) {
   EXPECT_EQ(bytes(ComputeType::kBf16), bytes(ComputeType::kFp32)) << "the sums of chunks are of fp32";
 }
 
-TEST(DecoderShapesTest, LogitsBeyondTheLimitComeInEqualChunks) {
+TEST(DecoderShapesTest, LogitsBeyondTheLimitComeInSimilarChunks) {
   DecoderConfig llama = SmallDecoder(false);
   llama.vocab_size = 128'256;
   const auto rows = [&](int64_t tokens, ComputeType type) {
