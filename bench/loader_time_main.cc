@@ -84,7 +84,9 @@ class Reader {
     tandem::data::TextOptions options{.documents = tandem::data::Documents{}, .sequence_length = kSequence};
     for (size_t i = 0; i < std::size(kWeights); ++i) {
       const std::string name = absl::StrCat("text-", i);
-      folders_.push_back(tandem::data::WriteDataset(Folder(folder), name, {RandomDocuments(tokens, i + 1)}));
+      std::vector<std::vector<tandem::data::Document>> shards;
+      shards.push_back(RandomDocuments(tokens, i + 1));  // moved: a list of initializers would be copied
+      folders_.push_back(tandem::data::WriteDataset(Folder(folder), name, shards));
       options.train.push_back({.field = "data.train", .path = folders_.back()});
     }
     const tandem::data::SplitText text = tandem::data::OpenText(options, tandem::platform::SteadyClock());
