@@ -31,8 +31,7 @@ struct Saved {
   std::string path;
   int64_t bytes = 0;
   std::string manifest_digest;
-  double seconds =
-      0;  // wall time of the save; excludes the removal of older checkpoints' files, which follows
+  double seconds = 0;  // wall time of the save, without the later removal of older checkpoints' files
   // On rank 0 only: the steps of the older checkpoints that were removed, and, for each folder (of an older
   // checkpoint or of a failed save) that could not be removed, the reason. The next save tries again to
   // remove these.

@@ -18,7 +18,7 @@
 
 namespace tandem::checkpoint {
 
-// Makes sure that a process changes nothing in its checkpoint directory after it has released the directory.
+// Makes sure that a process renames nothing in its checkpoint directory after it has released the directory.
 // Without it, one thread could check the owner, a second thread could release the directory in order to end
 // the process, and the next job could start, before the first thread renames a folder.
 //
@@ -49,7 +49,7 @@ class Tenure {
 struct JobFolder {
   std::string path;
   platform::FolderId id;
-  // Every change that the owner makes in the folder goes through it. All copies of this struct share it.
+  // The owner publishes and renames folders only through it. All copies of this struct share it.
   std::shared_ptr<Tenure> tenure = std::make_shared<Tenure>();
 };
 

@@ -37,8 +37,8 @@ void AgreeOnSuccess(comm::Communicator& comm, const absl::Status& status);
 // About how many bytes a rank reads in a part.
 inline constexpr int64_t kMeetingBytes = int64_t{64} << 20;
 
-// How many files a rank removes, or checks the sizes of, in a part. A busy file system may need
-// some seconds for each.
+// How many files a rank removes, or checks the sizes of, in a part. A busy file system may need some seconds
+// for each.
 inline constexpr int kMeetingFiles = 16;
 
 // The progress of one rank with its share.

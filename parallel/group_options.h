@@ -27,8 +27,8 @@ int MostCtas(const GroupOptions& options);
 // all fit on the GPU, the collectives can wait for each other forever. So each communicator has a bound, and
 // the sum of the bounds leaves this many multiprocessors free to compute.
 inline constexpr int kSpareMultiprocessors = 8;
-inline constexpr int kMultiprocessors =
-    132;  // of an H100 or H200; ranks count their own GPU's when they start
+// Of an H100 or H200; ranks count their own GPU's when they start.
+inline constexpr int kMultiprocessors = 132;
 
 // The bound on the thread blocks of one collective of a communicator: the limit that the job sets for the
 // communicator's group, otherwise a limit by `purpose`. The bound also holds if copy engines move the data,

@@ -21,10 +21,11 @@ class StageMemory;
 // A debugging aid: fills memory that no step may write with a known byte, and checks it between runs. The
 // memory is
 //   * the padding of every unit's weights, moments and accumulator, between and behind parameters;
-//   * the gaps that alignment leaves between the buffers of all programs. An element of any type that
-//     consists of this byte is finite but has an infinite square, so code that reads padding as a number is
-//     found, too. Only the first 4 KiB of each place are checked, because an overrun begins there. Used by
-//     one thread.
+//   * the gaps that alignment leaves between the buffers of all programs.
+//
+// An element of any type that consists of this byte is finite but has an infinite square, so code that reads
+// padding as a number is found, too. Only the first 4 KiB of each place are checked, because an overrun
+// begins there. Used by one thread.
 class Canaries {
  public:
   // All arguments must outlive this object. `rank` is the rank that has the memory. Throws

@@ -19,8 +19,8 @@ namespace tandem::trainer {
 
 struct JobStart {
   checkpoint::Found from;  // the same on all ranks; if the path is empty, the job starts at step 0
-  std::optional<StartWeights>
-      weights;  // set if the job starts from checkpoint.start_from instead of a checkpoint
+  // Set if the job starts from checkpoint.start_from instead of a checkpoint.
+  std::optional<StartWeights> weights;
   // On rank 0 only. At most 9, because a job's record keeps few.
   std::vector<v1::CheckpointWarning> warnings;
   checkpoint::JobFolder folder;  // this rank's own, if the job has a directory

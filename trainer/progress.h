@@ -84,8 +84,9 @@ class Progress {
 // checkpoint.
 class ShownProgress {
  public:
-  // If `logs`, logs a line with `what` for each tenth of the work, unless the ranks finish it before their
-  // first meeting. `unit` is the unit of the amounts, "bytes" or "files". Calls `moved` at every meeting.
+  // If `logs`, logs a line with `what` for each tenth of the work, unless the ranks finish before a meeting
+  // at which a tenth is done. `unit` is the unit of the amounts, "bytes" or "files". Calls `moved` at every
+  // meeting.
   ShownProgress(bool logs, std::string what, std::string unit, std::function<void()> moved);
 
   void operator()(const checkpoint::WorkProgress& progress);

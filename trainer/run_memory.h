@@ -85,8 +85,8 @@ class RunMemory {
     std::vector<std::vector<const double*>> depth_losses;  // by depth and microbatch
     std::vector<Router> routers;                           // in layer order
     device::Memory outcome;
-    std::vector<std::pair<const fsdp::ParameterNorms*, size_t>>
-        norms;  // by unit, with the number of parameters
+    // By unit, with the number of parameters.
+    std::vector<std::pair<const fsdp::ParameterNorms*, size_t>> norms;
   };
   const plan::JobPlan& plan_;
   std::map<const schedules::Program*, std::array<Element, 2>> programs_;  // by parity

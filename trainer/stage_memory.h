@@ -72,6 +72,8 @@ std::vector<checkpoint::CopiedMemory> SavedOf(const plan::JobPlan& plan, const S
 
 // Return the states that checkpoints hold besides the units: states that are updated once a step, by Hugging
 // Face name. The first function returns the names in all stages, the second the arrays in the plan's stage.
+// The counters by which these states are updated are in no checkpoint, because they are zeros whenever one is
+// saved.
 std::vector<std::string> UpdatedStateNames(const plan::JobPlan& plan);
 std::vector<checkpoint::WholeArray> UpdatedStatesOf(const plan::JobPlan& plan, const StageMemory& memory);
 

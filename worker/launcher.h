@@ -37,9 +37,9 @@ class Launcher {
   // with SpawnFailed if no thread can be started for the rank.
   using Sink = std::function<void(Input)>;
 
-  // `trainer` is the path of the program, or CudaTrainer(trainer) for jobs on GPUs; it runs as `run_as`. If
-  // `groups` is null, ranks are in the control group of this process. Reports and tables are added to
-  // `reports`, recorded steps to `uploads`.
+  // `trainer` is the path of the program for ranks on the CPU; ranks on GPUs run CudaTrainer(trainer). Both
+  // run as `run_as`. If `groups` is null, ranks are in the control group of this process. Reports and tables
+  // are added to `reports`, recorded steps to `uploads`.
   Launcher(std::string trainer, std::optional<RunAs> run_as, RankGroups* groups, ReportQueue& reports,
            Uploads& uploads, Sink sink);
 

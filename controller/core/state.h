@@ -44,9 +44,9 @@ struct Limits {
   // long as it reads something within this time.
   absl::Duration start_timeout = absl::Minutes(15);
   absl::Duration settle = absl::Milliseconds(1500);  // how long STOPPING waits for unreachable ranks
-  absl::Duration cause_wait =
-      absl::Milliseconds(500);  // after a rank has lost a peer: for the report of the peer's end
-  size_t live_jobs = 10000;     // beyond it, submitted jobs are refused
+  // After a rank has lost a peer: for the report of the peer's end.
+  absl::Duration cause_wait = absl::Milliseconds(500);
+  size_t live_jobs = 10000;  // beyond it, submitted jobs are refused
 };
 
 struct State {

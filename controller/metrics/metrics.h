@@ -28,8 +28,8 @@ struct JobNeeds {
   int64_t arena_bytes = 0;  // of the largest
   int64_t used_bytes = 0;   // of the fullest device
   int64_t total_bytes = 0;  // of the smallest device
-  std::map<std::string, double>
-      sent_bytes;  // sent in a step by all ranks together, by purpose; at most 16 purposes
+  // Sent in a step by all ranks together, by purpose; at most 16 purposes.
+  std::map<std::string, double> sent_bytes;
 };
 
 // Collects `metrics` and returns them in Prometheus' text format, whose content type is kMetricsType.
@@ -125,8 +125,8 @@ class Metrics : public prometheus::Collectable {
   LastSeen last_seen_;
   mutable absl::Mutex mu_;
   std::map<v1::JobState, int64_t> jobs_ ABSL_GUARDED_BY(mu_);
-  int64_t beyond_capacity_ ABSL_GUARDED_BY(mu_) =
-      0;  // queued jobs that need more than all registered workers have
+  // Queued jobs that need more than all registered workers have.
+  int64_t beyond_capacity_ ABSL_GUARDED_BY(mu_) = 0;
   int64_t connected_ ABSL_GUARDED_BY(mu_) = 0;
   int64_t schedulable_ ABSL_GUARDED_BY(mu_) = 0;
   int64_t away_ ABSL_GUARDED_BY(mu_) = 0;

@@ -94,8 +94,8 @@ class BoundDecoder {
   std::map<std::string, at::Tensor> parameters_;
   std::map<std::string, at::Tensor> parameter_gradients_;
   Guarded scratch_;
-  std::set<std::pair<int, int>>
-      written_;  // parts whose gradients an earlier pass of this microbatch has written
+  // The parts whose gradients an earlier pass of this microbatch has written.
+  std::set<std::pair<int, int>> written_;
   std::map<std::pair<int, Pass>, BoundPass> bound_;
 };
 

@@ -41,8 +41,8 @@ class TrainerProcesses : public testing::Test {
   std::string folder_;
   v1::JobSpec spec_;  // the test fills it before Start
   std::string build_ = platform::BuildVersion();
-  std::function<void(v1::GroupList&)>
-      change_group_;  // changes each group of the assignment; empty: no change
+  // Changes each group of the assignment; empty: no change.
+  std::function<void(v1::GroupList&)> change_group_;
   std::unique_ptr<FakeDaemon> daemon_;
 };
 
