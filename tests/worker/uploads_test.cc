@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "tandem/v1/workers.grpc.pb.h"
+#include "tests/platform/temporary_folder.h"
 
 namespace tandem::worker {
 namespace {
@@ -38,6 +39,8 @@ class UploadServer final : public v1::Workers::Service {
                         (chunk.profile().error().empty()
                              ? "step " + std::to_string(chunk.profile().timeline().step())
                              : chunk.profile().error()));
+      } else if (!chunk.chunk().error().empty()) {
+        said_.push_back(chunk.upload() + ": " + chunk.chunk().error());
       } else {
         ++begun_;
       }
@@ -125,6 +128,21 @@ TEST_F(ProfileUploadTest, AStepThatNoMessageHoldsIsRefused) {
   const std::vector<std::string> said = server_.WaitForEnds(1);
   ASSERT_EQ(said.size(), 1u);
   EXPECT_NE(said[0].find("a step of 700000 instructions takes"), std::string::npos) << said[0];
+}
+
+TEST(LogUploadTest, MoreThanTheMostAtOnceAreRefused) {
+  const platform::TemporaryFolder folder;
+  const std::string file = folder.Write("rank-0.log", "text");
+  UploadServer server;
+  Uploads uploads(
+      {.file = [&](const RankKey&) { return file; }, .is_live = [](const AttemptKey&) { return true; }});
+  v1::UploadRequest request;
+  request.set_follow(true);
+  for (int i = 0; i <= 64; ++i) {
+    request.set_upload(std::to_string(i));
+    uploads.Start(server.channel(), request);
+  }
+  EXPECT_EQ(server.WaitForEnds(1), (std::vector<std::string>{"64: this worker is already sending 64 logs"}));
 }
 
 TEST_F(ProfileUploadTest, StopEndsWhatIsUnderWay) {
