@@ -23,7 +23,8 @@ struct DataStart {
 //
 // * A text with the same name continues after the windows taken so far, even if its digest has changed.
 // * A text begins its next epoch if its windows come in another order: the seed, the sequence length or the
-//   shuffling has changed, or the text moved between data.train and data.sources (which its digest shows).
+//   shuffling has changed, or a shuffled text moved between data.train and data.sources (which its digest
+//   shows).
 // * A new text begins with its first window. The position of a text that is gone is kept in case the text
 //   returns.
 //

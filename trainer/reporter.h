@@ -74,8 +74,9 @@ class Reporter {
   // * report: called on rank 0 with every report, in the order of steps, on the reporter's thread. The second
   //   argument has the gradients that are not finite, in the order of the table and by rank; it is empty if
   //   norms are not requested. The call delays the next Submit, so it should return soon.
-  // * failed: called once, on the reporter's thread, if a record cannot be folded. No record is folded
-  //   afterwards.
+  // * failed: called once, on the reporter's thread, if a record cannot be folded, perhaps while the
+  // destructor
+  //   waits. No record is folded afterwards.
   // `comm` must outlive the reporter, whose thread alone uses it between Submit and the end of Flush. To
   // destroy the reporter early, abort `comm` first.
   Reporter(comm::Communicator& comm, std::vector<int64_t> item_elements, std::vector<int64_t> own,

@@ -15,8 +15,8 @@
 namespace tandem::trainer {
 
 // The calls of one or more equal segments, replayed by one graph. The first Run makes the calls one by one,
-// so that libraries can set up what they need; the second captures them; later ones launch the graph. Used by
-// one stream.
+// so that libraries can set up what they need; the second captures them; it and later ones launch the graph.
+// Used by one stream.
 class SegmentGraph {
  public:
   explicit SegmentGraph(std::vector<std::shared_ptr<const Call>> calls) : calls_(std::move(calls)) {}

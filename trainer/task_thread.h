@@ -26,7 +26,7 @@ class TaskThread {
 
   // A task that has ended.
   struct Ended {
-    int64_t step = 0;   // 0: no task has ended
+    int64_t step = 0;   // 0: no task has ended, or a task of step 0
     std::string error;  // empty: it succeeded
   };
 

@@ -2,7 +2,6 @@
 #include "worker/job_checks.h"
 
 #include <algorithm>
-#include <cstddef>
 #include <deque>
 #include <list>
 #include <optional>

@@ -15,7 +15,6 @@
 #include "absl/time/time.h"
 #include "platform/log.h"
 #include "platform/regular_file.h"
-#include "platform/status_macros.h"
 #include "platform/thread.h"
 #include "tandem/v1/workers.grpc.pb.h"
 #include "worker/log_reader.h"

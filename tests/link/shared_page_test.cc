@@ -9,8 +9,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <utility>
-
 namespace tandem::link {
 namespace {
 
