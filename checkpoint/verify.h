@@ -61,15 +61,11 @@ using OnLooked = std::function<void(int64_t step, const std::string& reason)>;
 
 // Collective. Finds the checkpoints that count as whole (WholeSteps) when the job starts; all ranks return
 // the same steps. The ranks share the files by FilesOfRank and meet after every checkpoint, so that no
-// collective waits longer than a rank needs for its share of one. A step is left out if a rank cannot read it
-// now or finds that it differs from its manifest; the reason names the first such rank unless it is 0. Throws
-// CommError, and CheckpointError on every rank if rank 0 cannot list the directory. A directory that does not
-// exist has no steps.
-// checkpoint. A step is left out if a rank cannot read the manifest, if it reads another one than rank 0, or
-// if it cannot open a file or finds another size than in the manifest. The reason is of the first of these
-// checks that fails, and names the first rank for which it fails unless that is 0. Throws CommError, and
-// CheckpointError on every rank if rank 0 cannot list the directory. A directory that does not exist has no
-// steps.
+// collective waits longer than a rank needs for its share of one checkpoint. A step is left out if a rank
+// cannot read the manifest, if it reads another one than rank 0, or if it cannot open a file or finds another
+// size than in the manifest. The reason is of the first of these checks that fails, and names the first rank
+// for which it fails unless that is 0. Throws CommError, and CheckpointError on every rank if rank 0 cannot
+// list the directory. A directory that does not exist has no steps.
 WholeSteps FindWholeSteps(platform::Files& files, comm::Communicator& comm, const std::string& directory,
                           const OnLooked& looked);
 

@@ -137,8 +137,7 @@ struct DecoderConfig {
   std::vector<int64_t> window_layers;
   bool rotates = true;               // queries and keys are rotated by their place in the sequence
   double partial_rotary_factor = 1;  // the share of a head's dims, the first ones, that are rotated
-  // Factors: of the embedding's rows, of the products of queries and keys (0: 1 / sqrt(head_dim)), and of all
-  // that is added to the hidden state. logits_scaling divides the logits.
+  // Factors: of the embedding's rows, of the products of queries and keys (0: 1 / sqrt(head_dim)), and of
   // what each node adds to the hidden state. logits_scaling divides the logits.
   double embedding_multiplier = 1;
   double attention_multiplier = 0;

@@ -55,9 +55,8 @@ struct BuildOptions {
   int prefetch = 1;                    // how many spans ahead of their use gathers are issued (passes.h)
   int hold = 0;                        // how many other layers may be used within a span (HoldOf)
   bool separate_weights = false;       // experts' weight halves run on the stream "weights", beside "compute"
-  // By value: it is not kept, but recomputed before its backward readers. Empty: all are kept.
+  // By value: whether it is recomputed for its backward readers instead of kept. Empty: all are kept.
   std::vector<bool> recompute;
-      recompute;  // by value: whether it is recomputed for its backward readers; empty: all values are kept
   // By unit: whether one gather serves all passes of a microbatch, forward and backward. Empty: for no unit.
   // Needs sharded parameters.
   std::vector<bool> keep_gathered;
