@@ -58,7 +58,7 @@ struct MixtureOfExperts {
   // If true, ranks exchange only the rows that exist, instead of chunks with space for all tokens.
   bool exact_chunks = false;
   // For how many received rows a rank has memory, as a multiple of the number that balanced routers send it.
-  // A pass that would receive more fails (received_rows.h). Needs exact_chunks. 0: the memory suffices for
+  // A pass that would receive more fails (expert_row_limit.h). Needs exact_chunks. 0: the memory suffices for
   // any routing.
   double most_rows = 0;
   // How many rows the experts of a rank compute at a time, as a multiple of the number that they get if

@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "model/config.h"
-#include "model/received_rows.h"
+#include "model/expert_row_limit.h"
 #include "ops/attention_shape.h"
 #include "ops/delta_shape.h"
 #include "ops/latent_shape.h"

@@ -5,8 +5,8 @@
 #include "comm/communicator.h"
 #include "model/bound_arrays.h"
 #include "model/decoder_nodes.h"
+#include "model/expert_row_limit.h"
 #include "model/node_kinds.h"
-#include "model/received_rows.h"
 #include "ops/operations.h"
 
 namespace tandem::model {

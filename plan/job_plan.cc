@@ -10,7 +10,7 @@
 #include "absl/strings/str_join.h"
 #include "jobspec/decoder_config.h"
 #include "jobspec/name_list.h"
-#include "model/received_rows.h"
+#include "model/expert_row_limit.h"
 #include "parallel/from_spec.h"
 #include "plan/build_stage.h"
 #include "plan/recomputation.h"

@@ -18,7 +18,7 @@
 #include "data/text_options.h"
 #include "device/device.h"
 #include "link/exit_code.h"
-#include "model/received_rows.h"
+#include "model/expert_row_limit.h"
 #include "platform/regular_file.h"
 #include "proto/reasons.h"
 

@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "model/received_rows.h"
+#include "model/expert_row_limit.h"
 #include "tests/parity/expect_close.h"
 #include "tests/parity/expect_same.h"
 #include "tests/parity/job.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "model/received_rows.h"
+#include "model/expert_row_limit.h"
 
 #include <gtest/gtest.h>
 
