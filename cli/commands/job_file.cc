@@ -122,6 +122,14 @@ std::string PathOf(const std::vector<Key>& path) {
   return out;
 }
 
+// Whether that job file has fields or entries beside the value, as in name='a', training: {steps: 9}.
+bool HasMore(const jobspec::ReadResult& read, const std::string& of_value) {
+  return std::any_of(read.positions.begin(), read.positions.end(), [&](const auto& position) {
+    const std::string& path = position.first;
+    return !IsSet(path, {of_value}) && !IsSet(of_value, {path});
+  });
+}
+
 // Replaces the value at `path` in the spec by the one in that job file. If the path has an index beyond its
 // list, changes nothing and returns the size of the list.
 std::optional<int> Put(const std::vector<Key>& path, const Message& value, Message& spec) {
@@ -216,7 +224,11 @@ std::vector<v1::Violation> ApplySetting(const std::string& setting, v1::JobSpec&
     return {Wrong(setting)};
   }
   jobspec::ReadResult read = jobspec::ReadText(YamlOf(*path, ValueText(value)), "");
+  const std::string of_first = PathOf(*path);
   if (read.violations.empty()) {
+    if (HasMore(read, of_first)) {
+      return {Wrong(setting)};
+    }
     if (const std::optional<int> entries = Put(*path, read.spec, spec); entries.has_value()) {
       v1::Violation violation = Wrong(setting);
       violation.set_allowed(absl::StrCat("entries of the job file's list, which has ", *entries));
@@ -224,7 +236,6 @@ std::vector<v1::Violation> ApplySetting(const std::string& setting, v1::JobSpec&
       return {violation};
     }
   }
-  const std::string of_first = PathOf(*path);
   for (v1::Violation& violation : read.violations) {
     const std::string& at = violation.path();
     violation.set_path(at.empty()                       ? absl::StrCat("--set ", name)

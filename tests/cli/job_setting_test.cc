@@ -58,6 +58,22 @@ TEST(JobSettingTest, UnknownFieldChangesNothing) {
   EXPECT_EQ(spec.name(), "");
 }
 
+TEST(JobSettingTest, ValueSetsNoOtherField) {
+  v1::JobSpec spec;
+  ASSERT_TRUE(ApplySetting("data.validation_sets=[{path: /a, name: old}]", spec).empty());
+  const std::string before = spec.DebugString();
+  for (const char* setting :
+       {"name='b', training: {steps: 9}", "name='', training: {steps: 3}",
+        "training.recompute=\"x\", steps: 3", "training={steps: 3}, name: b",
+        "data.validation_sets=[{path: /c}], train: /x", "data.validation_sets[0]={path: /c}, {path: /d}",
+        "data.validation_sets[0]={path: /c}, {}", "data.validation_sets[0].name='c', path: /c"}) {
+    const std::vector<v1::Violation> wrong = ApplySetting(setting, spec);
+    ASSERT_EQ(wrong.size(), 1u) << setting;
+    EXPECT_EQ(wrong[0].path(), "--set") << setting;
+    EXPECT_EQ(spec.DebugString(), before) << setting;
+  }
+}
+
 class SetTest : public CommandTest {};
 
 TEST_F(SetTest, SubmitSendsWhatTheCommandLineSays) {
