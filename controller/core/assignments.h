@@ -16,10 +16,10 @@ namespace tandem::controller {
 // InvalidArgument if the sizes do not fit together; jobspec refuses such a spec at submission.
 absl::StatusOr<std::vector<v1::GroupList>> GroupsOf(const v1::JobSpec& resolved);
 
-// Everything that `worker` must run in this state, and the ended attempts that it may forget. A stopping
-// attempt that the worker has reported is listed as STOP_NOW. One that it has not reported is left out: a
-// worker stops every attempt that is listed neither as assigned nor as unknown to the store. The caller fills
-// in `revision`.
+// Everything that `worker` must run in this state, and the ended attempts that it may forget. An attempt
+// that is stopping, unless it has succeeded, is listed as STOP_NOW if the worker has reported it. If not, it
+// is left out: a worker stops every attempt that is listed neither as assigned nor as unknown to the store.
+// The caller fills in `revision`.
 v1::Assignments AssignmentsFor(const State& state, const std::string& worker);
 
 // Whether the assignments of the worker may change when this report is observed: it is the first report on

@@ -106,8 +106,9 @@ Decision Decide(const State& state, const Input& input, absl::Time now);
 void Apply(const v1::Event& event, State& state);
 
 // Calls Observe, then Decide and Apply until nothing more follows. The returned events have their seq. A
-// report that is no news (IsNews) is only observed. After any other report the other jobs are decided only if
-// something follows for its own job, so that the cost of a report does not grow with the number of jobs.
+// report that is no news (IsNews) is only observed. After any other report on a live attempt, the other jobs
+// are decided only if something follows for its own job, so that the cost of a report does not grow with the
+// number of jobs.
 Decision Step(const Input& input, absl::Time now, State& state);
 
 // AlreadyExists if `submit` has the request id of the job `known` but a different spec.

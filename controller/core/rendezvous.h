@@ -28,8 +28,9 @@ class Rendezvous {
   // for. Each rank waits for one key at a time, and sets about 100 bytes per rank of each of its groups.
   static constexpr size_t kMostBytes = size_t{64} << 20;
 
-  // Sets a key for `worker`, and fills `answer`. The first value of a key stays; returns false if the key had
-  // a different value. ResourceExhausted if the worker would exceed kMostBytes.
+  // Sets a key for `worker`, and fills `answer` if workers have waited for it; otherwise leaves `answer` as
+  // it is. The first value of a key stays; returns false if the key had a different value. ResourceExhausted
+  // if the worker would exceed kMostBytes.
   absl::StatusOr<bool> Set(const v1::KvSet& set, const std::string& worker, Answer& answer);
 
   // Returns true and fills `value` if the key is set; otherwise a later Set of the key will answer `worker`.

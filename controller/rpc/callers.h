@@ -27,8 +27,9 @@ struct Caller {
   bool is_page = false;  // this process makes the call for a browser that shows its page
 };
 
-// Identifies the caller of a call: by the certificate of its connection, by its session on the page, or,
-// without TLS, as local. Thread-safe, except Believe.
+// Identifies the caller of a call: by the certificate of its connection, by its session on the page, or, on
+// a connection without TLS (a unix socket, or any if the server has no TLS), as local. Thread-safe, except
+// Believe.
 class Callers {
  public:
   // `sign_ins` must outlive it.

@@ -28,8 +28,8 @@ namespace tandem::controller {
 struct HistoryQueries;
 struct HistoryStatements;
 
-// The reports of every job, in DIR/history.db (synchronous NORMAL), keyed (job, step). A report of a higher
-// attempt replaces that of a lower one, so a report that is sent twice is stored once. Norms are kept in a
+// The reports of every job, in DIR/history.db (synchronous NORMAL), keyed (job, step). Of the reports of a
+// step, that of the highest attempt is kept. A report that is sent twice is stored once. Norms are kept in a
 // ring (norm_ring.h). Thread-safe.
 //
 // Readers see a report as soon as it is added. While the writer waits for the disk, they see only the

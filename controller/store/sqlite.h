@@ -27,9 +27,11 @@ struct Blob {
   std::string_view bytes;
 };
 
-// One prepared statement, used like Statement insert = db.Prepare("INSERT INTO t VALUES (?, ?)");
-// insert.Run(1, "two");                // or: query.Bind(1); while (query.Next()) query.Int(0) ... Run and
-// Finish reset it for the next use, and return the first error since the last of them.
+// One prepared statement, used like
+//   Statement insert = db.Prepare("INSERT INTO t VALUES (?, ?)");
+//   insert.Run(1, "two");  // or: query.Bind(1); while (query.Next()) query.Int(0) ...
+//
+// Run and Finish reset it for the next use, and return the first error since the last Run or Finish.
 class Statement {
  public:
   Statement(sqlite3* db, std::string_view sql);
