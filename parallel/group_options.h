@@ -20,7 +20,8 @@ struct GroupOptions {
   bool operator==(const GroupOptions&) const = default;
 };
 
-// The options' limit on the thread blocks of one collective; 0: the options set none.
+// The most thread blocks of one collective: max_ctas if it is set, otherwise kMostCtas if min_ctas or
+// cga_cluster_size is set, otherwise 0.
 int MostCtas(const GroupOptions& options);
 
 // Collectives of all communicators of a GPU may run at once. If the thread blocks of these collectives do not
@@ -33,6 +34,9 @@ inline constexpr int kMultiprocessors = 132;
 // The bound on the thread blocks of one collective of a communicator: the limit that the job sets for the
 // communicator's group, otherwise a limit by `purpose`. The bound also holds if copy engines move the data,
 // because kernels do so instead if NCCL refuses to register a window.
+// The bound on the thread blocks of one collective of a communicator: MostCtas if it is not 0, otherwise
+// a limit by its purpose. It also holds if copy engines move the data, because kernels move it if NCCL
+// refuses to register a window.
 int BoundOfCtas(const GroupOptions& options, const std::string& purpose);
 
 // "high priority, 4 to 16 CTAs, clusters of 2, over IB"; empty if nothing is set.

@@ -16,8 +16,9 @@ struct AxisPlace {
   bool operator==(const AxisPlace&) const = default;
 };
 
-// A rank's share of a step, computed once from the grid. All code that depends on how ranks share a step uses
-// this; the number of a rank in the job serves only rendezvous, logs and files:
+// A rank's share of a step, computed once from the grid. Sizes are the same on all ranks. All code that
+// depends on how ranks share a step uses this; the number of a rank in the job serves only rendezvous, logs
+// and files:
 //
 // | what | answer | used by |
 // |---|---|---|

@@ -31,7 +31,7 @@ class LocalCluster {
     std::string trainer;  // empty: the worker's default
   };
 
-  // Starts the daemons; returns when every worker is connected. Calls `interrupted` every 50 ms, and
+  // Starts the daemons; returns when every worker is connected. Calls `interrupted` many times a second, and
   // returns Cancelled once it returns true. Other errors are a line that says what to do, then the last log
   // lines of the daemon that failed.
   static absl::StatusOr<std::unique_ptr<LocalCluster>> Start(const Options& options,

@@ -19,8 +19,9 @@ struct Job {
 };
 
 // Makes a random job: any outline of the tests, strategy, precision, recomputation, number of ranks and
-// microbatches, and prefetch; the sequential schedule, or the overlapped one with delayed weight halves; the
-// default budget or the least.
+// microbatches, and prefetch; the default budget or the least. Its schedule is the sequential one, perhaps
+// with separate weight halves, or the overlapped one, or one that interleaves the forward of a microbatch at
+// random with the backward of the one before it and may delay weight halves.
 Job RandomJob(std::mt19937_64& random);
 
 // Makes a random job for the schedules that overlap experts' communication: one to three layers, some of
