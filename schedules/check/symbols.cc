@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "schedules/check/symbols.h"
 
-#include <algorithm>
-
 namespace tandem::schedules {
 
 Symbol Symbols::Garbage(int number) {
