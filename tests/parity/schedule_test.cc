@@ -59,7 +59,7 @@ TEST(ReportTest, ParameterNormsCanBeOff) {
   EXPECT_GT(run.steps[0].grad_norm(), 0);
 }
 
-TEST(ProfileTest, EveryRankRecordsTheSameStepsBitwise) {
+TEST(ProfileTest, EveryRankRecordsTheSameStepsAndKeepsBits) {
   const plan::JobPlan plan = MakeJob({.ranks = 2, .microbatches_per_rank = 2, .steps = 7});
   const JobRun plain = RunJob(plan);
   const trainer::ProfileSteps asked{.id = 99, .steps = 2, .serialized = true};

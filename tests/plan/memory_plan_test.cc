@@ -183,7 +183,7 @@ TEST(MemoryPlanTest, GpuPlanHasTheScratchOfItsKernels) {
   EXPECT_EQ(scratch_of(v1::DEVICE_AUTO), scratch_of(v1::DEVICE_CPU));
 }
 
-TEST(MemoryPlanTest, LlamaLocalsExceedTheirBudgetByATwentieth) {
+TEST(MemoryPlanTest, LlamaLocalsTakeLittleMoreThanTheirBudget) {
   for (const int ranks : {8, 512}) {
     const JobPlan plan = MakeJobPlan(Llama(32, ranks, 8192, 4));
     const MemoryPlan memory = PlanMemory(plan);

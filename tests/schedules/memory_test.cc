@@ -165,7 +165,7 @@ TEST(AddressTest, RandomOutlinesTakeLittleMoreThanTheirBudget) {
             << ratios[99] << "\n";
 }
 
-TEST(AddressTest, ManyMicrobatchesExceedTheirBudgetByATwentieth) {
+TEST(AddressTest, ManyMicrobatchesTakeLittleMoreThanTheirBudget) {
   const Outline outline = DenseDecoder(Llama8b(32, 4096, 2));
   for (const char* strategy : {"replicate", "zero1", "zero2", "zero3"}) {
     for (const Schedule schedule : {Schedule::kSequential, Schedule::kOverlapped}) {
@@ -183,7 +183,7 @@ TEST(AddressTest, ManyMicrobatchesExceedTheirBudgetByATwentieth) {
   }
 }
 
-TEST(AddressTest, ManyExpertLayersExceedBudgetByATwentieth) {
+TEST(AddressTest, ManyExpertLayersTakeLittleMoreThanTheirBudget) {
   const Outline outline = MoeDecoder(80);
   for (const Schedule schedule : {Schedule::kSequential, Schedule::kOverlapped}) {
     BuildOptions options = OptionsFor(outline, "zero3", 4, 8);

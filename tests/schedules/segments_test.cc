@@ -64,7 +64,7 @@ TEST(SegmentsTest, PassesOfALayerAreOneSegment) {
 // The forward of all layers is one segment on one rank; where weights are gathered each layer waits for its
 // own, so that no layer starts later than without segments. A layer's gradients are reduced while the layer
 // before it goes on.
-TEST(SegmentsTest, SegmentEndsWhereStreamsWaitForEachOther) {
+TEST(SegmentsTest, SegmentEndsWhereItsStreamWaitsOrIsAwaited) {
   const Outline outline = SmallDecoder(3);
   EXPECT_THAT(SegmentTexts(outline, TrainOf(outline, {"attention", "mlp"}, 1)), SizeIs(1 + 3));
   EXPECT_THAT(SegmentTexts(outline, TrainOf(outline, {"attention", "mlp"}, 1, /*ranks=*/2)), SizeIs(3 + 3));
