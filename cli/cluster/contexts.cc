@@ -185,8 +185,9 @@ std::string AllowedNames(const Contexts& contexts) {
 }
 
 absl::StatusOr<std::string> ContextsFile(const Environment& environment) {
-  TANDEM_ASSIGN_OR_RETURN(const std::string folder, XdgFolder(environment.xdg_config_home, "XDG_CONFIG_HOME",
-                                                              environment.home, "/.config"));
+  TANDEM_ASSIGN_OR_RETURN(const std::string folder,
+                          XdgFolder(environment.xdg_config_home, "XDG_CONFIG_HOME", environment.home,
+                                    "/.config", "the config file"));
   return folder + "/config.yaml";
 }
 

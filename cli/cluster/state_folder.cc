@@ -91,7 +91,7 @@ bool MayHoldSocket(const std::string& folder) {
 }  // namespace
 
 absl::StatusOr<std::string> XdgFolder(const std::string& variable, const std::string& name,
-                                      const std::string& home, const char* in_home) {
+                                      const std::string& home, const char* in_home, const char* use) {
   // The XDG rules: a path that is not absolute does not count.
   if (absl::StartsWith(variable, "/")) {
     return absl::StrCat(variable, "/tandem");
@@ -99,12 +99,12 @@ absl::StatusOr<std::string> XdgFolder(const std::string& variable, const std::st
   if (absl::StartsWith(home, "/")) {
     return absl::StrCat(home, in_home, "/tandem");
   }
-  return absl::FailedPreconditionError(
-      absl::StrCat("neither HOME nor ", name, " is set to an absolute path; set one of them"));
+  return absl::FailedPreconditionError(absl::StrCat("there is no folder for ", use, ": neither HOME nor ",
+                                                    name, " is set to an absolute path; set one of them"));
 }
 
 absl::StatusOr<std::string> StateRoot(const Environment& environment) {
-  return XdgFolder(environment.xdg_state_home, "XDG_STATE_HOME", environment.home, "/.local/state");
+  return XdgFolder(environment.xdg_state_home, "XDG_STATE_HOME", environment.home, "/.local/state", "state");
 }
 
 std::string ExistingParent(const std::string& folder) {

@@ -117,7 +117,8 @@ std::vector<Finding> CheckDisk(const std::string& subject, const std::string& fo
   const std::string facts = absl::StrCat(Escape(folder), ": ", BytesText(free), " free, 1 MiB durable in ",
                                          StepTimeText(took.count()));
   if (free < kLeastFree) {
-    return {{Level::kWarn, subject, facts + "; make room: a controller accepts no job that it cannot store"}};
+    return {
+        {Level::kWarn, subject, facts + "; make room: jobs and checkpoints that do not fit are not stored"}};
   }
   return {
       {took.count() > kSlowSeconds ? Level::kWarn : Level::kOk, subject,

@@ -210,7 +210,8 @@ TEST_F(ResolveTest, ContextIsReadWhereTheMessageSays) {
   EXPECT_EQ(ResolveAddress({}, environment_)->target, "ctl:7471") << "of the one in HOME";
   environment_.home.clear();
   EXPECT_EQ(Tandem({"get", "jobs"}), kUsage);
-  EXPECT_THAT(console_.err, HasSubstr("neither HOME nor XDG_CONFIG_HOME is set to an absolute path"));
+  EXPECT_THAT(console_.err, HasSubstr("there is no folder for the config file: neither HOME nor "
+                                      "XDG_CONFIG_HOME is set to an absolute path"));
 }
 
 TEST_F(ResolveTest, WrongTlsFileIsNamedAsGiven) {
