@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <exception>
+#include <filesystem>
 #include <map>
 #include <optional>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -97,7 +99,8 @@ absl::Status CheckCanWrite(const std::string& path) {
   const bool exists = ::access(path.c_str(), F_OK) == 0;
   const absl::StatusOr<platform::Descriptor> file = platform::OpenRegularFile(path, O_WRONLY | O_CREAT, 0666);
   if (!exists && file.ok()) {
-    ::unlink(path.c_str());
+    std::error_code error;
+    ::unlink(std::filesystem::canonical(path, error).c_str());  // not `path`, which may be a link to it
   }
   return file.ok() ? absl::OkStatus()
                    : absl::FailedPreconditionError(

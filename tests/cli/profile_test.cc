@@ -100,6 +100,19 @@ TEST_F(ProfileTest, LostRankWritesNothing) {
   EXPECT_FALSE(std::filesystem::exists(trace_));
 }
 
+TEST_F(ProfileTest, ALinkToANewFileStays) {
+  const std::string target = folder_ + "/target.json";
+  std::filesystem::create_symlink(target, trace_);
+  v1::ProfileChunk& chunk = server_->profile.emplace_back();
+  chunk.set_error("worker local-1 went away");
+  EXPECT_EQ(Tandem({"profile", "headers", "--trace", trace_}), kFailed);
+  EXPECT_FALSE(std::filesystem::exists(target));
+  server_->profile.pop_back();
+  EXPECT_EQ(Tandem({"profile", "headers", "--trace", trace_}), kOk) << console_.err;
+  EXPECT_TRUE(std::filesystem::is_symlink(trace_));
+  EXPECT_TRUE(std::filesystem::is_regular_file(target));
+}
+
 TEST_F(ProfileTest, TimelinesOfAnotherProgramAreRefused) {
   Add(0, 13, false, instructions_ + 1);
   EXPECT_EQ(Tandem({"profile", "headers", "--trace", trace_}), kFailed);
