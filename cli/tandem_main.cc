@@ -67,13 +67,13 @@ int main(int argc, char** argv) {
       }
       return tandem::cli::Fail(*console, tandem::cli::Failure(invocation.exit_code, invocation.text), "");
     }
+    const std::filesystem::path self = tandem::platform::BesideThisProgram("tandem");
     // The steady clock: nobody can set it, so nothing that is timed comes early or never.
-    tandem::cli::Context context{
-        .console = *console,
-        .clock = tandem::platform::SteadyClock(),
-        .environment = environment,
-        .target = invocation.target,
-        .own_folder = std::filesystem::path(tandem::platform::BesideThisProgram("tandem")).parent_path()};
+    tandem::cli::Context context{.console = *console,
+                                 .clock = tandem::platform::SteadyClock(),
+                                 .environment = environment,
+                                 .target = invocation.target,
+                                 .own_folder = self.has_parent_path() ? self.parent_path().string() : "."};
     return Ended(*console, invocation.command(context));
   } catch (const std::exception& error) {  // a bug of ours; no stack trace helps the user
     return tandem::cli::Fail(*console, absl::InternalError(error.what()), "internal error");
