@@ -122,6 +122,13 @@ TEST_F(WatchCommandTest, WatchResumesAtTheCursorById) {
   EXPECT_EQ(server_->watched[1].cursor(), "step-2");
   EXPECT_EQ(server_->watched[1].job(), "3f2a91c07be4");
   EXPECT_THAT(ReportedSteps(), ElementsAre(1, 2, 3, 4));
+  std::vector<bool> connected;
+  for (const nlohmann::json& line : JsonLines()) {
+    if (line["kind"] == "connection") {
+      connected.push_back(line["connected"]);
+    }
+  }
+  EXPECT_THAT(connected, ElementsAre(false, true));
 }
 
 TEST_F(WatchCommandTest, AbsenceAndReturnAreReportedOnce) {

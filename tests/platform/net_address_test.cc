@@ -24,7 +24,7 @@ TEST(AddressTest, MalformedAddressesAreRefused) {
   for (const char* const text :
        {"", "localhost", "7471", ":7471", "127.0.0.1:", "127.0.0.1:0", "127.0.0.1:65536",
         "127.0.0.1:99999999999", "127.0.0.1:+1", "127.0.0.1: 1", " 127.0.0.1:1", "::1:7471", "[::1]",
-        "[127.0.0.1]:7471", "http://127.0.0.1:7471", "a/b:1", "unix:/s", "127.0.0.1:http"}) {
+        "[127.0.0.1]:7471", "http://127.0.0.1:7471", "a/b:1", "unix:/s", "127.0.0.1:80s", "off"}) {
     EXPECT_THAT(
         WhyNotAddress(text, {}),
         HasSubstr(

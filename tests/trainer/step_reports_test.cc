@@ -3,10 +3,14 @@
 
 #include <gtest/gtest.h>
 
+#include <exception>
 #include <map>
 #include <set>
 #include <string>
+#include <vector>
 
+#include "platform/files.h"
+#include "tests/comm/run_thread_ranks.h"
 #include "tests/parity/job.h"
 #include "tests/trainer/report_text.h"
 
@@ -67,6 +71,33 @@ TEST(AddSpeedTest, UtilizationIsTimeAtPeakOverTime) {
   EXPECT_EQ(SpeedOf(0.5, "step: 1 tokens: 64 seconds: 0.25"), (Scalars{{"tokens_per_second", 256}}))
       << "more than the peak is no measurement";
   EXPECT_EQ(SpeedOf(0.5, "step: 0"), Scalars()) << "a validation alone";
+}
+
+TEST(StepReportsTest, RankZeroReportsItsSpeed) {
+  const plan::JobPlan plan = PlanOf("replicate", 1);
+  const checkpoint::Owner self{};
+  const std::string no_report;
+  std::vector<v1::StepReport> sent;
+  comm::RunThreadRanks(1, [&](comm::Communicator& comm) {
+    StepReports reports(
+        platform::SystemFiles(), comm, plan, /*seconds_at_peak=*/0.5, /*resumed_step=*/0, no_report, self,
+        [&](const v1::FromTrainer& message) {
+          if (message.has_report()) {
+            sent.push_back(message.report());
+          }
+        },
+        [](const std::exception_ptr&) { ADD_FAILURE() << "a report failed"; });
+    RunRecord run;
+    run.run.computed = 1;
+    run.losses = {3};
+    run.outcome.divisor = 1;
+    reports.Computed(run, /*seconds=*/2);
+    reports.Submit();
+    reports.Flush();
+  });
+  ASSERT_EQ(sent.size(), 1u);
+  EXPECT_EQ(sent[0].scalars().at("tokens_per_second"), static_cast<double>(plan::TokensPerStep(plan)) / 2);
+  EXPECT_EQ(sent[0].scalars().at("model_flops_utilization"), 0.25);
 }
 
 }  // namespace
