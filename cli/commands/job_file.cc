@@ -106,7 +106,7 @@ std::string ValueText(absl::string_view value) {
   const bool is_yaml = !value.empty() && absl::StrContains("[{\"'", value.substr(0, 1));
   const bool is_plain = !absl::StrContains(value, " #") && !absl::StrContains(value, ": ") &&
                         !absl::EndsWith(value, ":") && !value.empty() &&
-                        value.find_first_of(",[]{}") == value.npos &&
+                        value.find_first_of(",?[]{}") == value.npos &&
                         !absl::StrContains("#*&!|>%@`", value.substr(0, 1));
   return is_yaml || is_plain ? std::string(value)
                              : nlohmann::json(std::string(value))

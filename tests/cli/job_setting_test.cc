@@ -16,7 +16,7 @@ TEST(JobSettingTest, SetsFieldsOfAnyDepthAndType) {
   for (const char* setting :
        {"training.steps=20", "training.optimizer.learning_rate=1e-4",
         "training.optimizer.no_weight_decay=*.norm*, b", "parallelism.fsdp.strategy=hsdp",
-        "data.train=/data/a # b: c.txt", "report.parameter_norms=true"}) {
+        "data.train=/data/a # b: c.txt", "data.validation=/data/h?ld/*", "report.parameter_norms=true"}) {
     EXPECT_TRUE(ApplySetting(setting, spec).empty()) << setting;
   }
   EXPECT_EQ(spec.training().steps(), 20);
@@ -24,6 +24,7 @@ TEST(JobSettingTest, SetsFieldsOfAnyDepthAndType) {
   EXPECT_EQ(spec.training().optimizer().no_weight_decay(), "*.norm*, b");
   EXPECT_EQ(spec.parallelism().fsdp().strategy(), v1::STRATEGY_HSDP);
   EXPECT_EQ(spec.data().train(), "/data/a # b: c.txt");
+  EXPECT_EQ(spec.data().validation(), "/data/h?ld/*");
   EXPECT_TRUE(spec.report().parameter_norms());
 }
 
@@ -65,8 +66,9 @@ TEST(JobSettingTest, ValueSetsNoOtherField) {
   for (const char* setting :
        {"name='b', training: {steps: 9}", "name='', training: {steps: 3}",
         "training.recompute=\"x\", steps: 3", "training={steps: 3}, name: b",
-        "data.validation_sets=[{path: /c}], train: /x", "data.validation_sets[0]={path: /c}, {path: /d}",
-        "data.validation_sets[0]={path: /c}, {}", "data.validation_sets[0].name='c', path: /c"}) {
+        "report={parameter_norms: true}, name: b", "data.validation_sets=[{path: /c}], train: /x",
+        "data.validation_sets[0]={path: /c}, {path: /d}", "data.validation_sets[0]={path: /c}, {}",
+        "data.validation_sets[0].name='c', path: /c"}) {
     const std::vector<v1::Violation> wrong = ApplySetting(setting, spec);
     ASSERT_EQ(wrong.size(), 1u) << setting;
     EXPECT_EQ(wrong[0].path(), "--set") << setting;
