@@ -150,7 +150,7 @@ TEST(PatternTest, InBf16ThreeRanksResumeOnOneBitwise) {
   ExpectSameBitsAfter(2, options, {SharedAmong(1, options)});
 }
 
-TEST(PatternTest, InBf16LossesAreCloseToFp32s) {
+TEST(PatternTest, InBf16LossesAreCloseToThoseInFp32) {
   JobOptions options = Patterned("[M-][*-]G");
   options.precision = kBf16;
   ExpectLossesNearFp32(options);

@@ -31,7 +31,7 @@ JobRun InStages(const JobOptions& options, int num_stages, const std::vector<int
 
 const std::vector<int64_t> kTwoByTwo = {1, 1, 1, 1};
 
-TEST(StagesTest, TwoStagesOfTwoChunksHaveOnesBits) {
+TEST(StagesTest, TwoStagesOfTwoChunksHaveOneStagesBits) {
   for (const char* strategy : {"zero3", "zero1", "hsdp"}) {
     for (const int ranks : {1, 2}) {
       SCOPED_TRACE(testing::Message() << strategy << ", " << ranks << " data ranks");
@@ -52,7 +52,7 @@ TEST(StagesTest, TwoStagesOfTwoChunksHaveOnesBits) {
   }
 }
 
-TEST(StagesTest, AnyStagesChunksAndMicrobatchesHaveOnesBits) {
+TEST(StagesTest, AnyStagesAndChunksHaveOneStagesBits) {
   struct Division {
     int stages;
     std::vector<int64_t> layers;
@@ -69,7 +69,7 @@ TEST(StagesTest, AnyStagesChunksAndMicrobatchesHaveOnesBits) {
   }
 }
 
-TEST(StagesTest, Bf16FrozenAndRecomputedLayersHaveOnesBits) {
+TEST(StagesTest, Bf16FrozenAndRecomputedLayersHaveOneStagesBits) {
   JobOptions options = Layered(4);
   options.ranks = 2;
   options.precision = "compute: COMPUTE_TYPE_BF16 transport: COMPUTE_TYPE_BF16";

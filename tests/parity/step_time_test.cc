@@ -39,7 +39,7 @@ class SlowDevice final : public device::ForwardingDevice {
 };
 
 // The runs of the host, which is ahead, take no time.
-TEST(StepTimeTest, AStepsSecondsAreItsDevices) {
+TEST(StepTimeTest, AStepHasTheSecondsOfItsDevice) {
   const JobRun run = RunJob(MakeJob({.steps = 6, .validate_every_steps = 3}),
                             {.make_backend = [](int) { return std::make_unique<WithDevice<SlowDevice>>(); }});
   ASSERT_EQ(run.steps.size(), 6u);
