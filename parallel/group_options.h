@@ -31,12 +31,9 @@ inline constexpr int kSpareMultiprocessors = 8;
 // Of an H100 or H200; ranks count their own GPU's when they start.
 inline constexpr int kMultiprocessors = 132;
 
-// The bound on the thread blocks of one collective of a communicator: the limit that the job sets for the
-// communicator's group, otherwise a limit by `purpose`. The bound also holds if copy engines move the data,
-// because kernels do so instead if NCCL refuses to register a window.
 // The bound on the thread blocks of one collective of a communicator: MostCtas if it is not 0, otherwise
-// a limit by its purpose. It also holds if copy engines move the data, because kernels move it if NCCL
-// refuses to register a window.
+// a limit by `purpose`. The bound also holds if copy engines move the data, because kernels do so instead if
+// NCCL refuses to register a window.
 int BoundOfCtas(const GroupOptions& options, const std::string& purpose);
 
 // "high priority, 4 to 16 CTAs, clusters of 2, over IB"; empty if nothing is set.

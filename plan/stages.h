@@ -16,10 +16,7 @@ namespace tandem::plan {
 //
 // On GPUs, a process must have run every kernel once on each GPU before it runs a stage: the first launch of
 // a kernel loads it, for which it waits until all running kernels of the GPU have ended. One of them may be a
-// receive, whose sender may wait in the same way for this rank.
-// On GPUs, a process must have run every kernel once before it runs a stage: the first launch of a kernel
-// loads it and waits for all that run on the GPU. Among them may be a receive, whose sender may wait
-// likewise, so that both wait forever.
+// receive, whose sender may wait in the same way for this rank, so that both wait forever.
 //
 // Throws std::invalid_argument if there are fewer than 2 stages, if the stages do not have equally many
 // chunks, if the job's schedule is not sequential, or if the model has a tied embedding, another number of

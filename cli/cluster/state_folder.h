@@ -21,9 +21,8 @@ inline constexpr size_t kMaxSocketPath = 107;  // sockaddr_un
 inline constexpr int kKeptRuns = 20;
 
 // Returns `variable`/tandem if the value `variable` of an XDG variable is an absolute path, otherwise
-// `home``in_home`/tandem. FailedPrecondition if `home` is no absolute path either; `name`, the name of the
-// variable, is for this message.
-// FailedPrecondition if neither is an absolute path; the message says that there is no folder for `use`.
+// `home``in_home`/tandem. FailedPrecondition if `home` is no absolute path either; the message says that
+// there is no folder for `use`, and has `name`, the name of the variable.
 absl::StatusOr<std::string> XdgFolder(const std::string& variable, const std::string& name,
                                       const std::string& home, const char* in_home, const char* use);
 

@@ -21,9 +21,7 @@ struct TopState {
 
 // Draws a line about workers, slots and jobs, then a row for each job that has slots, then a row for each job
 // that waits for slots. Both groups of rows are in the order of submission. At most size.rows - 1 lines, none
-// wider than size.columns (0: no limit). Pure.
-// waits, both in the order of submission. At most size.rows - 1 lines, none wider than size.columns (0: no
-// limit for either). Pure.
+// wider than size.columns (0: no limit for either). Pure.
 std::string RenderTop(const TopState& state, const TerminalSize& size, bool unicode, absl::Time now);
 
 // Returns the ids of the jobs whose reports RenderTop shows, in the order of its rows.
