@@ -21,7 +21,10 @@
 namespace tandem::data {
 Corpus::File Corpus::OpenFile(const TextPath& text, const std::shared_ptr<FileReader>& reader,
                               const std::string& path, std::string name) {
-  File file{.reader = reader, .number = reader->Add(path), .name = std::move(name), .content_sample = ""};
+  File file{.reader = reader,
+            .number = reader->Add(text.field, path),
+            .name = std::move(name),
+            .content_sample = ""};
   file.content_sample = reader->ContentSample(file.number);
   std::string beginning(std::min<int64_t>(file.size(), 16), '\0');
   reader->Read(file.number, 0, static_cast<int64_t>(beginning.size()), beginning.data());
@@ -64,7 +67,7 @@ Corpus::Part Corpus::WholeFiles(const Files& files) {
   return part;
 }
 
-Corpus::Files Corpus::OpenFiles(const TextPath& text, const platform::Clock& clock) {
+Corpus::Files Corpus::OpenFiles(const TextPath& text, const std::shared_ptr<FileReader>& reader) {
   const std::string& field = text.field;
   const std::string& pattern = text.path;
   int64_t num_skipped = 0;
@@ -74,7 +77,6 @@ Corpus::Files Corpus::OpenFiles(const TextPath& text, const platform::Clock& clo
     throw DataError(absl::StrCat(field, ": ", pattern, ": ", paths.status().message()));
   }
   const std::string root = RootOf(pattern);
-  const auto reader = std::make_shared<FileReader>(field, clock);
   Files opened(paths->size());
   platform::ForEachIndex(opened.size(), kMostConcurrentFiles, [&](size_t i) {
     opened[i] = OpenFile(text, reader, (*paths)[i], NameBelow(root, (*paths)[i]));
@@ -104,7 +106,7 @@ void Corpus::CheckApart(const Files& train, const TextPath& of, const Files& val
       const File& trained = *found->second;
       throw DataError(absl::StrCat(of.field, ": ", file.path(), " is also a training file",
                                    trained.path() == file.path() ? "" : ", " + trained.path(),
-                                   "; name files that are not in ", trained.reader->field(),
+                                   "; name files that are not in ", trained.field(),
                                    ", or hold out a part of it with data.validation_fraction"));
     }
   }
@@ -120,8 +122,7 @@ void Corpus::CheckShared(const std::vector<Files>& train) {
   }
   if (const std::optional<SharedFile> shared = FindSharedFile(texts); shared.has_value()) {
     const File& file = train[shared->second][shared->file];
-    throw DataError(
-        SharedFileText(file.reader->field(), file.path(), train[shared->first].front().reader->field()));
+    throw DataError(SharedFileText(file.field(), file.path(), train[shared->first].front().field()));
   }
 }
 
@@ -166,7 +167,7 @@ void Corpus::LeaveOutCopies() {
     }
     if (rest.spans.empty() && !part.spans.empty()) {
       throw DataError(
-          absl::StrCat(part.spans.front().file.reader->field(),
+          absl::StrCat(part.spans.front().file.field(),
                        ": every training file is a copy of one that is held out; use other files, or no "
                        "validation"));
     }
@@ -175,9 +176,10 @@ void Corpus::LeaveOutCopies() {
 }
 
 Corpus::Corpus(const TextOptions& options, const platform::Clock& clock) {
+  const auto reader = std::make_shared<FileReader>(clock);
   std::vector<Files> train;
   for (const TextPath& text : options.train) {
-    train.push_back(OpenFiles(text, clock));
+    train.push_back(OpenFiles(text, reader));
     if (options.validation.empty()) {
       HoldOut(train.back(), options.validation_fraction);
     } else {
@@ -188,7 +190,7 @@ Corpus::Corpus(const TextOptions& options, const platform::Clock& clock) {
     CheckShared(train);
   }
   for (const TextPath& text : options.validation) {
-    const Files validation = OpenFiles(text, clock);
+    const Files validation = OpenFiles(text, reader);
     for (const Files& trained : train) {
       CheckApart(trained, text, validation);
     }

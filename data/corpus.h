@@ -73,13 +73,14 @@ class Corpus {
  private:
   // One file, as it was when it was opened.
   struct File {
-    std::shared_ptr<FileReader> reader;  // of its text
+    std::shared_ptr<FileReader> reader;  // of all texts
     int number = 0;                      // in the reader
     std::string name;                    // below the root
     std::string content_sample;
 
     int64_t size() const { return reader->size(number); }
     std::string path() const { return reader->path(number); }
+    std::string field() const { return reader->field(number); }
     std::pair<uint64_t, uint64_t> inode() const { return reader->inode(number); }
   };
   using Files = std::vector<File>;
@@ -103,7 +104,7 @@ class Corpus {
                        const std::string& path, std::string name);
   static bool HaveSameBytes(const File& one, const File& two);  // if they have the same size
   // Opens the files of a text that are not empty, in order, each once.
-  Files OpenFiles(const TextPath& text, const platform::Clock& clock);
+  Files OpenFiles(const TextPath& text, const std::shared_ptr<FileReader>& reader);
   // Throws DataError if a file is in both.
   static void CheckApart(const Files& train, const TextPath& of, const Files& validation);
   // Throws DataError if two texts share a file, but not all of their files.

@@ -45,12 +45,9 @@ int CodeOf(TokenType type) {
 
 }  // namespace
 
-StoredTokens::StoredTokens(const TextPath& text, const platform::Clock& clock,
+StoredTokens::StoredTokens(const TextPath& text, std::shared_ptr<FileReader> files,
                            std::optional<int64_t> end_of_document)
-    : field_(text.field),
-      folder_(text.path),
-      end_of_document_(end_of_document),
-      files_(std::make_shared<FileReader>(text.field, clock)) {
+    : field_(text.field), folder_(text.path), end_of_document_(end_of_document), files_(std::move(files)) {
   absl::StatusOr<TokenText> read = ReadTokenText(folder_, FormatOf(folder_, text.format), text.token_type);
   if (!read.ok()) {
     throw DataError(absl::StrCat(field_, ": ", read.status().message()));
@@ -62,9 +59,6 @@ StoredTokens::StoredTokens(const TextPath& text, const platform::Clock& clock,
   int64_t begin = 0;
   for (const TokenFile& described : text_.files) {
     Shard& shard = shards_.emplace_back();
-    shard.bin = files_->Add(described.path);
-    shard.idx = described.index.empty() ? -1 : files_->Add(described.index);
-    shard.mask = described.mask.empty() ? -1 : files_->Add(described.mask);
     shard.begin = begin;
     shard.file = described;
     begin += described.tokens;
@@ -126,6 +120,10 @@ std::string StoredTokens::Remedy() const {
 }
 
 void StoredTokens::Open(Shard& shard) const {
+  const TokenFile& file = shard.file;
+  shard.bin = files_->Add(field_, file.path);
+  shard.idx = file.index.empty() ? -1 : files_->Add(field_, file.index);
+  shard.mask = file.mask.empty() ? -1 : files_->Add(field_, file.mask);
   if (shard.idx >= 0) {
     OpenIndex(shard);
   }

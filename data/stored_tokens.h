@@ -12,7 +12,6 @@
 #include "data/indexed_file.h"
 #include "data/text_options.h"
 #include "data/token_files.h"
-#include "platform/clock.h"
 
 namespace tandem::data {
 
@@ -29,9 +28,9 @@ class StoredTokens {
     std::string content;  // number and type of its tokens, and a sample of its bytes (content_sample.h)
   };
 
-  // `clock` must outlive this object. `end_of_document` is the last token of each document in files without
+  // Adds the text's files to `files`. `end_of_document` is the last token of each document in files without
   // an index; if it is unset, each such file is a document. Throws DataError.
-  StoredTokens(const TextPath& text, const platform::Clock& clock,
+  StoredTokens(const TextPath& text, std::shared_ptr<FileReader> files,
                std::optional<int64_t> end_of_document = std::nullopt);
 
   // The bytes of parts of files (corpus.h) as tokens, one part after the other. Each part begins a document.

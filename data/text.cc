@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "data/corpus.h"
+#include "data/file_reader.h"
 #include "data/held_out.h"
 #include "data/stored_tokens.h"
 #include "data/token_files.h"
@@ -27,9 +28,10 @@ void CheckDocuments(const TokenSource& text, bool one_file, const Documents& doc
                                  "ends one with data.end_of_document, or give a file for each document"));
   }
   constexpr int64_t kTokensAtOnce = 1 << 20;
+  const int64_t searched = end.value_or(0) <= UINT8_MAX ? text.num_tokens() : 0;  // a token is a byte
   bool occurs = !end.has_value();
   std::vector<int64_t> tokens;
-  for (int64_t begin = 0; begin < text.num_tokens() && !occurs; begin += kTokensAtOnce) {
+  for (int64_t begin = 0; begin < searched && !occurs; begin += kTokensAtOnce) {
     tokens.resize(std::min(kTokensAtOnce, text.num_tokens() - begin));
     text.Read(begin, static_cast<int64_t>(tokens.size()), tokens.data());
     occurs = std::find(tokens.begin(), tokens.end(), *end) != tokens.end();
@@ -138,10 +140,11 @@ void CheckEndOfDocument(const TextOptions& options) {
 SplitText OpenTokens(const TextOptions& options, const platform::Clock& clock) {
   const std::optional<int64_t> end_of_document = options.documents.value_or(Documents{}).end_of_document;
   CheckEndOfDocument(options);
+  const auto files = std::make_shared<FileReader>(clock);
   std::vector<Folder> trained;
   Folder known;  // the first that says its tokenizer
   const auto open = [&](const TextPath& path) {
-    const auto folder = std::make_shared<const StoredTokens>(path, clock, end_of_document);
+    const auto folder = std::make_shared<const StoredTokens>(path, files, end_of_document);
     if (options.documents.has_value()) {
       folder->CheckIndices();
     }

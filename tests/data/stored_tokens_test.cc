@@ -158,7 +158,7 @@ TEST_F(StoredTokensTest, HeldOutEndNeedsNoTokens) {
   for (uint64_t seed = 1; seed <= 20; ++seed) {
     Make(seed, seed % 2 == 0);
     for (const double fraction : {0.0, 0.01, 0.2, 0.5}) {
-      const StoredTokens folder({"data.train", path_}, clock_);
+      const StoredTokens folder({"data.train", path_}, std::make_shared<FileReader>(clock_));
       EXPECT_EQ(EarliestHeldOut(folder.text(), fraction, 9), HeldOutFrom(folder, fraction, 9)) << seed;
     }
   }
@@ -313,23 +313,6 @@ TEST_F(StoredTokensTest, AnyMaskIsReadOrRefused) {
     }
   }
   EXPECT_GT(read, 300) << "seed " << kSeed;
-}
-
-TEST_F(StoredTokensTest, MoreFilesThanDescriptorsAreRead) {
-  FileReader reader("data.train", clock_, /*most_open=*/2);
-  for (int i = 0; i < 7; ++i) {
-    reader.Add(folder_.Write("f" + std::to_string(i), "file " + std::to_string(i)));
-  }
-  for (int round = 0; round < 3; ++round) {
-    for (int i = 0; i < 7; ++i) {
-      char digit = 0;
-      reader.Read(i, 5, 1, &digit);
-      EXPECT_EQ(digit, '0' + i);
-    }
-  }
-  folder_.Write("f0", "longer than before");
-  char byte = 0;
-  EXPECT_THROW(reader.Read(0, 0, 1, &byte), DataError) << "it is opened again";
 }
 
 TEST_F(StoredTokensTest, MasksSayWhichTokensCount) {
