@@ -35,11 +35,12 @@ class AddressError : public std::runtime_error {
 //
 // Every rank makes the same calls in the same order, except that one rank's Send matches another's Receive.
 // All calls of a rank come from one thread (the stream's). On the CPU a call returns when the collective is
-// done; on a GPU the call enqueues it on the current stream. Memory is in the GPU, or in the host for groups
-// on CPUs, and must stay alive until the collective is done. A group of one rank has a communicator like any
-// other (lone_communicator.h). Calls throw CommError if a peer is lost or the deadline passes, and
-// std::invalid_argument if sizes do not fit; errors that a GPU notices later are thrown by CheckPending. Not
-// thread-safe, except Abort, CheckPending and the two counts.
+// done; on a GPU the call enqueues it on the current stream, and may first wait for other ranks. Memory is in
+// the GPU, or in the host for groups on CPUs, and must stay alive until the collective is done. A group of
+// one rank has a communicator like any other (lone_communicator.h). Calls throw CommError if a peer is lost
+// or the deadline passes, and std::invalid_argument if sizes do not fit. CheckPending throws errors that a
+// GPU notices later, or while a call does not return. Not thread-safe, except Abort, CheckPending and the two
+// counts.
 class Communicator {
  public:
   virtual ~Communicator() = default;

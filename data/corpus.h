@@ -34,8 +34,8 @@ struct CorpusPart {
 // file, the end of the file is held out.
 //
 // The constructor opens every file and reads its sample (content_sample.h), kMostConcurrentFiles at a time.
-// That is at most five reads for each file: if a read takes 5 ms, as on a network file system, 10,000 files
-// take about 30 s.
+// That is at most five reads for each file: if each, and the opening, takes 5 ms, as on a network file
+// system, 10,000 files take about 40 s.
 //
 // Hidden files are skipped (platform/file_list.h). A training file with the same bytes as a held-out file is
 // left out, so that a copy does not bring held-out text into the training text; copies within one split stay.

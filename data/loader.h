@@ -100,8 +100,9 @@ class Loader {
   Place Where(int64_t step, int64_t microbatch, int64_t num_microbatches, int64_t sequences, int64_t sequence,
               int64_t token) const;
 
-  // Covers the names and sizes of the texts' files and, if documents are packed, how documents are found;
-  // hexadecimal. A job that resumes compares it with the digest in the checkpoint.
+  // Covers the names and sizes of the texts' files, what of them is held out and, if documents are packed or
+  // their first tokens do not count, how documents are found; hexadecimal. A job that resumes compares it
+  // with the digest in the checkpoint.
   std::string digest() const;
 
   // Covers what digest() covers, and samples of the files' contents (content_sample.h). Ranks compare it

@@ -17,7 +17,7 @@ namespace {
 constexpr char kWindowLayers[] = "model.window_layers";
 
 void CheckWindow(FieldChecker& check, const v1::Model& model, const ModelType& type) {
-  if (!check.IsWritten(kWindowLayers) || !check.IsOk({"model.sliding_window"})) {
+  if (!check.IsWritten(kWindowLayers) || (model.has_sliding_window() && !type.may_have_window)) {
     return;
   }
   if (!model.has_sliding_window()) {
@@ -85,8 +85,6 @@ void CheckFieldsOfType(FieldChecker& check, const ModelType& type) {
   const std::pair<const char*, Has> fields[] = {
       {"model.sliding_window", &ModelType::may_have_window},
       {"model.rotary_embedding", &ModelType::may_not_rotate},
-      {"model.partial_rotary_factor",
-       [](const ModelType& of) { return of.may_rotate_partly || of.partial_rotary_factor != 1; }},
       {"model.embedding_multiplier", &ModelType::has_multipliers},
       {"model.attention_multiplier", &ModelType::has_multipliers},
       {"model.residual_multiplier", &ModelType::has_multipliers},
@@ -103,14 +101,17 @@ void CheckFieldsOfType(FieldChecker& check, const ModelType& type) {
   };
   const auto forbid_unless = [&](bool is_of_type, const char* path, const Has& has) {
     if (check.IsWritten(path) && !is_of_type) {
-      check.Forbid(path, absl::StrCat(check.Named("model.model_type"),
-                                      " has no use for it: omit the key, or use model_type: ",
-                                      ModelTypesThat(has, " or ")));
+      check.Forbid(path, absl::StrCat(check.Named("model.model_type"), " has no use for it: omit the ",
+                                      FindField(path)->message_type() == nullptr ? "key" : "block",
+                                      ", or use model_type: ", ModelTypesThat(has, " or ")));
     }
   };
   for (const auto& [path, has] : fields) {
     forbid_unless(has(type), path, has);
   }
+  // A type that fixes the share may have it written, which CheckRotation checks.
+  forbid_unless(type.may_rotate_partly || type.partial_rotary_factor != 1, "model.partial_rotary_factor",
+                &ModelType::may_rotate_partly);
   // In a job of deepseek_v2 it may be 0, which CheckDeepseekExperts checks.
   forbid_unless(type.has_latent_attention, "model.moe.router_bias_update_rate",
                 [](const ModelType& of) { return of.score == v1::ROUTER_SCORE_SIGMOID; });

@@ -11,8 +11,8 @@
 #include "fsdp/cuda/launch.h"
 
 // How a block works through a tile. The squares of a chunk (host_loops.h) are added in the order of the CPU's
-// sums. A group of eight threads sums a chunk, element i on lane i % 8 as in host_loops.cc. A warp works on four
-// consecutive chunks at a time; this is a round.
+// sums. A group of eight threads sums a chunk, element i on lane i % 8 as in host_loops.cc. A warp works on
+// four consecutive chunks at a time; this is a round.
 //
 // A round of whole chunks of 64 elements moves in packs of 16 bytes: neighbouring threads move neighbouring
 // packs, and the values to be squared then change threads through shared memory. All other rounds move
