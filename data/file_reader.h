@@ -30,9 +30,8 @@ class FileReader {
  public:
   static constexpr absl::Duration kCheckEvery = absl::Minutes(1);
 
-  // `field` is the job's field that names the files, for messages. `clock` must outlive the reader.
-  // `clock` outlives the reader. `most_open` bounds the descriptors between calls; each call in progress may
-  // have one more.
+  // `clock` must outlive the reader. `most_open` bounds the descriptors between calls; each call in progress
+  // may have one more.
   explicit FileReader(const platform::Clock& clock, size_t most_open = 256);
   ~FileReader();
   FileReader(const FileReader&) = delete;

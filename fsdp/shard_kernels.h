@@ -45,7 +45,6 @@ struct OptimizerArrays {
 // number of ranks: contributions are added in rank order; squares within chunks, which end at multiples of
 // kGranule, in eight lanes (host_loops.h); and the sums of chunks as a DoubleDouble. The loops run on the
 // current stream. Objects have no state between calls, so several streams may use one.
-// kGranule, in eight lanes each (host_loops.h); and sums of chunks as a DoubleDouble. The loops run on the
 class UnitKernels {
  public:
   virtual ~UnitKernels() = default;
