@@ -6,6 +6,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/status/status.h"
 #include "parallel/group_options.h"
 
@@ -35,6 +36,8 @@ Communicators::Communicators(CommunicatorFactory& factory, const std::vector<Mem
     joined.push_back(*group);
   }
   communicators_.resize(uses_.size());
+  // If one cannot be made, the job ends. To end the others together with other ranks would wait for these.
+  absl::Cleanup abort = [this] { Abort(); };
   std::map<std::string, Communicator*> live;  // the first communicator of each group
   for (const bool clones : {false, true}) {   // a clone needs its parent, whichever the programs list first
     for (size_t i = 0; i < uses_.size(); ++i) {
@@ -52,6 +55,7 @@ Communicators::Communicators(CommunicatorFactory& factory, const std::vector<Mem
       live.emplace(membership.group, communicators_[i].get());
     }
   }
+  std::move(abort).Cancel();
 }
 
 Communicators::~Communicators() = default;
@@ -81,7 +85,9 @@ std::vector<std::string> Communicators::RegisterWindows(const std::shared_ptr<co
 
 void Communicators::Abort() {
   for (const std::unique_ptr<Communicator>& each : communicators_) {
-    each->Abort();
+    if (each != nullptr) {  // it is, while they are made
+      each->Abort();
+    }
   }
 }
 

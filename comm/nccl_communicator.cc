@@ -2,6 +2,7 @@
 #include "comm/nccl_communicator.h"
 
 #include <cstddef>
+#include <exception>
 #include <future>
 #include <stdexcept>
 #include <thread>
@@ -118,7 +119,7 @@ NcclCommunicator::~NcclCommunicator() {
   const device::CudaGuard guard(device_);
   try {
     Farewell();
-  } catch (const CommError&) {
+  } catch (const std::exception&) {  // also if no thread can start
     Abort();
   }
   for (cudaEvent_t event : events_) {
@@ -177,7 +178,7 @@ void NcclCommunicator::Start(const Collective& call, Launch launch) {
     starting_.reset();
   };
   ncclResult_t result = ncclSuccess;
-  if (!is_connected_) {
+  if (!has_started_) {
     result = Wait(where, timeout_, [call, size = size_, stream, launch](ncclComm_t comm) {
       return launch(call, size, comm, stream);
     });
@@ -187,7 +188,7 @@ void NcclCommunicator::Start(const Collective& call, Launch launch) {
     throw Aborted(where);
   }
   Check(result, where);
-  is_connected_ = true;
+  has_started_ = true;
   std::move(started).Invoke();
   const absl::MutexLock lock(&mu_);
   pending.end = Mark(stream);

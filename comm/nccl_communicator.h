@@ -122,7 +122,7 @@ class NcclCommunicator final : public Communicator {
   const int device_;
   const absl::Duration timeout_;
   const std::shared_ptr<NcclHandle> handle_;
-  bool is_connected_ = false;  // has enqueued a collective
+  bool has_started_ = false;  // has enqueued a collective
   std::vector<Window> windows_;
   // Held while an event is recorded. That call hangs if the GPU waits for a peer and its queue is full, so
   // the watchdog only tries to lock this mutex.

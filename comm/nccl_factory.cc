@@ -4,8 +4,10 @@
 #include <cuda_runtime_api.h>
 #include <nccl.h>
 
+#include <chrono>
 #include <cstring>
 #include <stdexcept>
+#include <thread>
 #include <utility>
 
 #include "comm/lone_communicator.h"
@@ -90,8 +92,9 @@ class NcclFactory final : public CommunicatorFactory {
                         " Transfer: the first word did not arrive within " +
                         absl::FormatDuration(rendezvous_.timeout));
       }
+      link.CheckPending();
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
-    link.CheckPending();
   }
 
   // parallel/group_options.h

@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <future>
+#include <system_error>
 #include <thread>
 
 namespace tandem::comm {
@@ -73,11 +74,15 @@ void NcclHandle::End(ncclComm_t comm) const {
   }
   std::promise<void> done;
   std::future<void> ended = done.get_future();
-  std::thread([comm, device = device_, done = std::move(done)]() mutable {
-    cudaSetDevice(device);
-    ncclCommAbort(comm);
-    done.set_value();
-  }).detach();
+  try {
+    std::thread([comm, device = device_, done = std::move(done)]() mutable {
+      cudaSetDevice(device);
+      ncclCommAbort(comm);
+      done.set_value();
+    }).detach();
+  } catch (const std::system_error&) {
+    return;  // no thread can start: the end of the process ends it
+  }
   ended.wait_for(kPatience);
 }
 

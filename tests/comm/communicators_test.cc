@@ -124,6 +124,41 @@ TEST(CommunicatorsTest, UnknownGroupsAndUsesListedTwiceAreRefused) {
   EXPECT_EQ(message({kUses[0], kUses[0]}), "communicator dp_cp reduce is listed twice");
 }
 
+// Its third group cannot be made. Counts the aborts of the others.
+class FailingFactory final : public CommunicatorFactory {
+ public:
+  class Counted final : public ForwardingCommunicator {
+   public:
+    Counted(std::unique_ptr<Communicator> inner, int& aborts)
+        : ForwardingCommunicator(std::move(inner)), aborts_(aborts) {}
+    void Abort() override { ++aborts_; }
+
+   private:
+    int& aborts_;
+  };
+
+  std::unique_ptr<Communicator> Make(const Membership& membership, Communicator*) override {
+    if (++calls_ == 3) {
+      throw CommError("a peer did not come");
+    }
+    return std::make_unique<Counted>(std::move(MakeThreadCommunicators(membership.group, 1).front()), aborts);
+  }
+  std::unique_ptr<device::Region> Reserve(device::Device& device, int64_t bytes) override {
+    return device.Reserve(bytes);
+  }
+
+  int aborts = 0;
+
+ private:
+  int calls_ = 0;
+};
+
+TEST(CommunicatorsTest, AGroupThatFailsAbortsTheOthers) {
+  FailingFactory factory;
+  EXPECT_THROW(Communicators(factory, Groups(0, 1), kUses), CommError);
+  EXPECT_EQ(factory.aborts, 2);
+}
+
 // Refuses windows, as a GPU without peer access would.
 class WithoutWindows final : public ForwardingCommunicator {
  public:
