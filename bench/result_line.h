@@ -10,9 +10,10 @@
 
 namespace tandem::bench {
 
-// The machine that a result is measured on. GpuName returns the first GPU that nvidia-smi lists, for benches
-// without CUDA (the others use device::Device::name). ProcessorName returns the processor and the instruction
-// set that our kernels use there: "AMD EPYC 7B13, AVX2".
+// The machine that a result is measured on. GpuName returns the name of the first GPU that nvidia-smi lists,
+// for benches that use no CUDA themselves but measure trainers on GPUs (the others use device::Device::name).
+// If nvidia-smi fails or names none, it returns a text that says so. ProcessorName returns the processor and
+// the instruction set that our kernels use there: "AMD EPYC 7B13, AVX2".
 std::string GpuName();
 std::string ProcessorName();
 

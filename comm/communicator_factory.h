@@ -45,9 +45,13 @@ struct Membership {
   int rank = 0;        // within the group
   int size = 1;
   std::vector<int> ranks;  // job ranks in the group's order, for error messages; empty: 0 to size - 1
-  int ctas = 0;  // most thread blocks of a collective on a GPU (parallel/group_options.h); 0: NCCL chooses
+  // Upper bound on the thread blocks of one collective on a GPU (parallel::BoundOfCtas); 0: NCCL chooses.
+  int ctas = 0;
   parallel::GroupOptions options;  // for NCCL; specs that set any for CPUs are refused
-  std::string clone_of;  // group to be cloned live, which has the same members in the same order; or empty
+  // The group, with the same members in the same order, that this one is a clone of: the first Make of this
+  // group gets a communicator of that one as `live`, if this rank has made one. Empty: this group is no
+  // clone.
+  std::string clone_of;
 };
 
 // Makes the communicators of one kind of device.
@@ -56,19 +60,20 @@ class CommunicatorFactory {
   virtual ~CommunicatorFactory() = default;
 
   // Collective over the group. live: null, or a communicator of the same members from this factory, which is
-  // cloned if that saves something. Throws CommError.
+  // cloned if that saves something. Throws CommError; AddressError if Gloo cannot listen at data_address.
   virtual std::unique_ptr<Communicator> Make(const Membership& membership, Communicator* live) = 0;
 
   // Device memory that communicators can register (Communicator::RegisterWindow). Throws device::OutOfMemory.
   virtual std::unique_ptr<device::Region> Reserve(device::Device& device, int64_t bytes) = 0;
 };
 
-// Groups over TCP between processes (c10d's ProcessGroupGloo), for tensors in host memory of any kind. Making
-// a group is a barrier: it blocks until all of its ranks have made it. data_address: the host name or IP
-// address at which other ranks reach this machine; the factory binds an ephemeral port there. A group of one
-// rank needs neither store nor network. CommError names group, rank, operation and what the peer did. Gloo
-// cannot cancel a waiting call: after Abort or an error, such a call ends at its timeout or with the process.
-// The process ignores SIGPIPE, because Gloo writes to peers that are gone.
+// Groups over TCP between processes (c10d's ProcessGroupGloo), for bytes of any type in host memory, which
+// need not be pinned or registered. Making a group is a barrier: it blocks until all of its ranks have made
+// it. data_address: the host name or IP address at which other ranks reach this machine; the factory binds an
+// ephemeral port there. A group of one rank needs neither store nor network. CommError names group, rank,
+// operation and what the peer did. Gloo cannot cancel a waiting call: after Abort or an error, such a call
+// ends at its timeout or with the process. The caller must have made the process ignore SIGPIPE, because Gloo
+// writes to peers that are gone.
 std::unique_ptr<CommunicatorFactory> MakeGlooFactory(Rendezvous rendezvous);
 
 }  // namespace tandem::comm

@@ -23,8 +23,8 @@ struct SharedPage {
   // The step in progress, from 1; 0 before the first step and in the validation before it. While the
   // optimizer applies step N, this is N + 1 already, because both happen in one run of the program.
   std::atomic<int64_t> step{0};
-  // The number of the instruction that finished last, counted through all programs of the stage (-1: none
-  // yet), and when it finished (CLOCK_MONOTONIC).
+  // The number of the instruction that finished last, counted through all programs of the stage
+  // (StagePrograms::All(); -1: none yet), and when it finished (CLOCK_MONOTONIC).
   std::atomic<int64_t> instruction{-1};
   std::atomic<int64_t> progress_monotonic_ns{0};
   // How many collectives were started on each of the `num_communicators` communicators, in the order in which

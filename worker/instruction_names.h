@@ -10,9 +10,9 @@
 
 namespace tandem::worker {
 
-// The names of the instructions of a job's programs for messages, in the order in which the shared page
-// counts instructions. A job may have a million instructions; each takes 8 bytes here, because all
-// microbatches share the same few names.
+// Names, for messages, of the instructions of all programs of a job's stage. The index of an instruction is
+// its number in SharedPage::instruction (link/shared_page.h). A job may have a million instructions; each
+// takes 8 bytes here, because all microbatches share the same few names.
 class InstructionNames {
  public:
   // Appends an instruction. `what` is its text without the microbatch, such as "forward layers.0.mlp"; `act`
@@ -38,13 +38,14 @@ class InstructionNames {
   };
 
   std::vector<Kind> kinds_;
-  std::map<std::string, int32_t> kind_of_;  // by what
+  std::map<std::string, int32_t> kind_of_;  // index in kinds_, by Kind::what
   std::vector<Entry> entries_;
 };
 
-// Returns the names of the instructions of all programs of the job, in the order of StagePrograms::All(), to
-// say where a rank was when it died. Empty if the programs cannot be derived from the spec; a cause then has
-// the bare number.
+// Returns the names of the instructions of all programs of the job's stage, in the order of
+// StagePrograms::All(), to say where a rank was when it died. Empty if the programs cannot be derived from
+// the spec: the message about the rank then gives the number of the last instruction instead of its name, and
+// Cause.last_instruction is empty.
 InstructionNames NameProgram(const v1::JobSpec& resolved);
 
 }  // namespace tandem::worker

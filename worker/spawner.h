@@ -26,12 +26,13 @@ struct RunAs {
 // --user.
 absl::StatusOr<RunAs> FindUser(const std::string& name);
 
+// The descriptors remain the caller's: Spawn closes none of them.
 struct SpawnRequest {
   std::string program;
   std::string log_file;  // standard output and error are appended to it
-  int control_fd = -1;   // the trainer's ends; the caller closes both
-  int page_fd = -1;
-  int group_fd = -1;  // of its control group (RankGroup::processes_fd); -1: the group of this process
+  int control_fd = -1;   // the trainer's end of its channel to this process (link::Channel)
+  int page_fd = -1;      // its shared page (link::MappedPage::fd)
+  int group_fd = -1;     // of its control group (RankGroup::processes_fd); -1: the group of this process
 };
 
 struct SpawnedProcess {
@@ -47,10 +48,10 @@ class Spawner {
   explicit Spawner(std::optional<RunAs> run_as = std::nullopt) : run_as_(std::move(run_as)) {}
 
   // Starts the program. Blocks until exec has succeeded or failed. The program leads its own process group,
-  // inherits only standard input (/dev/null), output, error and the two descriptors, and dies with this
+  // inherits only standard input (/dev/null), output, error, control_fd and page_fd, and dies with this
   // process. If memory runs out, the kernel kills it rather than this process (oom_score_adj). Its working
-  // directory is /: the daemon's may be removed meanwhile, libraries fail without one, and all paths of a job
-  // are absolute.
+  // directory is /: the daemon's own working directory may be removed meanwhile, libraries fail without one,
+  // and all paths of a job are absolute.
   absl::StatusOr<SpawnedProcess> Spawn(const SpawnRequest& request);
 
  private:

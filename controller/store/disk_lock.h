@@ -16,8 +16,9 @@ namespace tandem::controller {
 // the disk stands still. The few threads that serve all callers must not wait that long. Thread-safe.
 class ABSL_LOCKABLE DiskLock {
  public:
-  // How long a holder may have had the lock before callers give up. So only the callers of the first second
-  // of a standstill wait at all.
+  // How long a holder may have had the lock before callers with this patience give up. The time counts from
+  // when the holder acquired the lock, so once a disk has stood still for a second, such callers fail at
+  // once.
   static constexpr absl::Duration kPatience = absl::Seconds(1);
 
   // Acquires the lock. Returns false if its holder has had it for `patience` and still has it.

@@ -11,8 +11,8 @@
 namespace tandem::schedules {
 
 // Decides which locals of a program may share bytes: two may if Before holds for them in one order or the
-// other. Keeps, for each local and stream, the last access, and what has certainly finished before each of
-// its accesses starts.
+// other. For each local and each stream, keeps the place of the local's last access on the stream, and how
+// many of the stream's instructions are sure to have finished before any access of the local starts.
 class AccessOrder {
  public:
   // `clocks` is VectorClocks, or a class with the same End, place and num_streams.
@@ -59,11 +59,12 @@ class AccessOrder {
   }
 
   int num_streams() const { return num_streams_; }
-  // By stream, the place (VectorClocks::place) of the last instruction that accesses the buffer; 0: none.
+  // By stream, the place (VectorClocks::place) of its last instruction that accesses the buffer; 0: none.
   absl::Span<const int> Last(BufferId buffer) const {
     return absl::MakeConstSpan(last_).subspan(Row(buffer), num_streams_);
   }
-  // By stream, how many of its instructions have certainly finished before each access of the buffer starts.
+  // By stream, how many of the stream's instructions are sure to have finished whichever access of the buffer
+  // starts: the least over its accesses.
   absl::Span<const int> Known(BufferId buffer) const {
     return absl::MakeConstSpan(known_).subspan(Row(buffer), num_streams_);
   }
