@@ -52,8 +52,8 @@ absl::Status PublishOwner(platform::Files& files, const std::string& directory, 
 // the other job's file. If two newcomers compete, one of them is refused.
 //
 // If it replaced another job, returns the folders of unfinished saves in the directory, as
-// SetAsideTemporaries (retention.h) does: renamed, so that nobody can publish them; otherwise returns
-// nothing. The caller, or else the next save, must remove them (remove_together.h). Returns
+// SetAsideTemporaries (retention.h) does: renamed, so that the other job cannot publish them; otherwise
+// returns nothing. The caller, or else the next save, must remove them (remove_together.h). Returns
 // FailedPrecondition, naming both jobs, if the other job is alive, and Aborted if a later attempt of this job
 // owns the directory.
 absl::StatusOr<std::vector<std::string>> TakeOwnership(platform::Files& files, const std::string& directory,
@@ -77,8 +77,8 @@ bool Owns(platform::Files& files, const std::string& directory, const Owner& sel
 absl::Status ReleaseOwnership(platform::Files& files, const std::string& directory, const Owner& self);
 
 // Returns Aborted, naming both owners, if another job or a later attempt of this job owns the directory.
-// Returns OK if `self`, an earlier attempt of this job or nobody owns it. Any other error says nothing about
-// ownership.
+// Returns OK if `self` or an earlier attempt of this job owns it, or if it has no owner. Any other error says
+// nothing about ownership.
 absl::Status CheckOwner(platform::Files& files, const std::string& directory, const Owner& self);
 
 }  // namespace tandem::checkpoint

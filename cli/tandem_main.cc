@@ -68,7 +68,7 @@ int main(int argc, char** argv) {
       return tandem::cli::Fail(*console, tandem::cli::Failure(invocation.exit_code, invocation.text), "");
     }
     const std::filesystem::path self = tandem::platform::BesideThisProgram("tandem");
-    // The steady clock: nobody can set it, so nothing that is timed comes early or never.
+    // The steady clock cannot be set, so nothing that is timed comes early or never.
     tandem::cli::Context context{.console = *console,
                                  .clock = tandem::platform::SteadyClock(),
                                  .environment = environment,

@@ -18,7 +18,7 @@ using schedules::Buffer;
 using schedules::BufferKind;
 
 constexpr uint8_t kCanary = 0xFE;  // -1.7e38 of fp32 and bf16, -5.5e303 of fp64; not the NaN of memory that
-                                   // nobody has written
+                                   // has not been written
 constexpr int64_t kMostBytes = 4096;
 
 // Bytes of the arena that a buffer lies in, with its elements where it is a ring.

@@ -56,7 +56,7 @@ std::string LocalAddressTowardNumeric(const char* address) {
 // An address of this machine at which others are likely to reach it: that of the default route, otherwise the
 // first of an interface that is up. Empty where it has none but loopback.
 std::string OutsideAddress() {
-  for (const char* const far_away : {"192.0.2.1", "2001:db8::1"}) {  // of nobody: RFC 5737, RFC 3849
+  for (const char* const far_away : {"192.0.2.1", "2001:db8::1"}) {  // for documentation: RFC 5737, RFC 3849
     if (std::string local = LocalAddressTowardNumeric(far_away);
         !local.empty() && !platform::IsLoopback(local)) {
       return local;

@@ -26,8 +26,8 @@ inline v1::Event EventOf(const v1::Job& job, v1::JobState to, absl::Time now, st
   return event;
 }
 
-// If `happened`, the time at which a worker saw what the event tells of, is before `now`, the time of the
-// decision: makes `happened` the event's time, and `now` its `decided`.
+// Sets the event's time to `happened` and its `decided` to `now`, if `happened` is earlier. happened: when a
+// worker saw what the event describes; now: when the controller decides.
 inline void SetHappened(absl::Time happened, absl::Time now, v1::Event& event) {
   if (happened < now) {
     *event.mutable_time() = proto::ToProto(happened);

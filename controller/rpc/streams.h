@@ -17,7 +17,7 @@
 namespace tandem::controller {
 
 // A reactor of gRPC, `Self`, that keeps itself alive until gRPC is done with it. From then on finished_ is
-// true for all who still hold a reference.
+// true, also for objects that still hold a reference to it.
 template <typename Reactor, typename Self>
 class OwnedStream : public Reactor, public std::enable_shared_from_this<Self> {
  public:

@@ -159,7 +159,7 @@ TEST(NonfiniteGradientTest, TheFirstIsReportedWithParameterAndRank) {
   EXPECT_EQ(bad.nonfinite[0].first, 2);
 }
 
-// Of ranks that share experts only one has it, and nobody else a parameter of its name.
+// Of the ranks that share experts only one has the expert, and no other has a parameter of its name.
 TEST(NonfiniteGradientTest, OfAnExpertIsReportedWithItsRank) {
   const auto run = [](int64_t steps) {
     plan::JobPlan plan = MakeJob({.ranks = 4,

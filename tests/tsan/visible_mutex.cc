@@ -33,7 +33,7 @@ struct Lock {
     mu.unlock();  // after which another thread may delete this
   }
 
-  // Before the lock is given up: those who wait for conditions look again.
+  // Makes threads that wait for conditions look again. Called before the lock is released.
   void Announce() {
     if (waits > 0) {
       unlocked.notify_all();
