@@ -81,14 +81,17 @@ class FolderReader {
   std::string PathOf(const std::string& name) const { return absl::StrCat(path_, "/", name); }
 
   void CheckDownloads() {
-    // `hf download --local-dir` keeps unfinished files in the second folder.
-    for (const char* const folder : {"", ".cache/huggingface/download/"}) {
-      const absl::StatusOr<std::vector<std::string>> names = files_.List(PathOf(folder));
-      for (const std::string& name : names.ok() ? *names : std::vector<std::string>()) {
+    constexpr char kDownloads[] = ".cache/huggingface/download/";  // of `hf download --local-dir`
+    const auto check = [this](const char* folder, const auto& names) {
+      for (const std::string& name : names) {
         if (name.ends_with(".incomplete")) {
           Problem(absl::StrCat(folder, Named(name), " is an unfinished download: download the model again"));
         }
       }
+    };
+    check("", names_);
+    if (const absl::StatusOr<std::vector<std::string>> names = files_.List(PathOf(kDownloads)); names.ok()) {
+      check(kDownloads, *names);
     }
   }
 

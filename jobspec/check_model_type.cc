@@ -77,11 +77,6 @@ std::string ScalingPath(const char* key) { return absl::StrCat("model.rope_scali
 
 void CheckFieldsOfType(FieldChecker& check, const ModelType& type) {
   using Has = std::function<bool(const ModelType&)>;
-  const auto has_letter = [](char letter) -> Has {
-    return [letter](const ModelType& of) {
-      return of.letters != nullptr && std::string_view(of.letters).find(letter) != std::string_view::npos;
-    };
-  };
   const std::pair<const char*, Has> fields[] = {
       {"model.sliding_window", &ModelType::may_have_window},
       {"model.rotary_embedding", &ModelType::may_not_rotate},
@@ -90,8 +85,8 @@ void CheckFieldsOfType(FieldChecker& check, const ModelType& type) {
       {"model.residual_multiplier", &ModelType::has_multipliers},
       {"model.logits_scaling", &ModelType::has_multipliers},
       {"model.hybrid_pattern", [](const ModelType& of) { return of.letters != nullptr; }},
-      {"model.mamba", has_letter('M')},
-      {"model.gated_delta_net", has_letter('G')},
+      {"model.mamba", [](const ModelType& of) { return of.MayHave('M'); }},
+      {"model.gated_delta_net", [](const ModelType& of) { return of.MayHave('G'); }},
       {"model.latent_attention", &ModelType::has_latent_attention},
       {"model.moe.first_k_dense_replace", &ModelType::has_latent_attention},
       {"model.moe.n_shared_experts", &ModelType::has_latent_attention},

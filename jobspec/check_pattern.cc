@@ -42,7 +42,7 @@ std::string NotBuilt(LayerSymbol symbol, const ModelType& type) {
 absl::Status LettersStatus(const std::vector<LayerSymbol>& symbols, const ModelType& type) {
   for (const LayerSymbol symbol : symbols) {
     const char letter = static_cast<char>(symbol);
-    if (std::string_view(type.letters).find(letter) == std::string_view::npos) {
+    if (!type.MayHave(letter)) {
       return absl::InvalidArgumentError(absl::StrCat(std::string(1, letter), " is no layer of model_type ",
                                                      type.name, "; use ", LettersText(type.letters),
                                                      NotBuilt(symbol, type)));
@@ -60,10 +60,9 @@ absl::Status PairsStatus(const std::vector<model::LogicalLayer>& layers, const M
                       (symbols[0] == LayerSymbol::kMamba || symbols[0] == LayerSymbol::kAttention) &&
                       (symbols[1] == LayerSymbol::kMlp || symbols[1] == LayerSymbol::kExperts);
     if (!pair || symbols[1] != last) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "layer ", layer.index, " is none of model_type ", type.name, ": write each as [M-] or [*-]",
-          std::string_view(type.letters).find('E') == std::string_view::npos ? ""
-                                                                             : ", or each as [ME] or [*E]"));
+      return absl::InvalidArgumentError(absl::StrCat("layer ", layer.index, " is none of model_type ",
+                                                     type.name, ": write each as [M-] or [*-]",
+                                                     type.MayHave('E') ? ", or each as [ME] or [*E]" : ""));
     }
   }
   return absl::OkStatus();

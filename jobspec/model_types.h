@@ -42,6 +42,11 @@ struct ModelType {
   bool attention_gate = false;       // whether a gate multiplies the output of attention
   bool norms_add_one = false;        // whether norms multiply by 1 + weight
   bool shared_expert_gate = false;   // whether the MLP beside the experts has a gate and is always there
+
+  // Whether a layer of its pattern may have the letter.
+  bool MayHave(char letter) const {
+    return letters != nullptr && std::string_view(letters).find(letter) != std::string_view::npos;
+  }
 };
 
 // Returns null for an unknown name.

@@ -41,8 +41,9 @@ void CutTexts(Message& message, size_t max_bytes) {
                  max_bytes);
         continue;
       }
-      const std::string text =
-          is_list ? reflection.GetRepeatedString(message, field, i) : reflection.GetString(message, field);
+      std::string copy;  // unused: strings are held by the message
+      const std::string& text = is_list ? reflection.GetRepeatedStringReference(message, field, i, &copy)
+                                        : reflection.GetStringReference(message, field, &copy);
       if (text.size() > max_bytes && is_list) {
         reflection.SetRepeatedString(&message, field, i, Cut(text, max_bytes));
       } else if (text.size() > max_bytes) {

@@ -171,14 +171,14 @@ void Daemon::Do(const Command& command) {
                    checks_->Drop(attempt);
                    launcher_->Remove(attempt);
                    reports_.Ended(attempt);
-                   records_thread_->Run([this, status = c.status] {
-                     processes_.erase(KeyOf(status.id()));
+                   records_thread_->Run([this, attempt, status = c.status] {
+                     processes_.erase(attempt);
                      if (const absl::Status written = records_.WriteEnd(status); !written.ok()) {
                        Log(LogLevel::kError,
                            "the end of an attempt could not be recorded; it is kept in memory only",
                            {{"job", status.id().job_id()}, {"error", std::string(written.message())}});
                      }
-                     inputs_.Put(EndRecorded{KeyOf(status.id())});
+                     inputs_.Put(EndRecorded{attempt});
                    });
                  },
                  [this](const Forget& c) {

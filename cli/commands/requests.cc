@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "checkpoint/folder.h"
 #include "cli/cluster/address.h"
 #include "cli/commands/commands.h"
 #include "cli/terminal/display_text.h"
@@ -126,7 +127,8 @@ Outcome CheckpointNow(Context& context, Client& client, const CheckpointOptions&
     return Failure(kFailed,
                    absl::StrCat(what, ": not saved, and training goes on: ", Escape(record.answer_error())));
   }
-  context.Print(absl::StrCat(job.resolved().checkpoint().directory(), "/step-", record.last_step(), "\n"));
+  context.Print(absl::StrCat(job.resolved().checkpoint().directory(), "/",
+                             checkpoint::StepName(record.last_step()), "\n"));
   return kOk;
 }
 

@@ -20,6 +20,7 @@
 #include "tests/data/data_error.h"
 #include "tests/data/page_cache.h"
 #include "tests/data/prepared_folder.h"
+#include "tests/platform/fake_clock.h"
 #include "tests/platform/temporary_folder.h"
 
 namespace tandem::data {
@@ -27,12 +28,6 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-
-class HandClock : public platform::Clock {
- public:
-  absl::Time Now() const override { return now; }
-  absl::Time now = absl::UnixEpoch() + absl::Hours(1);
-};
 
 // Shards of documents of random lengths, and the same as one list of tokens and of starts.
 class StoredTokensTest : public testing::Test {
@@ -81,7 +76,7 @@ class StoredTokensTest : public testing::Test {
   }
 
   platform::TemporaryFolder folder_;
-  HandClock clock_;
+  platform::FakeClock clock_;
   std::vector<std::vector<Document>> shards_;
   std::vector<int64_t> tokens_;
   std::vector<int64_t> starts_;
@@ -242,7 +237,7 @@ TEST_F(StoredTokensTest, ChangedFileIsNamed) {
   std::filesystem::resize_file(path_ + "/tokens-0.bin", 2);
   EXPECT_THAT(ErrorOf([&] { text.train[0]->Read(0, tokens_.size(), tokens.data()); }),
               HasSubstr("tokens-0.bin became shorter while the job reads it"));
-  clock_.now += absl::Minutes(1);
+  clock_.Advance(absl::Minutes(1));
   text.train[0]->WillRead(0, 1);  // leaves errors to Read
   EXPECT_THAT(ErrorOf([&] { text.train[0]->Read(0, 1, tokens.data()); }),
               HasSubstr("tokens-0.bin was changed while the job reads it: it had "));
