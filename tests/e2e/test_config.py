@@ -60,9 +60,9 @@ def test_the_files_of_the_systemd_units_are_good(bin_dir, tmp_path, daemon):
     subprocess.run([bin_dir / "tandem", "certs", "init", "--dir", folder / "certs", "--host", "localhost"], check=True,
                    stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     (folder / "revoked").touch()
-    flags = {"controller": ["--listen", f"unix:{folder}/s", "--metrics-listen", "off", "--tls-ca", folder / "certs/ca.crt",
-                            "--tls-cert", folder / "certs/controller.crt", "--tls-key", folder / "certs/controller.key",
-                            "--tls-revoked", folder / "revoked"],
+    flags = {"controller": ["--listen", f"unix:{folder}/s", "--worker-listen", f"unix:{folder}/w", "--metrics-listen", "off",
+                            "--tls-ca", folder / "certs/ca.crt", "--tls-cert", folder / "certs/controller.crt", "--tls-key",
+                            folder / "certs/controller.key", "--tls-revoked", folder / "revoked"],
              "worker": ["--controller", f"unix:{folder}/s"]}[daemon]
     log = tmp_path / "log"
     with open(log, "wb") as out:
