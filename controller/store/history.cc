@@ -75,7 +75,7 @@ absl::StatusOr<std::unique_ptr<History>> History::Open(const std::string& direct
   if (!out.ok()) {
     return WithRemedy(out.status(), kOfDamage);
   }
-  if ((*out)->AwaitCheck(options.check_patience)) {
+  if (options.check_patience > absl::ZeroDuration() && (*out)->AwaitCheck(options.check_patience)) {
     TANDEM_RETURN_IF_ERROR((*out)->Damage());
   }
   return out;

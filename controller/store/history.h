@@ -50,7 +50,7 @@ class History {
     int64_t norm_bytes = int64_t{1} << 30;
     int reports_per_commit = 256;
     absl::Duration commit_interval = absl::Seconds(1);
-    absl::Duration check_patience = absl::Seconds(1);  // how long Open waits for the check of the file
+    absl::Duration check_patience = absl::Seconds(1);  // how long Open waits for the check; zero: not at all
   };
   // The position of a reader: it has all reports up to this one, in (attempt, step) order.
   struct Position {
