@@ -2,6 +2,7 @@
 """A real Slurm on this machine, of one controller and some nodes: for root in a container, without munge and cgroups."""
 import os
 import pathlib
+import random
 import re
 import shutil
 import socket
@@ -29,6 +30,8 @@ SlurmdPidFile={folder}/slurmd-%n.pid
 SlurmctldLogFile={folder}/slurmctld.log
 SlurmdLogFile={folder}/slurmd-%n.log
 SlurmctldPort={ports[0]}
+# Batch jobs derive ports from their numbers: two of these clusters on one machine must not have the same.
+FirstJobId={first_job}
 ProctrackType=proctrack/linuxproc
 TaskPlugin=task/none
 JobAcctGatherType=jobacct_gather/none
@@ -66,7 +69,8 @@ class Slurm:
         ports = sorted(ports)
         host = socket.gethostname()
         self.user = subprocess.check_output(["id", "-un"], text=True).strip()
-        conf = CONF.format(host=host, user=self.user, folder=self.folder, ports=ports, more=more)
+        conf = CONF.format(host=host, user=self.user, folder=self.folder, ports=ports, more=more,
+                           first_job=random.SystemRandom().randrange(1, 1_000_000))
         for number in range(1, nodes + 1):
             (self.folder / f"spool-n{number}").mkdir()
             conf += NODE.format(number=number, host=host, port=ports[number])
