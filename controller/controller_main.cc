@@ -21,7 +21,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "config/flags.h"
-#include "controller/rpc/server.h"
+#include "controller/daemon.h"
 #include "platform/build_info.h"
 #include "platform/clock.h"
 #include "platform/failpoint.h"
@@ -160,7 +160,7 @@ int Serve(const CLI::App& app, tandem::controller::ServerOptions options) {
   // A start that fails says why in one line, and that is ours.
   gpr_set_log_function([](gpr_log_func_args*) {});
   // Its deadlines must not come early or never because somebody sets the machine's clock.
-  auto server = tandem::controller::Server::Start(options, tandem::platform::SteadyClock(),
+  auto server = tandem::controller::Daemon::Start(options, tandem::platform::SteadyClock(),
                                                   tandem::platform::SystemRandom());
   if (!server.ok()) {
     const std::string line(server.status().message());

@@ -33,7 +33,7 @@ struct ServerOptions {
   // How often the server looks for new TLS files and for connections that must end.
   absl::Duration sweep_every = absl::Seconds(1);
   // Called once, from another thread, when the store has failed: nothing more is decided, and every call
-  // fails with the reason. The process should end. The callback must not destroy the Server.
+  // fails with the reason. The process should end. The callback must not destroy the Daemon.
   std::function<void(const absl::Status&)> fatal;
 };
 

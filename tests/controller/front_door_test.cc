@@ -34,7 +34,7 @@ class TwoDoorsTest : public ::testing::Test {
 
   platform::TemporaryFolder folder_;
   const tls::Certificates certificates_;
-  std::unique_ptr<Server> server_;
+  std::unique_ptr<Daemon> server_;
 };
 
 TEST_F(TwoDoorsTest, AJobRunsBetweenUsersAndWorkers) {

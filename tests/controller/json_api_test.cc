@@ -74,7 +74,7 @@ class SiteTest : public ::testing::Test {
   }
 
   platform::TemporaryFolder folder_;
-  std::unique_ptr<Server> server_;
+  std::unique_ptr<Daemon> server_;
 };
 
 TEST_F(SiteTest, TheJsonIsThatOfTheService) {

@@ -82,7 +82,7 @@ class PageSignInTest : public ::testing::Test {
 
   platform::TemporaryFolder folder_;
   const tls::Certificates certificates_;
-  std::unique_ptr<Server> server_;
+  std::unique_ptr<Daemon> server_;
   std::unique_ptr<JobClient> alice_;
 };
 

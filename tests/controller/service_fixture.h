@@ -8,7 +8,7 @@
 #include <string>
 #include <utility>
 
-#include "controller/rpc/server.h"
+#include "controller/daemon.h"
 #include "platform/clock.h"
 #include "platform/random.h"
 #include "tests/controller/job_client.h"
@@ -17,14 +17,14 @@
 namespace tandem::controller {
 
 // Starts a controller in this process, with its state in `folder`, on a free port. Null after a failure.
-inline std::unique_ptr<Server> StartServer(const platform::TemporaryFolder& folder, ServerOptions options,
+inline std::unique_ptr<Daemon> StartServer(const platform::TemporaryFolder& folder, ServerOptions options,
                                            const platform::Clock& clock = platform::SteadyClock()) {
   std::signal(SIGPIPE, SIG_IGN);  // as the daemon does
   options.state_directory = folder.path();
   options.listen = {"127.0.0.1:0"};
   options.sweep_every = absl::Milliseconds(50);  // tests wait for what it ends
   options.fatal = [](const absl::Status& status) { ADD_FAILURE() << status; };
-  auto server = Server::Start(options, clock, platform::SystemRandom());
+  auto server = Daemon::Start(options, clock, platform::SystemRandom());
   EXPECT_TRUE(server.ok()) << server.status();
   return server.ok() ? *std::move(server) : nullptr;
 }
@@ -40,7 +40,7 @@ class ServiceTest : public ::testing::Test {
   const std::string& address() { return server_->addresses().at(0); }
 
   platform::TemporaryFolder folder_;
-  std::unique_ptr<Server> server_;
+  std::unique_ptr<Daemon> server_;
   std::unique_ptr<JobClient> client_;
 };
 

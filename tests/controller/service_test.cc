@@ -214,7 +214,7 @@ TEST_F(ServiceTest, WhatIsNoMessageIsRefusedAsSuch) {
 
 TEST(MethodTest, UnknownMethodsGetNoSeriesOfTheirOwn) {
   platform::TemporaryFolder folder;
-  const std::unique_ptr<Server> server = StartServer(folder, {.metrics_listen = "127.0.0.1:0"});
+  const std::unique_ptr<Daemon> server = StartServer(folder, {.metrics_listen = "127.0.0.1:0"});
   JobClient client(server->addresses().at(0));
   for (int i = 0; i < 100; ++i) {
     grpc::ClientContext context;

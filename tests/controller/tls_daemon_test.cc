@@ -118,7 +118,7 @@ TEST(ListenTest, BadOptionsAreNamed) {
               ::testing::StartsWith("--page on: with --metrics-listen off"));
   platform::TemporaryFolder folder;
   const ServerOptions bad{.state_directory = folder.path(), .listen = {"localhost"}};
-  EXPECT_EQ(Server::Start(bad, platform::SteadyClock(), platform::SystemRandom()).status(),
+  EXPECT_EQ(Daemon::Start(bad, platform::SteadyClock(), platform::SystemRandom()).status(),
             CheckOptions(bad));
 }
 

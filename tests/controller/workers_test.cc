@@ -75,7 +75,7 @@ TEST(FailedStoreTest, WorkerConnectingThenGetsNoAssignments) {
   absl::Notification failed;
   ServerOptions options{.state_directory = folder.path(), .listen = {"127.0.0.1:0"}, .metrics_listen = "off"};
   options.fatal = [&](const absl::Status&) { failed.Notify(); };  // the daemon ends
-  const auto server = Server::Start(options, platform::SteadyClock(), platform::SystemRandom());
+  const auto server = Daemon::Start(options, platform::SteadyClock(), platform::SystemRandom());
   ASSERT_TRUE(server.ok()) << server.status();
   std::filesystem::remove(folder.path() + "/controller.db");
   ASSERT_TRUE(failed.WaitForNotificationWithTimeout(absl::Seconds(30)));

@@ -13,7 +13,7 @@
 
 namespace tandem::controller {
 
-// Server makes and owns everything. At its start, in order: Store and History open; Engine, Sessions,
+// Daemon makes and owns everything. At its start, in order: Store and History open; Engine, Sessions,
 // Watches, UploadRelay and Metrics are made; FrontDoors bind the addresses (Listener) and start gRPC servers
 // with JobsService (for users) and WorkersService (for workers); then they accept.
 //
@@ -22,15 +22,15 @@ namespace tandem::controller {
 // own (Session, ReportsStream, WatchStream, upload_stream.h); all of them end before the Engine does.
 
 // A whole controller: store, history, engine, gRPC services, metrics. Thread-safe.
-class Server {
+class Daemon {
  public:
   // Returns when the server accepts calls. Errors are one line each, and say what to do: InvalidArgument if
   // CheckOptions refuses the options, otherwise what this machine refuses.
-  static absl::StatusOr<std::unique_ptr<Server>> Start(const ServerOptions& options,
+  static absl::StatusOr<std::unique_ptr<Daemon>> Start(const ServerOptions& options,
                                                        const platform::Clock& clock,
                                                        platform::Random& random);
   // Ends the streams, then closes the store. Takes a second or less.
-  ~Server();
+  ~Daemon();
 
   // The addresses of --listen and of --worker-listen, with the real port if 0 was asked for.
   const std::vector<std::string>& addresses() const;
@@ -40,7 +40,7 @@ class Server {
 
  private:
   struct Parts;
-  explicit Server(std::unique_ptr<Parts> parts);
+  explicit Daemon(std::unique_ptr<Parts> parts);
 
   std::unique_ptr<Parts> parts_;
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "controller/rpc/server.h"
+#include "controller/daemon.h"
 
 #include <grpcpp/ext/proto_server_reflection_plugin.h>
 #include <grpcpp/grpcpp.h>
@@ -82,7 +82,7 @@ void LogBadTlsFiles(const absl::Status& status) {
 
 }  // namespace
 
-struct Server::Parts {
+struct Daemon::Parts {
   Parts(const platform::Clock& clock_in, platform::Random& random_in) : clock(clock_in), random(random_in) {}
 
   // The steps of a start, in their order. They fail for reasons of this machine.
@@ -156,7 +156,7 @@ struct Server::Parts {
   std::vector<std::thread> threads;
 };
 
-void Server::Parts::StartThreads(absl::Duration sweep_every) {
+void Daemon::Parts::StartThreads(absl::Duration sweep_every) {
   Repeat(std::min(kTick, sessions->heartbeat_interval()), [this] { TickEngine(); });
   Repeat(sweep_every, [this] {
     SweepConnections();
@@ -169,7 +169,7 @@ void Server::Parts::StartThreads(absl::Duration sweep_every) {
   Repeat(kTick, [this] { KeepUp(); });
 }
 
-void Server::Parts::Repeat(absl::Duration every, std::function<void()> act) {
+void Daemon::Parts::Repeat(absl::Duration every, std::function<void()> act) {
   threads.emplace_back([this, every, act = std::move(act)] {
     while (Sleep(every)) {
       act();
@@ -177,13 +177,13 @@ void Server::Parts::Repeat(absl::Duration every, std::function<void()> act) {
   });
 }
 
-bool Server::Parts::Sleep(absl::Duration time) {
+bool Daemon::Parts::Sleep(absl::Duration time) {
   const absl::MutexLock lock(&mu);
   changed.AwaitFor(mu, time, [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) { return stopping; });
   return !stopping;
 }
 
-void Server::Parts::TickEngine() {
+void Daemon::Parts::TickEngine() {
   const absl::Time awake_since = sessions->AwakeSince();
   if (!tick_pending.exchange(true)) {
     engine->Post(Tick{.awake_since = awake_since});
@@ -199,7 +199,7 @@ void Server::Parts::TickEngine() {
   }
 }
 
-void Server::Parts::KeepUp() {
+void Daemon::Parts::KeepUp() {
   const absl::Time now = clock.Now();
   history->Tick(now);
   if (now - looked_in_place < absl::Seconds(1)) {
@@ -213,7 +213,7 @@ void Server::Parts::KeepUp() {
   }
 }
 
-void Server::Parts::RefreshCertificate() {
+void Daemon::Parts::RefreshCertificate() {
   const std::string before = tls->certificates();
   if (const absl::Status status = tls->RefreshCertificate(); !status.ok()) {
     LogBadTlsFiles(status);
@@ -224,7 +224,7 @@ void Server::Parts::RefreshCertificate() {
   metrics->CertificateEnds(tls->not_after());
 }
 
-void Server::Parts::SweepConnections() {
+void Daemon::Parts::SweepConnections() {
   if (tls == nullptr) {
     return;
   }
@@ -244,7 +244,7 @@ void Server::Parts::SweepConnections() {
   connections.Sweep(*tls->revoked());
 }
 
-void Server::Parts::OnEvents(const std::vector<v1::Event>& events, const State& state) {
+void Daemon::Parts::OnEvents(const std::vector<v1::Event>& events, const State& state) {
   LogWorkersGone(events);
   for (const v1::Event& event : events) {
     if (event.has_checkpoint_warning() || event.has_training_warning()) {
@@ -270,7 +270,7 @@ void Server::Parts::OnEvents(const std::vector<v1::Event>& events, const State& 
   watches->Poke();
 }
 
-void Server::Parts::OnNoRoom(const absl::Status& status) {
+void Daemon::Parts::OnNoRoom(const absl::Status& status) {
   metrics->refused_commits.Increment();
   const absl::Time now = clock.Now();
   if (now - no_room_logged >= kLogNoRoomEvery) {
@@ -282,12 +282,12 @@ void Server::Parts::OnNoRoom(const absl::Status& status) {
   }
 }
 
-void Server::Parts::OnRoomAgain() {
+void Daemon::Parts::OnRoomAgain() {
   no_room_logged = absl::InfinitePast();
   platform::Log(platform::LogLevel::kInfo, "the store can be written again", {});
 }
 
-absl::Status Server::Parts::OpenState(const ServerOptions& options) {
+absl::Status Daemon::Parts::OpenState(const ServerOptions& options) {
   if (options.tls.given()) {
     TANDEM_ASSIGN_OR_RETURN(tls, tls::ServerTls::Open(options.tls, options.tls_domain));
   }
@@ -300,7 +300,7 @@ absl::Status Server::Parts::OpenState(const ServerOptions& options) {
   return absl::OkStatus();
 }
 
-void Server::Parts::Assemble(const ServerOptions& options, State state) {
+void Daemon::Parts::Assemble(const ServerOptions& options, State state) {
   metrics = std::make_shared<Metrics>(clock);
   metrics->SetTotals([this](const std::string& job) {
     return history->Totals(job).value_or(StepTotals{});  // of a damaged history: none
@@ -342,7 +342,7 @@ void Server::Parts::Assemble(const ServerOptions& options, State state) {
       *engine, *store, *history, *sessions, *uploads, *metrics, clock, [this] { watches->Poke(); }, access});
 }
 
-absl::Status Server::Parts::Listen(const ServerOptions& options) {
+absl::Status Daemon::Parts::Listen(const ServerOptions& options) {
   const bool apart = !options.worker_listen.empty();
   TANDEM_ASSIGN_OR_RETURN(doors.emplace_back(), FrontDoor::Open({.listen = options.listen,
                                                                  .tls = tls,
@@ -360,7 +360,7 @@ absl::Status Server::Parts::Listen(const ServerOptions& options) {
   return absl::OkStatus();
 }
 
-absl::Status Server::Parts::StartGrpc() {
+absl::Status Daemon::Parts::StartGrpc() {
   grpc::EnableDefaultHealthCheckService(true);
   grpc::reflection::InitProtoReflectionServerBuilderPlugin();
   for (const std::unique_ptr<FrontDoor>& door : doors) {
@@ -374,7 +374,7 @@ absl::Status Server::Parts::StartGrpc() {
   return absl::OkStatus();
 }
 
-absl::Status Server::Parts::ServeHttp(const ServerOptions& options) {
+absl::Status Daemon::Parts::ServeHttp(const ServerOptions& options) {
   if (options.metrics_listen == "off") {
     return absl::OkStatus();
   }
@@ -397,13 +397,13 @@ absl::Status Server::Parts::ServeHttp(const ServerOptions& options) {
   return absl::OkStatus();
 }
 
-void Server::Parts::Accept() {
+void Daemon::Parts::Accept() {
   for (const std::unique_ptr<FrontDoor>& door : doors) {
     door->Accept();
   }
 }
 
-absl::Status Server::Parts::Start(const ServerOptions& options) {
+absl::Status Daemon::Parts::Start(const ServerOptions& options) {
   // Listen looks again: opening a large store takes a while, and is not to begin in vain.
   for (const std::string& address : options.listen) {
     TANDEM_RETURN_IF_ERROR(CheckNotInUse(address));
@@ -440,7 +440,7 @@ absl::Status Server::Parts::Start(const ServerOptions& options) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& options,
+absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Start(const ServerOptions& options,
                                                       const platform::Clock& clock,
                                                       platform::Random& random) {
   TANDEM_RETURN_IF_ERROR(CheckOptions(options));
@@ -450,12 +450,12 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
     // Another machine may allow what this one does not.
     return absl::IsInvalidArgument(started) ? absl::FailedPreconditionError(started.message()) : started;
   }
-  return std::unique_ptr<Server>(new Server(std::move(parts)));
+  return std::unique_ptr<Daemon>(new Daemon(std::move(parts)));
 }
 
-Server::Server(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
+Daemon::Daemon(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
 
-Server::~Server() {
+Daemon::~Daemon() {
   {
     const absl::MutexLock lock(&parts_->mu);
     parts_->stopping = true;
@@ -481,10 +481,10 @@ Server::~Server() {
   parts_->engine->Stop();
 }
 
-const std::vector<std::string>& Server::addresses() const { return parts_->doors[0]->addresses(); }
+const std::vector<std::string>& Daemon::addresses() const { return parts_->doors[0]->addresses(); }
 
-const std::vector<std::string>& Server::worker_addresses() const { return parts_->worker_addresses; }
+const std::vector<std::string>& Daemon::worker_addresses() const { return parts_->worker_addresses; }
 
-const std::string& Server::metrics_address() const { return parts_->metrics_address; }
+const std::string& Daemon::metrics_address() const { return parts_->metrics_address; }
 
 }  // namespace tandem::controller
