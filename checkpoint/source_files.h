@@ -14,7 +14,7 @@ namespace tandem::checkpoint {
 // that an export needs besides the weights: config.json, generation_config.json, the files of a tokenizer,
 // and the dataset.json of the text.
 
-inline constexpr char kDatasetName[] = "dataset.json";  // of data/dataset.h
+inline constexpr char kDatasetName[] = "dataset.json";  // of data/dataset_json.h
 
 // A folder from which such files are copied. Tokenizer files are always copied.
 struct SourceFolder {

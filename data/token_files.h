@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "data/dataset.h"
+#include "data/dataset_json.h"
 #include "data/text_format.h"
 
 namespace tandem::data {

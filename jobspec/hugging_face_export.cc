@@ -8,7 +8,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "checkpoint/config_json.h"
-#include "data/dataset.h"
+#include "data/dataset_json.h"
 #include "jobspec/hugging_face_families.h"
 #include "jobspec/hugging_face_fields.h"
 #include "jobspec/hugging_face_keys.h"

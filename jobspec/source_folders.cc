@@ -7,7 +7,7 @@
 #include "checkpoint/folder.h"
 #include "checkpoint/manifest.h"
 #include "checkpoint/start_files.h"
-#include "data/dataset.h"
+#include "data/dataset_json.h"
 #include "jobspec/start_weights.h"
 
 namespace tandem::jobspec {

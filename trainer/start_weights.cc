@@ -14,7 +14,7 @@
 #include "checkpoint/folder.h"
 #include "checkpoint/load_hugging_face.h"
 #include "checkpoint/work_together.h"
-#include "data/dataset.h"
+#include "data/dataset_json.h"
 #include "jobspec/start_weights.h"
 #include "platform/sha256.h"
 #include "platform/status_macros.h"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`tandem data prepare`: makes a folder of shards and dataset.json (data/dataset.h has its schema) from files of text.
+"""`tandem data prepare`: makes a folder of shards and dataset.json (data/dataset_json.h has its schema) from files of text.
 
 The parent reads files and cuts them into parts, processes tokenise the parts, and the parent writes the tokens in the
 order of the input. A part is up to PART_BYTES of consecutive documents; a shard is consecutive parts. Both depend only on

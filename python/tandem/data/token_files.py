@@ -4,7 +4,7 @@ tokens and documents a block at a time.
 
 | form | files |
 |---|---|
-| prepared | a folder with dataset.json (data/dataset.h), shards of .bin and .idx |
+| prepared | a folder with dataset.json (data/dataset_json.h), shards of .bin and .idx |
 | megatron | PATH.bin and PATH.idx of Megatron-LM, or a folder of such pairs |
 | npy | a file, or a folder of files, of whole numbers in numpy's format |
 | llmc | a file, or a folder of files, of llm.c |
@@ -258,7 +258,7 @@ def _prepared(folder):
 
 
 def _check_description(said):
-    """Raises ValueError if dataset.json breaks its schema (data/dataset.h)."""
+    """Raises ValueError if dataset.json breaks its schema (data/dataset_json.h)."""
     tokenizer = said.get("tokenizer")
     if not isinstance(tokenizer, dict) or tokenizer.get("kind") not in ("huggingface", "bytes"):
         raise ValueError("tokenizer.kind must be huggingface or bytes")

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "data/dataset.h"
+#include "data/dataset_json.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -20,7 +20,7 @@ using ::testing::HasSubstr;
 
 const std::vector<std::vector<Document>> kShards = {{{1, 2, 3}, {4}}, {{5, 6}}};
 
-TEST(DatasetTest, ADescriptionIsRead) {
+TEST(DatasetJsonTest, ADescriptionIsRead) {
   const absl::StatusOr<Dataset> dataset = ParseDataset(DescriptionOf(kShards, true));
   ASSERT_TRUE(dataset.ok()) << dataset.status();
   EXPECT_EQ(dataset->vocabulary, 1000);
@@ -34,7 +34,7 @@ TEST(DatasetTest, ADescriptionIsRead) {
   EXPECT_EQ(dataset->shards[1].tokens, 2);
 }
 
-TEST(DatasetTest, ProblemsNameWhatIsAllowed) {
+TEST(DatasetJsonTest, ProblemsNameWhatIsAllowed) {
   const std::string good = DescriptionOf(kShards, true);
   const std::vector<std::vector<std::string>> cases = {
       {"{\"format\"", "{\"format", "it is not JSON"},

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "data/dataset.h"
+#include "data/dataset_json.h"
 
 #include <filesystem>
 #include <initializer_list>
