@@ -8,7 +8,7 @@
 #include "platform/status_macros.h"
 #include "schedules/check/rules.h"
 #include "schedules/check/violation.h"
-#include "schedules/program/access_order.h"
+#include "schedules/program/live_ranges.h"
 
 namespace tandem::schedules {
 namespace {
@@ -16,20 +16,20 @@ namespace {
 class ApartRule {
  public:
   ApartRule(const Outline& outline, const Program& program, const RunClocks& clocks)
-      : outline_(outline), program_(program), clocks_(clocks), order_(clocks, program) {}
+      : outline_(outline), program_(program), clocks_(clocks), lives_(clocks, program) {}
 
   absl::Status Run() {
     std::vector<BufferId> locals;
     for (BufferId b = 0; b < static_cast<int>(program_.buffers.size()); ++b) {
       if (program_.buffers[b].life != Life::kLocal) {
         TANDEM_RETURN_IF_ERROR(Place(b));
-      } else if (order_.first(b) >= 0) {
+      } else if (lives_.first(b) >= 0) {
         locals.push_back(b);
       }
     }
     // A buffer that is before another is also issued before it.
     std::stable_sort(locals.begin(), locals.end(),
-                     [&](BufferId a, BufferId b) { return order_.first(a) < order_.first(b); });
+                     [&](BufferId a, BufferId b) { return lives_.first(a) < lives_.first(b); });
     for (const BufferId b : locals) {
       TANDEM_RETURN_IF_ERROR(Place(b));
     }
@@ -55,7 +55,7 @@ class ApartRule {
       --owner;
     }
     while (owner != owners.end() && owner->first < end) {
-      if (!AreLocal(owner->second.buffer, b) || !order_.Before(owner->second.buffer, b)) {
+      if (!AreLocal(owner->second.buffer, b) || !lives_.Before(owner->second.buffer, b)) {
         return Together(owner->second.buffer, b);
       }
       const int64_t owner_begin = owner->first;
@@ -83,14 +83,14 @@ class ApartRule {
       return Violation("apart", program_, absl::StrCat(share, ", and one of them is persistent"));
     }
     // The pair that is not ordered: an access of b that does not know the last of a on some stream.
-    for (int i = order_.first(b); i < static_cast<int>(program_.instructions.size()); ++i) {
+    for (int i = lives_.first(b); i < static_cast<int>(program_.instructions.size()); ++i) {
       const Instruction& instruction = program_.instructions[i];
       const auto touches = [&](const Operand& operand) { return operand.buffer == b; };
       if (std::none_of(instruction.operands.begin(), instruction.operands.end(), touches)) {
         continue;
       }
       for (int s = 0; s < clocks_.num_streams(); ++s) {
-        const int last = order_.Last(a)[s];
+        const int last = lives_.Last(a)[s];
         const int known = clocks_.End(i)[s] - (s == instruction.stream ? 1 : 0);
         if (last > known) {
           const int other = clocks_.At(s, last);
@@ -112,7 +112,7 @@ class ApartRule {
   const Outline& outline_;
   const Program& program_;
   const RunClocks& clocks_;
-  const AccessOrder order_;
+  const LiveRanges lives_;
   std::map<int64_t, Owner> arena_;  // by begin
   std::map<int64_t, Owner> host_;
 };

@@ -61,7 +61,7 @@ int64_t PlaceSaved(int64_t begin, std::vector<Buffer>& buffers) {
 
 PersistentBytes PlaceLocals(const VectorClocks& clocks, PersistentBytes persistent, int64_t budget,
                             const std::vector<BufferId>& before, const Program* like, Program& program) {
-  const AccessOrder order(clocks, program);
+  const LiveRanges lives(clocks, program);
   std::vector<int64_t> bytes(program.buffers.size(), 0);
   PersistentBytes ends = persistent;
   for (const bool on_host : {false, true}) {
@@ -69,7 +69,7 @@ PersistentBytes PlaceLocals(const VectorClocks& clocks, PersistentBytes persiste
     for (BufferId id = 0; id < static_cast<int>(program.buffers.size()); ++id) {
       const Buffer& buffer = program.buffers[id];
       if (buffer.life == Life::kLocal && IsHost(buffer.kind) == on_host) {
-        TANDEM_CHECK(order.first(id) >= 0, "every local is touched");
+        TANDEM_CHECK(lives.first(id) >= 0, "every local is touched");
         bytes[id] = RingStride(buffer);
         buffers.push_back(id);
       }
@@ -80,10 +80,10 @@ PersistentBytes PlaceLocals(const VectorClocks& clocks, PersistentBytes persiste
     if (like != nullptr) {
       layout = LayoutAsIn(*like, base, buffers, bytes, program);
     }
-    if (!layout || !MayShareAsIn(order, buffers, bytes, *layout)) {
+    if (!layout || !MayShareAsIn(lives, buffers, bytes, *layout)) {
       // Pinned memory is little: any layout of it will do.
       const int64_t enough = on_host ? std::numeric_limits<int64_t>::max() : budget + budget / 50;
-      layout = LayOutRegion(order, buffers, bytes, before, enough);
+      layout = LayOutRegion(lives, buffers, bytes, before, enough);
     }
     for (const BufferId buffer : buffers) {
       program.buffers[buffer].address = base + layout->begins[buffer];

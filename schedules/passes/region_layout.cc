@@ -13,11 +13,11 @@ namespace {
 // The buffers of a region in order of first touch, by number, and which of them may not share bytes.
 class Region {
  public:
-  Region(const AccessOrder& order, const std::vector<BufferId>& buffers, const std::vector<int64_t>& bytes,
+  Region(const LiveRanges& lives, const std::vector<BufferId>& buffers, const std::vector<int64_t>& bytes,
          const std::vector<BufferId>& before)
-      : order_(order), buffers_(buffers) {
+      : lives_(lives), buffers_(buffers) {
     std::stable_sort(buffers_.begin(), buffers_.end(), [&](BufferId a, BufferId b) {
-      return std::pair(order.first(a), -bytes[a]) < std::pair(order.first(b), -bytes[b]);
+      return std::pair(lives.first(a), -bytes[a]) < std::pair(lives.first(b), -bytes[b]);
     });
     for (const BufferId buffer : buffers_) {
       bytes_.push_back(bytes[buffer]);
@@ -33,7 +33,7 @@ class Region {
   double life(int i) const {
     double life = 0;
     for (const int j : together_[i]) {
-      life += order_.Life(buffers_[j]);
+      life += lives_.Life(buffers_[j]);
     }
     return life;
   }
@@ -43,23 +43,23 @@ class Region {
   int conflict_end(int i) const { return conflict_ends_[i]; }
 
   bool Conflict(int i, int j) const {
-    return !order_.Before(buffers_[std::min(i, j)], buffers_[std::max(i, j)]);
+    return !lives_.Before(buffers_[std::min(i, j)], buffers_[std::max(i, j)]);
   }
 
  private:
   void FindConflictEnds() {
-    const size_t streams = order_.num_streams();
+    const size_t streams = lives_.num_streams();
     // What all from a number on know.
     std::vector<int> known(streams * (size() + 1), std::numeric_limits<int>::max());
     for (int i = size() - 1; i >= 0; --i) {
       for (size_t s = 0; s < streams; ++s) {
-        known[i * streams + s] = std::min(known[(i + 1) * streams + s], order_.Known(buffers_[i])[s]);
+        known[i * streams + s] = std::min(known[(i + 1) * streams + s], lives_.Known(buffers_[i])[s]);
       }
     }
     std::vector<int> numbers(size() + 1);
     std::iota(numbers.begin(), numbers.end(), 0);
     for (int i = 0; i < size(); ++i) {
-      const absl::Span<const int> last = order_.Last(buffers_[i]);
+      const absl::Span<const int> last = lives_.Last(buffers_[i]);
       conflict_ends_.push_back(
           *std::partition_point(numbers.begin() + i + 1, numbers.end() - 1, [&](int number) {
             return !std::equal(last.begin(), last.end(), known.begin() + number * streams,
@@ -82,7 +82,7 @@ class Region {
     }
   }
 
-  const AccessOrder& order_;
+  const LiveRanges& lives_;
   std::vector<BufferId> buffers_;
   std::vector<int64_t> bytes_;
   std::vector<int> conflict_ends_;
@@ -288,10 +288,10 @@ class GreedyLayout {
 
 }  // namespace
 
-RegionLayout LayOutRegion(const AccessOrder& order, const std::vector<BufferId>& buffers,
+RegionLayout LayOutRegion(const LiveRanges& lives, const std::vector<BufferId>& buffers,
                           const std::vector<int64_t>& bytes, const std::vector<BufferId>& before,
                           int64_t enough) {
-  const Region region(order, buffers, bytes, before);
+  const Region region(lives, buffers, bytes, before);
   const std::vector<int64_t> begins = GreedyLayout(region, enough).Run();
   RegionLayout layout{.begins = std::vector<int64_t>(bytes.size(), -1)};
   for (int i = 0; i < region.size(); ++i) {
@@ -301,9 +301,9 @@ RegionLayout LayOutRegion(const AccessOrder& order, const std::vector<BufferId>&
   return layout;
 }
 
-bool MayShareAsIn(const AccessOrder& order, const std::vector<BufferId>& buffers,
+bool MayShareAsIn(const LiveRanges& lives, const std::vector<BufferId>& buffers,
                   const std::vector<int64_t>& bytes, const RegionLayout& layout) {
-  const Region region(order, buffers, bytes, {});
+  const Region region(lives, buffers, bytes, {});
   Placed placed(region);
   for (int i = 0; i < region.size(); ++i) {
     const int64_t begin = layout.begins[region.buffer(i)];

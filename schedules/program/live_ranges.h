@@ -10,14 +10,15 @@
 
 namespace tandem::schedules {
 
-// Decides which locals of a program may share bytes: two may if Before holds for them in one order or the
-// other. For each local and each stream, keeps the place of the local's last access on the stream, and how
-// many of the stream's instructions are sure to have finished before any access of the local starts.
-class AccessOrder {
+// The live ranges of a program's locals, which decide which of them may share bytes: two may if Before holds
+// for them in one order or the other. For each local and each stream, keeps the place of the local's last
+// access on the stream, and how many of the stream's instructions are sure to have finished before any access
+// of the local starts.
+class LiveRanges {
  public:
   // `clocks` is VectorClocks, or a class with the same End, place and num_streams.
   template <typename Clocks>
-  AccessOrder(const Clocks& clocks, const Program& program)
+  LiveRanges(const Clocks& clocks, const Program& program)
       : num_streams_(clocks.num_streams()),
         last_(program.buffers.size() * num_streams_, 0),
         known_(program.buffers.size() * num_streams_, std::numeric_limits<int>::max()),
