@@ -6,7 +6,7 @@ namespace {
 
 using FamilyJson = nlohmann::json;
 
-// tests/e2e/test_families.py compares these with transformers' own classes.
+// tests/e2e/test_config_json_keys.py compares these with transformers' own classes.
 constexpr HuggingFaceFamily kFamilies[] = {
     {.architecture = "LlamaForCausalLM", .model_type = "llama", .defaults = R"({
        "vocab_size": 32000, "hidden_size": 4096, "intermediate_size": 11008, "num_hidden_layers": 32,

@@ -219,7 +219,7 @@ TEST_F(LocalizeTest, AFolderWithAConfigFileWillDo) {
   EXPECT_EQ(ModelOf(spec).hidden_size(), 64);
 }
 
-// All of them: tests/e2e/test_families.py.
+// All of them: tests/e2e/test_config_json_keys.py.
 TEST_F(LocalizeTest, MissingKeysAreTheFamilys) {
   ExpectFields(ModelOf(R"({"model_type": "llama", "hidden_size": 64, "num_attention_heads": 8,
                            "rope_parameters": {"rope_type": "default", "rope_theta": 7.5}})"),

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "worker/report_queue.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -6,7 +8,6 @@
 #include <string>
 
 #include "tests/platform/fake_clock.h"
-#include "worker/report_queue.h"
 
 namespace tandem::worker {
 namespace {
@@ -30,7 +31,7 @@ ReportBuffer Buffer(const ReportLimits& limits = {}) {
   return ReportBuffer(id, limits);
 }
 
-TEST(ReportBufferTest, BatchWaitsForTimeOrSize) {
+TEST(ReportQueueTest, BatchWaitsForTimeOrSize) {
   ReportBuffer buffer = Buffer();
   EXPECT_FALSE(buffer.Next(kStart, false).has_value());
   buffer.Add(Report(1), kStart);
@@ -53,13 +54,13 @@ TEST(ReportBufferTest, BatchWaitsForTimeOrSize) {
   EXPECT_EQ(full->seq(), 2u);
 }
 
-TEST(ReportBufferTest, FlushDoesNotWait) {
+TEST(ReportQueueTest, FlushDoesNotWait) {
   ReportBuffer buffer = Buffer();
   buffer.Add(Report(1), kStart);
   EXPECT_TRUE(buffer.Next(kStart, true).has_value());
 }
 
-TEST(ReportBufferTest, AReportLargerThanABatchGoesAlone) {
+TEST(ReportQueueTest, AReportLargerThanABatchGoesAlone) {
   ReportBuffer buffer = Buffer({.batch_bytes = 100});
   buffer.Add(Report(1, 1000), kStart);
   buffer.Add(Report(2, 1000), kStart);
@@ -67,7 +68,7 @@ TEST(ReportBufferTest, AReportLargerThanABatchGoesAlone) {
   EXPECT_EQ(buffer.Next(kStart, false)->reports(0).step(), 2);
 }
 
-TEST(ReportBufferTest, ATableLargerThanABatchGoesAlone) {
+TEST(ReportQueueTest, ATableLargerThanABatchGoesAlone) {
   ReportBuffer buffer = Buffer({.batch_bytes = 1000});
   v1::ParameterTable table;
   table.set_digest(std::string(1000, 't'));
@@ -82,7 +83,7 @@ TEST(ReportBufferTest, ATableLargerThanABatchGoesAlone) {
   EXPECT_EQ(buffer.DueAt(), absl::InfiniteFuture());
 }
 
-TEST(ReportBufferTest, UnacknowledgedBatchesAreResentWithTheTable) {
+TEST(ReportQueueTest, UnacknowledgedBatchesAreResentWithTheTable) {
   ReportBuffer buffer = Buffer();
   v1::ParameterTable table;
   table.set_digest("t");
@@ -105,7 +106,7 @@ TEST(ReportBufferTest, UnacknowledgedBatchesAreResentWithTheTable) {
   EXPECT_EQ(buffer.bytes(), 0u);
 }
 
-TEST(ReportBufferTest, OverflowDropsNormsBeforeReports) {
+TEST(ReportQueueTest, OverflowDropsNormsBeforeReports) {
   const size_t scalars = Report(1).ByteSizeLong();
   const size_t with_norms = Report(1, 100).ByteSizeLong();
   ReportBuffer buffer = Buffer({.buffer_bytes = 3 * with_norms});
@@ -131,7 +132,7 @@ TEST(ReportBufferTest, OverflowDropsNormsBeforeReports) {
   EXPECT_EQ(batch->reports(0).step(), buffer.dropped_reports() + 1) << "the oldest are gone, in order";
 }
 
-TEST(ReportBufferTest, DroppingWhatWasSentKeepsTheOrder) {
+TEST(ReportQueueTest, DroppingWhatWasSentKeepsTheOrder) {
   ReportBuffer buffer = Buffer({.buffer_bytes = 4 * Report(1).ByteSizeLong()});
   for (int64_t step = 1; step <= 3; ++step) {
     buffer.Add(Report(step), kStart);

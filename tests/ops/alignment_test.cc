@@ -69,10 +69,10 @@ void ExpectSameBitsAnywhere(const std::vector<int64_t>& sizes, const Kernel& ker
   }
 }
 
-class PlacementTest : public testing::TestWithParam<int64_t> {};
-INSTANTIATE_TEST_SUITE_P(Columns, PlacementTest, testing::Values(2, 6, 8, 12, 16, 24, 40));
+class AlignmentTest : public testing::TestWithParam<int64_t> {};
+INSTANTIATE_TEST_SUITE_P(Columns, AlignmentTest, testing::Values(2, 6, 8, 12, 16, 24, 40));
 
-TEST_P(PlacementTest, RmsNormBackwardGivesTheSameBitsAnywhere) {
+TEST_P(AlignmentTest, RmsNormBackwardGivesTheSameBitsAnywhere) {
   constexpr int64_t kRows = 8;
   const int64_t columns = GetParam();
   const int64_t matrix = kRows * columns;
@@ -85,7 +85,7 @@ TEST_P(PlacementTest, RmsNormBackwardGivesTheSameBitsAnywhere) {
   }
 }
 
-TEST_P(PlacementTest, RmsNormGivesTheSameBitsAnywhere) {
+TEST_P(AlignmentTest, RmsNormGivesTheSameBitsAnywhere) {
   constexpr int64_t kRows = 8;
   const int64_t columns = GetParam();
   ExpectSameBitsAnywhere({kRows * columns, columns, kRows * columns}, [&](const std::vector<float*>& in) {
@@ -93,7 +93,7 @@ TEST_P(PlacementTest, RmsNormGivesTheSameBitsAnywhere) {
   });
 }
 
-TEST_P(PlacementTest, RopeGivesTheSameBitsAnywhere) {
+TEST_P(AlignmentTest, RopeGivesTheSameBitsAnywhere) {
   constexpr int64_t kRows = 6;
   constexpr int64_t kHeads = 3;
   const int64_t dim = GetParam();
@@ -104,7 +104,7 @@ TEST_P(PlacementTest, RopeGivesTheSameBitsAnywhere) {
       });
 }
 
-TEST_P(PlacementTest, SwiGluAndBackwardKeepBitsAnywhere) {
+TEST_P(AlignmentTest, SwiGluAndBackwardKeepBitsAnywhere) {
   constexpr int64_t kRows = 6;
   const int64_t inner = GetParam();
   const int64_t matrix = kRows * inner;
@@ -118,7 +118,7 @@ TEST_P(PlacementTest, SwiGluAndBackwardKeepBitsAnywhere) {
       });
 }
 
-TEST_P(PlacementTest, LogSumExpAndSoftmaxKeepBitsAnywhere) {
+TEST_P(AlignmentTest, LogSumExpAndSoftmaxKeepBitsAnywhere) {
   constexpr int64_t kRows = 6;
   const int64_t columns = GetParam();
   ExpectSameBitsAnywhere({kRows * columns, kRows, kRows * columns}, [&](const std::vector<float*>& in) {
