@@ -27,6 +27,7 @@
 #include "platform/failpoint.h"
 #include "platform/log.h"
 #include "platform/program_start.h"
+#include "platform/rare_log.h"
 #include "platform/signal_name.h"
 #include "proto/reasons.h"
 
@@ -35,18 +36,14 @@ namespace {
 using tandem::platform::Log;
 using tandem::platform::LogLevel;
 
-// gRPC's own errors, as lines of our log: one in ten seconds, since each stranger at a port can cause some.
+// Logs gRPC's own errors, but not all of them: each stranger at a port can cause some.
 void LogGrpc(gpr_log_func_args* args) {
-  static std::atomic<int64_t> errors = 0;  // since the last line
-  static std::atomic<int64_t> told = -10;
+  static auto& errors = *new tandem::platform::RareLog;
   if (args->severity != GPR_LOG_SEVERITY_ERROR) {
     return;
   }
-  ++errors;
-  const int64_t now = absl::ToUnixSeconds(tandem::platform::SteadyClock().Now());
-  int64_t before = told;
-  if (now - before >= 10 && told.compare_exchange_strong(before, now)) {
-    Log(LogLevel::kWarning, args->message, {{"from", "grpc"}, {"errors", absl::StrCat(errors.exchange(0))}});
+  if (const int64_t count = errors.Count(tandem::platform::SteadyClock().Now()); count > 0) {
+    Log(LogLevel::kWarning, args->message, {{"from", "grpc"}, {"errors", absl::StrCat(count)}});
   }
 }
 

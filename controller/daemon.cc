@@ -40,6 +40,7 @@
 #include "platform/host.h"
 #include "platform/log.h"
 #include "platform/net_address.h"
+#include "platform/rare_log.h"
 #include "platform/status_macros.h"
 #include "platform/steady_condition.h"
 #include "proto/names.h"
@@ -51,7 +52,6 @@ namespace tandem::controller {
 namespace {
 
 constexpr absl::Duration kTick = absl::Milliseconds(100);
-constexpr absl::Duration kLogNoRoomEvery = absl::Seconds(10);  // of what happens at every tick
 // The most that users' connections and messages may hold if workers have a server of their own.
 constexpr size_t kMostBytesOfUsers = 256 << 20;
 constexpr auto kShutdownGrace = std::chrono::milliseconds(300);
@@ -138,7 +138,7 @@ struct Daemon::Parts {
   std::unique_ptr<Engine> engine;  // its outbox leads to sessions, watches, metrics
   std::unique_ptr<JobsService> jobs;
   std::unique_ptr<WorkersService> workers;
-  std::shared_ptr<TurnedAway> turned_away = std::make_shared<TurnedAway>();
+  std::shared_ptr<platform::RareLog> turned_away = std::make_shared<platform::RareLog>();
   // At --listen, and at --worker-listen, if there is any.
   std::vector<std::unique_ptr<FrontDoor>> doors;
   std::unique_ptr<Site> site;
@@ -146,7 +146,7 @@ struct Daemon::Parts {
   std::vector<std::string> worker_addresses;
   std::string metrics_address;
 
-  absl::Time no_room_logged = absl::InfinitePast();  // of the engine's thread
+  platform::RareLog no_room;
   absl::Mutex mu;
   platform::SteadyCondition changed;  // of `stopping`
   bool stopping ABSL_GUARDED_BY(mu) = false;
@@ -160,7 +160,6 @@ void Daemon::Parts::StartThreads(absl::Duration sweep_every) {
   Repeat(std::min(kTick, sessions->heartbeat_interval()), [this] { TickEngine(); });
   Repeat(sweep_every, [this] {
     SweepConnections();
-    turned_away->LogRefusals(clock.Now());
     uploads->Tick();
   });
   if (tls != nullptr) {
@@ -272,9 +271,7 @@ void Daemon::Parts::OnEvents(const std::vector<v1::Event>& events, const State& 
 
 void Daemon::Parts::OnNoRoom(const absl::Status& status) {
   metrics->refused_commits.Increment();
-  const absl::Time now = clock.Now();
-  if (now - no_room_logged >= kLogNoRoomEvery) {
-    no_room_logged = now;
+  if (no_room.Count(clock.Now()) > 0) {
     platform::Log(platform::LogLevel::kError,
                   "the store's disk is full: until there is room, no job is accepted or changes its state; "
                   "running jobs continue, and what is stored can be read",
@@ -283,7 +280,7 @@ void Daemon::Parts::OnNoRoom(const absl::Status& status) {
 }
 
 void Daemon::Parts::OnRoomAgain() {
-  no_room_logged = absl::InfinitePast();
+  no_room.Reset();
   platform::Log(platform::LogLevel::kInfo, "the store can be written again", {});
 }
 

@@ -13,6 +13,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "platform/clock.h"
 #include "platform/log.h"
 #include "platform/status_macros.h"
 
@@ -50,13 +51,19 @@ void SetArguments(grpc::ServerBuilder& builder, const std::string& name, size_t 
   }
 }
 
-constexpr absl::Duration kLogRefusalsEvery = absl::Seconds(10);
 constexpr unsigned kLookEverySeconds = 1;  // whether the files have changed
+
+void LogRefusal(platform::RareLog& turned_away, const absl::Status& why) {
+  if (const int64_t clients = turned_away.Count(platform::SteadyClock().Now()); clients > 0) {
+    platform::Log(platform::LogLevel::kWarning, "clients were turned away",
+                  {{"clients", absl::StrCat(clients)}, {"last", std::string(why.message())}});
+  }
+}
 
 class ClientVerifier : public grpc::experimental::ExternalCertificateVerifier {
  public:
   ClientVerifier(std::shared_ptr<const tls::ServerTls> tls, Admits admits,
-                 std::shared_ptr<TurnedAway> turned_away)
+                 std::shared_ptr<platform::RareLog> turned_away)
       : tls_(std::move(tls)), admits_(admits), turned_away_(std::move(turned_away)) {}
 
   bool Verify(grpc::experimental::TlsCustomVerificationCheckRequest* request,
@@ -64,7 +71,7 @@ class ClientVerifier : public grpc::experimental::ExternalCertificateVerifier {
     const grpc::string_ref shown = request->peer_cert();
     const absl::Status admitted = Admit(std::string(shown.data(), shown.size()));
     if (!admitted.ok()) {
-      turned_away_->Add(std::string(admitted.message()));
+      LogRefusal(*turned_away_, admitted);
     }
     *status = {static_cast<grpc::StatusCode>(admitted.code()), std::string(admitted.message())};
     return true;
@@ -91,7 +98,7 @@ class ClientVerifier : public grpc::experimental::ExternalCertificateVerifier {
 
   const std::shared_ptr<const tls::ServerTls> tls_;  // a handshake may outlive the server
   const Admits admits_;
-  const std::shared_ptr<TurnedAway> turned_away_;
+  const std::shared_ptr<platform::RareLog> turned_away_;
 };
 
 // Makes gRPC's credentials for TLS 1.2 and 1.3 with the files that `tls` has published. Every client must
@@ -99,7 +106,7 @@ class ClientVerifier : public grpc::experimental::ExternalCertificateVerifier {
 // learn why; the log has the reason.
 std::shared_ptr<grpc::ServerCredentials> TlsCredentials(std::shared_ptr<const tls::ServerTls> tls,
                                                         Admits admits,
-                                                        std::shared_ptr<TurnedAway> turned_away) {
+                                                        std::shared_ptr<platform::RareLog> turned_away) {
   namespace experimental = grpc::experimental;
   const std::string folder = tls->folder();
   const auto file = [&folder](const char* name) { return absl::StrCat(folder, "/", name); };
@@ -117,25 +124,9 @@ std::shared_ptr<grpc::ServerCredentials> TlsCredentials(std::shared_ptr<const tl
 
 }  // namespace
 
-void TurnedAway::Add(const std::string& why) {
-  const absl::MutexLock lock(&mu_);
-  ++clients_;
-  why_ = why;
-}
-
-void TurnedAway::LogRefusals(absl::Time now) {
-  const absl::MutexLock lock(&mu_);
-  if (clients_ == 0 || now - logged_ < kLogRefusalsEvery) {
-    return;
-  }
-  logged_ = now;
-  platform::Log(platform::LogLevel::kWarning, "clients were turned away",
-                {{"clients", absl::StrCat(std::exchange(clients_, 0))}, {"last", why_}});
-}
-
 absl::StatusOr<std::unique_ptr<FrontDoor>> FrontDoor::Open(const Options& options,
                                                            OpenConnections& connections,
-                                                           std::shared_ptr<TurnedAway> turned_away) {
+                                                           std::shared_ptr<platform::RareLog> turned_away) {
   std::unique_ptr<FrontDoor> door(new FrontDoor(options, connections, std::move(turned_away)));
   for (const std::string& address : options.listen) {
     TANDEM_ASSIGN_OR_RETURN(std::unique_ptr<Listener> listener, Listener::Open(address, options.flag));
@@ -179,7 +170,7 @@ void FrontDoor::Accept() {
 void FrontDoor::Accepted(int fd, bool speaks_tls, Acceptor& acceptor) {
   if (speaks_tls) {
     if (const absl::Status added = connections_.Add(fd); !added.ok()) {
-      turned_away_->Add(std::string(added.message()));
+      LogRefusal(*turned_away_, added);
       close(fd);
       return;
     }

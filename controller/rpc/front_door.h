@@ -9,33 +9,15 @@
 #include <string>
 #include <vector>
 
-#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/synchronization/mutex.h"
-#include "absl/time/time.h"
 #include "controller/rpc/call_interceptor.h"
 #include "controller/rpc/listener.h"
 #include "controller/rpc/open_connections.h"
-#include "platform/clock.h"
+#include "platform/rare_log.h"
 #include "tls/server_tls.h"
 
 namespace tandem::controller {
-
-// Counts refused clients, and logs a line about them every ten seconds. Thread-safe.
-class TurnedAway {
- public:
-  void Add(const std::string& why) ABSL_LOCKS_EXCLUDED(mu_);
-  // Logs the number of refused clients since the last line, and the reason of the last refusal. Call about
-  // once a second.
-  void LogRefusals(absl::Time now) ABSL_LOCKS_EXCLUDED(mu_);
-
- private:
-  absl::Mutex mu_;
-  int64_t clients_ ABSL_GUARDED_BY(mu_) = 0;  // since the last line
-  std::string why_ ABSL_GUARDED_BY(mu_);      // the reason of the last refusal
-  absl::Time logged_ ABSL_GUARDED_BY(mu_) = absl::InfinitePast();
-};
 
 // The roles that may connect.
 struct Admits {
@@ -59,8 +41,9 @@ class FrontDoor {
   };
 
   // Errors are one line each. `connections`, which counts the connections with TLS, must outlive it.
+  // `turned_away` counts refused clients, and the log has their number and the reason of one.
   static absl::StatusOr<std::unique_ptr<FrontDoor>> Open(const Options& options, OpenConnections& connections,
-                                                         std::shared_ptr<TurnedAway> turned_away);
+                                                         std::shared_ptr<platform::RareLog> turned_away);
 
   absl::Status Start(const std::vector<grpc::Service*>& services, const CallRecords& records);
   void Accept();
@@ -79,14 +62,15 @@ class FrontDoor {
  private:
   using Acceptor = grpc::experimental::ExternalConnectionAcceptor;
 
-  FrontDoor(const Options& options, OpenConnections& connections, std::shared_ptr<TurnedAway> turned_away)
+  FrontDoor(const Options& options, OpenConnections& connections,
+            std::shared_ptr<platform::RareLog> turned_away)
       : options_(options), connections_(connections), turned_away_(std::move(turned_away)) {}
   bool SpeaksTls(const std::string& address) const;
   void Accepted(int fd, bool speaks_tls, Acceptor& acceptor);
 
   const Options options_;
   OpenConnections& connections_;
-  const std::shared_ptr<TurnedAway> turned_away_;
+  const std::shared_ptr<platform::RareLog> turned_away_;
   std::vector<std::string> addresses_;
   std::vector<std::unique_ptr<Acceptor>> acceptors_;  // one for each listener
   std::unique_ptr<grpc::Server> server_;

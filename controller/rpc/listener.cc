@@ -31,7 +31,6 @@ namespace tandem::controller {
 namespace {
 
 constexpr int kBacklog = 1024;
-constexpr absl::Duration kLogEvery = absl::Seconds(10);
 // How long a peer may leave data unacknowledged; the keepalive timeout of the server.
 constexpr unsigned kUserTimeoutMs = 5000;
 
@@ -313,18 +312,12 @@ void Listener::Shed(int fd, int64_t limit) {
   } else {
     absl::SleepFor(absl::Milliseconds(50));  // another thread took the descriptor
   }
-  ++shed_;
-  const absl::Time now = platform::SteadyClock().Now();
-  if (now - logged_ < kLogEvery) {
-    return;
+  if (const int64_t count = shed_.Count(platform::SteadyClock().Now()); count > 0) {
+    platform::Log(
+        platform::LogLevel::kWarning,
+        "connections are turned away: nearly all file descriptors are in use; raise the limit (ulimit -n)",
+        {{"listen", address_}, {"turned_away", absl::StrCat(count)}, {"limit", absl::StrCat(limit)}});
   }
-  logged_ = now;
-  platform::Log(
-      platform::LogLevel::kWarning,
-      "connections are turned away: nearly all file descriptors are in use; raise the limit (ulimit -n)",
-      {{"listen", address_},
-       {"turned_away", absl::StrCat(std::exchange(shed_, 0))},
-       {"limit", absl::StrCat(limit)}});
 }
 
 }  // namespace tandem::controller

@@ -14,7 +14,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/time/time.h"
+#include "platform/rare_log.h"
 
 namespace tandem::controller {
 
@@ -25,7 +25,7 @@ absl::Status CheckNotInUse(const std::string& address, const std::string& flag =
 // A listening socket that hands its connections to a server. gRPC's own listener never accepts again after an
 // accept has failed for want of descriptors (CVE-2023-4785). This one closes new connections while four
 // fifths of the descriptors are in use, so that open connections, the store and the metrics keep what they
-// need. It logs the first closed connection, then their number every ten seconds.
+// need. The log has their number (rare_log.h).
 class Listener {
  public:
   // Binds "host:port" (port 0: any free port) or "unix:/path", replacing a socket file at which no process
@@ -58,8 +58,7 @@ class Listener {
   int wake_ = -1;   // an eventfd that ends the thread
   int spare_ = -1;  // closed to make room to accept, and close, a connection when no descriptor is left
   std::function<void(int)> accepted_;
-  absl::Time logged_ = absl::InfinitePast();
-  int64_t shed_ = 0;  // connections closed since the last line
+  platform::RareLog shed_;  // connections that were closed
   std::thread thread_;
 };
 
