@@ -95,6 +95,11 @@ E* ElementsOf(const char* name, const Array& array, int64_t elements, DeviceKind
   CheckElements(name, array, elements, device);
   return ElementsOf<E>(array, name);
 }
+// Null if the array is undefined.
+template <typename E>
+E* ElementsIfGiven(const char* name, const Array& array, int64_t elements, DeviceKind device) {
+  return array.defined() ? ElementsOf<E>(name, array, elements, device) : nullptr;
+}
 template <typename E>
 E* RowsOf(const char* name, const Array& array, int64_t rows, int64_t columns, DeviceKind device) {
   CheckRows(name, array, rows, columns, device);

@@ -26,7 +26,7 @@ CausalConvInputs<E> InputsOf(int64_t sequences, const Array& x, const Array& doc
           .x = RowsOf<E>("x", x, x.rows, channels, on),
           .x_stride = x.row_stride,
           .weight = ElementsOf<E>("weight", weight, channels * width, on),
-          .bias = bias.defined() ? ElementsOf<E>("bias", bias, channels, on) : nullptr};
+          .bias = ElementsIfGiven<E>("bias", bias, channels, on)};
 }
 
 }  // namespace
@@ -53,7 +53,7 @@ Call Operations::CausalConvBackward(int64_t sequences, const Array& x, const Arr
     args.grad_x = RowsOf<E>("grad_x", grad_x, x.rows, x.columns, on);
     args.grad_x_stride = grad_x.row_stride;
     args.grad_weight = ElementsOf<T>("grad_weight", grad_weight, weight.elements(), on);
-    args.grad_bias = bias.defined() ? ElementsOf<T>("grad_bias", grad_bias, x.columns, on) : nullptr;
+    args.grad_bias = ElementsIfGiven<T>("grad_bias", grad_bias, x.columns, on);
     args.work =
         Checked(args.kName, work,
                 CausalConvBackwardWorkBytes(on, sequences, args.length, x.columns, args.width, sizeof(E)));

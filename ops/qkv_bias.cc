@@ -15,16 +15,13 @@ Call Operations::QkvBias(const Array& query_bias, const Array& key_bias, const A
   const int64_t key = key_bias.elements();
   Check(key_bias.defined() == value_bias.defined(), "key_bias and value_bias must be given together");
   return WithElementType(qkv, [&]<typename E>(E) {
-    QkvBiasArgs<E> args{.tokens = qkv.rows,
-                        .query = query,
-                        .key = key,
-                        .query_bias = ElementsOf<E>("query_bias", query_bias, query, on),
-                        .qkv = MatrixOf<E>("qkv", qkv, qkv.rows, query + 2 * key, on)};
-    if (key_bias.defined()) {
-      args.key_bias = ElementsOf<E>("key_bias", key_bias, key, on);
-      args.value_bias = ElementsOf<E>("value_bias", value_bias, key, on);
-    }
-    return kernels_.Bind(args);
+    return kernels_.Bind(QkvBiasArgs<E>{.tokens = qkv.rows,
+                                        .query = query,
+                                        .key = key,
+                                        .query_bias = ElementsOf<E>("query_bias", query_bias, query, on),
+                                        .key_bias = ElementsIfGiven<E>("key_bias", key_bias, key, on),
+                                        .value_bias = ElementsIfGiven<E>("value_bias", value_bias, key, on),
+                                        .qkv = MatrixOf<E>("qkv", qkv, qkv.rows, query + 2 * key, on)});
   });
 }
 
@@ -39,20 +36,17 @@ Call Operations::QkvBiasBackward(const Array& grad_qkv, bool add, const Array& g
         "grad_key_bias and grad_value_bias must be given together");
   return WithElementType(grad_qkv, [&]<typename E>(E) {
     using T = Arithmetic<E>;
-    QkvBiasBackwardArgs<E> args{
+    return kernels_.Bind(QkvBiasBackwardArgs<E>{
         .grad = MatrixOf<E>("grad_qkv", grad_qkv, rows, query + 2 * key, on),
         .tokens = rows,
         .query = query,
         .key = key,
         .add = add,
         .grad_query_bias = ElementsOf<T>("grad_query_bias", grad_query_bias, query, on),
-        .work =
-            Checked("QkvBiasBackward", work, QkvBiasBackwardWorkBytes(on, rows, query + 2 * key, sizeof(E)))};
-    if (grad_key_bias.defined()) {
-      args.grad_key_bias = ElementsOf<T>("grad_key_bias", grad_key_bias, key, on);
-      args.grad_value_bias = ElementsOf<T>("grad_value_bias", grad_value_bias, key, on);
-    }
-    return kernels_.Bind(args);
+        .grad_key_bias = ElementsIfGiven<T>("grad_key_bias", grad_key_bias, key, on),
+        .grad_value_bias = ElementsIfGiven<T>("grad_value_bias", grad_value_bias, key, on),
+        .work = Checked("QkvBiasBackward", work,
+                        QkvBiasBackwardWorkBytes(on, rows, query + 2 * key, sizeof(E)))});
   });
 }
 

@@ -16,11 +16,6 @@ T* LogitsOf(const RouterConfig& config, const Array& logits, DeviceKind on) {
   return MatrixOf<T>("logits", logits, logits.rows, config.experts, on);
 }
 
-// Null for undefined ones.
-double* CountsOf(const char* name, const Array& counts, int64_t experts, DeviceKind on) {
-  return counts.defined() ? ElementsOf<double>(name, counts, experts, on) : nullptr;
-}
-
 Workspace CheckedLosses(const RouterConfig& config, const RouterLossConfig& losses, int64_t tokens,
                         const Array& counts, Workspace work, DeviceKind on) {
   Check(losses.sequence_length > 0 && tokens % losses.sequence_length == 0, tokens,
@@ -63,7 +58,7 @@ Call Operations::Route(const RouterConfig& config, const Array& logits, const Ar
     return kernels_.Bind(
         RouteArgs<T>{.config = config,
                      .logits = LogitsOf<T>(config, logits, on),
-                     .bias = bias.defined() ? ElementsOf<T>("bias", bias, config.experts, on) : nullptr,
+                     .bias = ElementsIfGiven<T>("bias", bias, config.experts, on),
                      .tokens = tokens,
                      .chosen = MatrixOf<int64_t>("chosen", chosen, tokens, config.top_k, on),
                      .probabilities = MatrixOf<T>("probabilities", probabilities, tokens, config.top_k, on)});
@@ -125,7 +120,7 @@ Call Operations::RouterLosses(const RouterConfig& config, const RouterLossConfig
                             .losses = losses,
                             .logits = LogitsOf<T>(config, logits, on),
                             .tokens = logits.rows,
-                            .counts = CountsOf("counts", counts, config.experts, on),
+                            .counts = ElementsIfGiven<double>("counts", counts, config.experts, on),
                             .values = ElementsOf<double>("values", values, 2, on),
                             .work = CheckedLosses(config, losses, logits.rows, counts, work, on)});
   });
@@ -144,7 +139,7 @@ Call Operations::RouterLossesBackward(const RouterConfig& config, const RouterLo
         .losses = losses,
         .logits = LogitsOf<T>(config, logits, on),
         .tokens = tokens,
-        .counts = CountsOf("counts", counts, config.experts, on),
+        .counts = ElementsIfGiven<double>("counts", counts, config.experts, on),
         .targets = targets.defined() ? TokensOf(targets, on) : Tokens(),
         .grad_logits = MatrixOf<T>("grad_logits", grad_logits, tokens, config.experts, on),
         .work = CheckedLosses(config, losses, tokens, counts, work, on)});
@@ -171,7 +166,7 @@ Call Operations::MeanCounts(const Array& by_rank, int64_t slots, bool continues,
                      .experts = experts,
                      .slots = slots,
                      .continues = continues,
-                     .seen = CountsOf("seen", seen, experts, on),
+                     .seen = ElementsIfGiven<double>("seen", seen, experts, on),
                      .counts = ElementsOf<double>("counts", counts, experts, on)});
 }
 

@@ -14,15 +14,13 @@ Call Operations::SwiGlu(const Array& gate_up, const Array& activated, const Arra
   const int64_t inner = activated.columns;
   Check(!begins.defined() || weights.defined(), "begins are allowed only with weights");
   return WithElementType(gate_up, [&]<typename E>(E) {
-    SwiGluArgs<E> args{.gate_up = MatrixOf<E>("gate_up", gate_up, rows, 2 * inner, on),
-                       .rows_there = RowsThere(begins, on),
-                       .rows = rows,
-                       .inner = inner,
-                       .activated = MatrixOf<E>("activated", activated, rows, inner, on)};
-    if (weights.defined()) {
-      args.weights = ElementsOf<Arithmetic<E>>("weights", weights, rows, on);
-    }
-    return kernels_.Bind(args);
+    return kernels_.Bind(
+        SwiGluArgs<E>{.gate_up = MatrixOf<E>("gate_up", gate_up, rows, 2 * inner, on),
+                      .weights = ElementsIfGiven<Arithmetic<E>>("weights", weights, rows, on),
+                      .rows_there = RowsThere(begins, on),
+                      .rows = rows,
+                      .inner = inner,
+                      .activated = MatrixOf<E>("activated", activated, rows, inner, on)});
   });
 }
 

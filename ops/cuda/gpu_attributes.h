@@ -27,12 +27,15 @@ inline int MaxDynamicSharedBytes() {
   return std::max(0, GpuAttribute(cudaDevAttrMaxSharedMemoryPerBlockOptin) - kOwnBytes);
 }
 
-// Whether a block of the current GPU may use so many bytes of dynamic shared memory, and all matrices begin
-// at multiples of 16 bytes, as copies of packs require.
-inline bool FitsBlock(size_t shared_bytes, std::initializer_list<const void*> matrices) {
-  return static_cast<int>(shared_bytes) <= MaxDynamicSharedBytes() &&
-         std::all_of(matrices.begin(), matrices.end(),
+// Whether all matrices begin at multiples of 16 bytes, as copies of packs require.
+inline bool BeginAtPacks(std::initializer_list<const void*> matrices) {
+  return std::all_of(matrices.begin(), matrices.end(),
                      [](const void* matrix) { return reinterpret_cast<uintptr_t>(matrix) % 16 == 0; });
+}
+
+// Also whether a block of the current GPU may use so many bytes of dynamic shared memory.
+inline bool FitsBlock(size_t shared_bytes, std::initializer_list<const void*> matrices) {
+  return static_cast<int>(shared_bytes) <= MaxDynamicSharedBytes() && BeginAtPacks(matrices);
 }
 
 }  // namespace tandem::ops::cuda

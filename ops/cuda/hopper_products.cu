@@ -18,12 +18,9 @@ bool IsHopper() {
 
 template <typename Args>
 bool Suits(const Args& args, std::initializer_list<const void*> matrices) {
-  bool suits = args.experts > 0 && args.experts <= kMostGpuGroups && args.rows > 0 && args.inputs > 0 &&
-               args.outputs > 0 && args.inputs % 8 == 0 && args.outputs % 8 == 0;
-  for (const void* matrix : matrices) {
-    suits = suits && reinterpret_cast<uintptr_t>(matrix) % 16 == 0;
-  }
-  return suits && IsHopper();
+  return args.experts > 0 && args.experts <= kMostGpuGroups && args.rows > 0 && args.inputs > 0 &&
+         args.outputs > 0 && args.inputs % 8 == 0 && args.outputs % 8 == 0 && BeginAtPacks(matrices) &&
+         IsHopper();
 }
 
 }  // namespace
