@@ -19,32 +19,32 @@
 #include "platform/xxh3.h"
 
 namespace tandem::data {
-Corpus::File Corpus::OpenFile(const TextPath& text, const std::shared_ptr<FileReader>& reader,
-                              const std::string& path, std::string name) {
-  File file{.reader = reader,
-            .number = reader->Add(text.field, path),
+Corpus::File Corpus::OpenFile(const TextPath& text, const std::string& path, std::string name) {
+  const int number = reader_->Add(text.field, path);
+  File file{.number = number,
             .name = std::move(name),
-            .content_sample = ""};
-  file.content_sample = reader->ContentSample(file.number);
-  std::string beginning(std::min<int64_t>(file.size(), 16), '\0');
-  reader->Read(file.number, 0, static_cast<int64_t>(beginning.size()), beginning.data());
+            .content_sample = reader_->ContentSample(number),
+            .size = reader_->size(number),
+            .inode = reader_->inode(number)};
+  std::string beginning(std::min<int64_t>(file.size, 16), '\0');
+  reader_->Read(number, 0, static_cast<int64_t>(beginning.size()), beginning.data());
   if (const std::string kind = KindOfNoText(path, beginning);
-      file.size() > 0 && !kind.empty() && text.format != TextFormat::kBytes) {
+      file.size > 0 && !kind.empty() && text.format != TextFormat::kBytes) {
     throw DataError(absl::StrCat(text.field, ": ", path, " is ", kind, "; ", kPrepareIt));
   }
   return file;
 }
 
-bool Corpus::HaveSameBytes(const File& one, const File& two) {
+bool Corpus::HaveSameBytes(const File& one, const File& two) const {
   constexpr int64_t kBytesAtOnce = 1 << 20;
   std::string bytes;
   std::string others;
-  for (int64_t begin = 0; begin < one.size(); begin += kBytesAtOnce) {
-    const int64_t count = std::min(kBytesAtOnce, one.size() - begin);
+  for (int64_t begin = 0; begin < one.size; begin += kBytesAtOnce) {
+    const int64_t count = std::min(kBytesAtOnce, one.size - begin);
     bytes.resize(count);
     others.resize(count);
-    one.reader->Read(one.number, begin, count, bytes.data());
-    two.reader->Read(two.number, begin, count, others.data());
+    reader_->Read(one.number, begin, count, bytes.data());
+    reader_->Read(two.number, begin, count, others.data());
     if (bytes != others) {
       return false;
     }
@@ -62,12 +62,12 @@ void Corpus::Part::Add(const File& file, int64_t begin, int64_t size) {
 Corpus::Part Corpus::WholeFiles(const Files& files) {
   Part part;
   for (const File& file : files) {
-    part.Add(file, 0, file.size());
+    part.Add(file, 0, file.size);
   }
   return part;
 }
 
-Corpus::Files Corpus::OpenFiles(const TextPath& text, const std::shared_ptr<FileReader>& reader) {
+Corpus::Files Corpus::OpenFiles(const TextPath& text) {
   const std::string& field = text.field;
   const std::string& pattern = text.path;
   int64_t num_skipped = 0;
@@ -79,12 +79,12 @@ Corpus::Files Corpus::OpenFiles(const TextPath& text, const std::shared_ptr<File
   const std::string root = RootOf(pattern);
   Files opened(paths->size());
   platform::ForEachIndex(opened.size(), kMostConcurrentFiles, [&](size_t i) {
-    opened[i] = OpenFile(text, reader, (*paths)[i], NameBelow(root, (*paths)[i]));
+    opened[i] = OpenFile(text, (*paths)[i], NameBelow(root, (*paths)[i]));
   });
   Files files;
   std::set<std::pair<uint64_t, uint64_t>> seen;
   for (File& file : opened) {
-    if (file.size() > 0 && seen.insert(file.inode()).second) {
+    if (file.size > 0 && seen.insert(file.inode).second) {
       files.push_back(std::move(file));
     }
   }
@@ -95,54 +95,56 @@ Corpus::Files Corpus::OpenFiles(const TextPath& text, const std::shared_ptr<File
   return files;
 }
 
-void Corpus::CheckApart(const Files& train, const TextPath& of, const Files& validation) {
-  std::map<std::pair<uint64_t, uint64_t>, const File*> trained_on;
+void Corpus::CheckApart(const Files& train, const TextPath& of, const Files& validation) const {
+  std::map<std::pair<uint64_t, uint64_t>, int> trained_on;
   for (const File& file : train) {
-    trained_on.emplace(file.inode(), &file);
+    trained_on.emplace(file.inode, file.number);
   }
   for (const File& file : validation) {
-    const auto found = trained_on.find(file.inode());
+    const auto found = trained_on.find(file.inode);
     if (found != trained_on.end()) {
-      const File& trained = *found->second;
-      throw DataError(absl::StrCat(of.field, ": ", file.path(), " is also a training file",
-                                   trained.path() == file.path() ? "" : ", " + trained.path(),
-                                   "; name files that are not in ", trained.field(),
+      const int trained = found->second;
+      const std::string path = reader_->path(file.number);
+      throw DataError(absl::StrCat(of.field, ": ", path, " is also a training file",
+                                   reader_->path(trained) == path ? "" : ", " + reader_->path(trained),
+                                   "; name files that are not in ", reader_->field(trained),
                                    ", or hold out a part of it with data.validation_fraction"));
     }
   }
 }
 
-void Corpus::CheckShared(const std::vector<Files>& train) {
+void Corpus::CheckShared(const std::vector<Files>& train) const {
   std::vector<std::vector<FileOfText>> texts;
   for (const Files& files : train) {
     std::vector<FileOfText>& text = texts.emplace_back();
     for (const File& file : files) {
-      text.push_back({.device = file.inode().first, .inode = file.inode().second, .name = file.name});
+      text.push_back({.device = file.inode.first, .inode = file.inode.second, .name = file.name});
     }
   }
   if (const std::optional<SharedFile> shared = FindSharedFile(texts); shared.has_value()) {
     const File& file = train[shared->second][shared->file];
-    throw DataError(SharedFileText(file.field(), file.path(), train[shared->first].front().field()));
+    throw DataError(SharedFileText(reader_->field(file.number), reader_->path(file.number),
+                                   reader_->field(train[shared->first].front().number)));
   }
 }
 
 void Corpus::HoldOut(const Files& files, double fraction) {
   std::vector<NamedSize> sizes;
   for (const File& file : files) {
-    sizes.push_back({.name = file.name, .size = file.size()});
+    sizes.push_back({.name = file.name, .size = file.size});
   }
   const std::vector<int64_t> held = HeldOutBytes(sizes, fraction);
   Part& train = train_.emplace_back();
   Part& validation = validation_.emplace_back();
   for (size_t i = 0; i < files.size(); ++i) {
-    const int64_t trained = files[i].size() - held[i];
+    const int64_t trained = files[i].size - held[i];
     train.Add(files[i], 0, trained);
     validation.Add(files[i], trained, held[i]);
   }
 }
 
 void Corpus::LeaveOutCopies() {
-  const auto is_whole = [](const Span& span) { return span.size == span.file.size(); };
+  const auto is_whole = [](const Span& span) { return span.size == span.file.size; };
   const auto key_of = [](const Span& span) { return std::pair(span.size, span.file.content_sample); };
   std::multimap<std::pair<int64_t, std::string>, const Span*> held_out;
   for (const Part& part : validation_) {
@@ -167,7 +169,7 @@ void Corpus::LeaveOutCopies() {
     }
     if (rest.spans.empty() && !part.spans.empty()) {
       throw DataError(
-          absl::StrCat(part.spans.front().file.field(),
+          absl::StrCat(reader_->field(part.spans.front().file.number),
                        ": every training file is a copy of one that is held out; use other files, or no "
                        "validation"));
     }
@@ -175,11 +177,11 @@ void Corpus::LeaveOutCopies() {
   }
 }
 
-Corpus::Corpus(const TextOptions& options, const platform::Clock& clock) {
-  const auto reader = std::make_shared<FileReader>(clock);
+Corpus::Corpus(const TextOptions& options, const platform::Clock& clock)
+    : reader_(std::make_shared<FileReader>(clock)) {
   std::vector<Files> train;
   for (const TextPath& text : options.train) {
-    train.push_back(OpenFiles(text, reader));
+    train.push_back(OpenFiles(text));
     if (options.validation.empty()) {
       HoldOut(train.back(), options.validation_fraction);
     } else {
@@ -190,7 +192,7 @@ Corpus::Corpus(const TextOptions& options, const platform::Clock& clock) {
     CheckShared(train);
   }
   for (const TextPath& text : options.validation) {
-    const Files validation = OpenFiles(text, reader);
+    const Files validation = OpenFiles(text);
     for (const Files& trained : train) {
       CheckApart(trained, text, validation);
     }
@@ -284,11 +286,10 @@ std::shared_ptr<const TokenSource> Corpus::Open(CorpusPart of, const Documents& 
     parts.push_back({.file = span.file.number, .begin = span.begin, .bytes = span.size});
   }
   const std::optional<int64_t>& end = documents.end_of_document;
-  const auto tokens =
-      std::make_shared<const StoredTokens>(spans.empty() ? nullptr : spans.front().file.reader, parts, end);
+  const auto tokens = std::make_shared<const StoredTokens>(reader_, parts, end);
   const std::string& digest = of.split == Split::kTrain ? text_digests_.at(of.text) : digest_;
   return std::make_shared<const TokenSource>(
-      tokens, 0, num_tokens(of),
+      tokens, 0, part(of).num_tokens,
       TextIdentity{.description =
                        spans.size() == 1 ? spans[0].file.name : absl::StrCat("its ", spans.size(), " files"),
                    .digest = digest,

@@ -49,39 +49,25 @@ class Corpus {
 
   size_t num_texts(Split split) const { return (split == Split::kTrain ? train_ : validation_).size(); }
 
-  int64_t num_tokens(CorpusPart of) const { return part(of).num_tokens; }
-
   // Names below the root, in the order of their tokens.
   std::vector<std::string> files(CorpusPart of) const;
 
-  // The text as a source of tokens.
+  // The text as a source of tokens. Its identity has digests of the names, sizes and splits of files
+  // (`digest`: of a training text, of its files and what is held out; of a validation text, of the files of
+  // all texts) and of their contents (`content_digest`: of all texts).
   std::shared_ptr<const TokenSource> Open(CorpusPart of, const Documents& documents = {}) const;
 
   // One line for the user: what is trained on, what is held out and what was left out.
   std::string Summary() const;
 
-  // A digest of the names, sizes and split of all texts' files; hexadecimal.
-  const std::string& digest() const { return digest_; }
-
-  // The digest of one training text and its held-out part: digest() of a job with that text alone, if no
-  // copies are left out.
-  const std::string& digest_of_text(size_t text) const { return text_digests_.at(text); }
-
-  // A digest of what the files contain, as far as content_sample.h reads them; hexadecimal.
-  const std::string& content_digest() const { return content_digest_; }
-
  private:
   // One file, as it was when it was opened.
   struct File {
-    std::shared_ptr<FileReader> reader;  // of all texts
-    int number = 0;                      // in the reader
-    std::string name;                    // below the root
+    int number = 0;    // in reader_
+    std::string name;  // below the root
     std::string content_sample;
-
-    int64_t size() const { return reader->size(number); }
-    std::string path() const { return reader->path(number); }
-    std::string field() const { return reader->field(number); }
-    std::pair<uint64_t, uint64_t> inode() const { return reader->inode(number); }
+    int64_t size = 0;
+    std::pair<uint64_t, uint64_t> inode;
   };
   using Files = std::vector<File>;
 
@@ -100,15 +86,14 @@ class Corpus {
   };
 
   static Part WholeFiles(const Files& files);
-  static File OpenFile(const TextPath& text, const std::shared_ptr<FileReader>& reader,
-                       const std::string& path, std::string name);
-  static bool HaveSameBytes(const File& one, const File& two);  // if they have the same size
+  File OpenFile(const TextPath& text, const std::string& path, std::string name);
+  bool HaveSameBytes(const File& one, const File& two) const;  // if they have the same size
   // Opens the files of a text that are not empty, in order, each once.
-  Files OpenFiles(const TextPath& text, const std::shared_ptr<FileReader>& reader);
+  Files OpenFiles(const TextPath& text);
   // Throws DataError if a file is in both.
-  static void CheckApart(const Files& train, const TextPath& of, const Files& validation);
+  void CheckApart(const Files& train, const TextPath& of, const Files& validation) const;
   // Throws DataError if two texts share a file, but not all of their files.
-  static void CheckShared(const std::vector<Files>& train);
+  void CheckShared(const std::vector<Files>& train) const;
   void HoldOut(const Files& files, double fraction);
   void LeaveOutCopies();
   // `names_validation`: the job names validation texts. Otherwise each training text has a held-out part of
@@ -119,6 +104,7 @@ class Corpus {
     return (of.split == Split::kTrain ? train_ : validation_).at(of.text);
   }
 
+  const std::shared_ptr<FileReader> reader_;  // of all texts; shared with their tokens
   std::vector<Part> train_;
   std::vector<Part> validation_;
   int64_t num_skipped_ = 0;  // hidden files and folders

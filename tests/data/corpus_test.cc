@@ -24,11 +24,19 @@ using ::testing::HasSubstr;
 
 Corpus CorpusOf(const TextOptions& options) { return {options, platform::SteadyClock()}; }
 
+int64_t NumTokens(const Corpus& corpus, Split split) { return corpus.Open(split)->num_tokens(); }
+
 std::string Text(const Corpus& corpus, Split split) {
-  std::vector<int64_t> tokens(corpus.num_tokens(split));
-  corpus.Open(split)->Read(0, corpus.num_tokens(split), tokens.data());
+  std::vector<int64_t> tokens(NumTokens(corpus, split));
+  corpus.Open(split)->Read(0, NumTokens(corpus, split), tokens.data());
   return std::string(tokens.begin(), tokens.end());
 }
+
+TextIdentity IdentityOf(const Corpus& corpus, size_t text = 0) {
+  return corpus.Open({Split::kTrain, text})->identity();
+}
+std::string DigestOf(const Corpus& corpus, size_t text = 0) { return IdentityOf(corpus, text).digest; }
+std::string ContentDigestOf(const Corpus& corpus) { return IdentityOf(corpus).content_digest; }
 
 std::string Error(const TextOptions& source) {
   return ErrorOf([&] { const Corpus corpus = CorpusOf(source); });
@@ -60,7 +68,7 @@ TEST(CorpusTest, FilesFollowInPathOrder) {
   EXPECT_THAT(tokens, ElementsAre('z', 'z', 'b', 'b', 'c', 0, 255));
   corpus.Open(Split::kTrain)->Read(1, 4, tokens.data());
   EXPECT_THAT(std::vector<int64_t>(tokens.begin(), tokens.begin() + 4), ElementsAre('z', 'b', 'b', 'c'));
-  EXPECT_EQ(corpus.num_tokens(Split::kValidation), 0);
+  EXPECT_EQ(NumTokens(corpus, Split::kValidation), 0);
 }
 
 TEST(CorpusTest, SeveralHeldOutTextsStayApart) {
@@ -92,8 +100,8 @@ TEST(CorpusTest, HoldsOutWholeFilesOfAboutTheFraction) {
     folder.Write("d" + std::to_string(i % 7) + "/f" + std::to_string(i), std::string(100 + i, 'x'));
   }
   const Corpus corpus = CorpusOf({.train = {{"data.train", folder.path()}}, .validation_fraction = 0.1});
-  const double held = static_cast<double>(corpus.num_tokens(Split::kValidation));
-  const double all = held + static_cast<double>(corpus.num_tokens(Split::kTrain));
+  const double held = static_cast<double>(NumTokens(corpus, Split::kValidation));
+  const double all = held + static_cast<double>(NumTokens(corpus, Split::kTrain));
   EXPECT_NEAR(held / all, 0.1, 0.005);
   EXPECT_EQ(corpus.files(Split::kTrain).size() + corpus.files(Split::kValidation).size(), 200);
   for (const std::string& name : corpus.files(Split::kValidation)) {
@@ -113,8 +121,8 @@ TEST(CorpusTest, HoldsOutTheSameFilesOfACopy) {
   const Corpus c = CorpusOf({.train = {{"data.train", two.path() + "/f*"}}, .validation_fraction = 0.2});
   EXPECT_EQ(a.files(Split::kValidation), b.files(Split::kValidation));
   EXPECT_EQ(a.files(Split::kValidation), c.files(Split::kValidation));
-  EXPECT_EQ(a.digest(), b.digest());
-  EXPECT_EQ(a.digest(), c.digest());
+  EXPECT_EQ(DigestOf(a), DigestOf(b));
+  EXPECT_EQ(DigestOf(a), DigestOf(c));
 }
 
 TEST(CorpusTest, FewFilesAreSplitByTheFraction) {
@@ -161,8 +169,8 @@ TEST(CorpusTest, FileUnderTwoNamesCountsOnce) {
     std::filesystem::create_symlink(name, folder.path() + "/" + name + ".soft");
   }
   const Corpus corpus = CorpusOf({.train = {{"data.train", folder.path()}}, .validation_fraction = 0.5});
-  EXPECT_EQ(corpus.num_tokens(Split::kTrain), 20);
-  EXPECT_EQ(corpus.num_tokens(Split::kValidation), 20);
+  EXPECT_EQ(NumTokens(corpus, Split::kTrain), 20);
+  EXPECT_EQ(NumTokens(corpus, Split::kValidation), 20);
   std::vector<std::string> names = corpus.files(Split::kTrain);
   for (const std::string& name : corpus.files(Split::kValidation)) {
     names.push_back(name);
@@ -184,7 +192,7 @@ TEST(CorpusTest, HeldOutCopiesAreNotTrainedOn) {
   const Corpus plain = CorpusOf({.train = {{"data.train", without.path()}}, .validation_fraction = 0.25});
   const Corpus hidden = CorpusOf({.train = {{"data.train", folder.path()}}, .validation_fraction = 0.25});
   EXPECT_EQ(hidden.files(Split::kValidation), plain.files(Split::kValidation));
-  EXPECT_EQ(hidden.digest(), plain.digest());
+  EXPECT_EQ(DigestOf(hidden), DigestOf(plain));
   EXPECT_THAT(hidden.Summary(), HasSubstr("; skipped: 9 hidden names"));
   for (int i = 0; i < 8; ++i) {
     folder.Write("copies/f" + std::to_string(i), std::string(257, static_cast<char>('a' + i)));
@@ -259,17 +267,17 @@ TEST(CorpusTest, DigestDistinguishesNamesSizesAndHeldOutParts) {
   platform::TemporaryFolder folder;
   folder.Write("a", "aaaa");
   folder.Write("b", "bbbb");
-  const std::string digest = CorpusOf({.train = {{"data.train", folder.path()}}}).digest();
+  const std::string digest = DigestOf(CorpusOf({.train = {{"data.train", folder.path()}}}));
   EXPECT_EQ(digest.size(), 32);
-  EXPECT_EQ(CorpusOf({.train = {{"data.train", folder.path()}}}).digest(), digest);
-  EXPECT_NE(CorpusOf({.train = {{"data.train", folder.path()}}, .validation_fraction = 0.5}).digest(),
+  EXPECT_EQ(DigestOf(CorpusOf({.train = {{"data.train", folder.path()}}})), digest);
+  EXPECT_NE(DigestOf(CorpusOf({.train = {{"data.train", folder.path()}}, .validation_fraction = 0.5})),
             digest);
   folder.Write("b", "bbbbb");
-  EXPECT_NE(CorpusOf({.train = {{"data.train", folder.path()}}}).digest(), digest);
+  EXPECT_NE(DigestOf(CorpusOf({.train = {{"data.train", folder.path()}}})), digest);
   folder.Write("b", "bbbb");
-  EXPECT_EQ(CorpusOf({.train = {{"data.train", folder.path()}}}).digest(), digest);
+  EXPECT_EQ(DigestOf(CorpusOf({.train = {{"data.train", folder.path()}}})), digest);
   folder.Write("c", "c");
-  EXPECT_NE(CorpusOf({.train = {{"data.train", folder.path()}}}).digest(), digest);
+  EXPECT_NE(DigestOf(CorpusOf({.train = {{"data.train", folder.path()}}})), digest);
 }
 
 TEST(CorpusTest, FileOfTwoTextsIsRefused) {
@@ -303,9 +311,9 @@ TEST(CorpusTest, MixturesTextHasItsOwnDigest) {
       return CorpusOf({.train = train, .validation = validation, .validation_fraction = 0.1});
     };
     const Corpus both = corpus_of({one, two});
-    EXPECT_EQ(both.digest_of_text(0), corpus_of({one}).digest());
-    EXPECT_EQ(both.digest_of_text(1), corpus_of({two}).digest());
-    EXPECT_NE(both.digest_of_text(0), both.digest_of_text(1));
+    EXPECT_EQ(DigestOf(both, 0), DigestOf(corpus_of({one})));
+    EXPECT_EQ(DigestOf(both, 1), DigestOf(corpus_of({two})));
+    EXPECT_NE(DigestOf(both, 0), DigestOf(both, 1));
   }
 }
 
@@ -321,8 +329,8 @@ TEST(CorpusTest, ConcurrentReadingKeepsOrderAndDigests) {
   std::sort(names.begin(), names.end());
   EXPECT_EQ(all.files(Split::kTrain), names);
   const Corpus corpus = CorpusOf({.train = {{"data.train", folder.path()}}, .validation_fraction = 0.1});
-  EXPECT_EQ(corpus.digest(), "c8003b877561b242ac91fd2505477378");
-  EXPECT_EQ(corpus.content_digest(), "c601d56bed9e22f9481653830bc888da");
+  EXPECT_EQ(DigestOf(corpus), "c8003b877561b242ac91fd2505477378");
+  EXPECT_EQ(ContentDigestOf(corpus), "c601d56bed9e22f9481653830bc888da");
 }
 
 TEST(CorpusTest, OtherContentHasAnotherDigest) {
@@ -330,19 +338,19 @@ TEST(CorpusTest, OtherContentHasAnotherDigest) {
   folder.Write("a", "aaaa");
   folder.Write("b", std::string(1'000'000, 'b'));
   const Corpus first = CorpusOf({.train = {{"data.train", folder.path()}}});
-  EXPECT_EQ(first.content_digest().size(), 32);
+  EXPECT_EQ(ContentDigestOf(first).size(), 32);
   const auto digest_of = [&](const std::string& name, const std::string& content) {
     folder.Write(name, content);
     const Corpus corpus = CorpusOf({.train = {{"data.train", folder.path()}}});
-    EXPECT_EQ(corpus.digest(), first.digest());
-    return corpus.content_digest();
+    EXPECT_EQ(DigestOf(corpus), DigestOf(first));
+    return ContentDigestOf(corpus);
   };
-  EXPECT_NE(digest_of("a", "aaba"), first.content_digest());
-  EXPECT_EQ(digest_of("a", "aaaa"), first.content_digest());
-  EXPECT_NE(digest_of("b", std::string(1'000'000, 'c')), first.content_digest());
+  EXPECT_NE(digest_of("a", "aaba"), ContentDigestOf(first));
+  EXPECT_EQ(digest_of("a", "aaaa"), ContentDigestOf(first));
+  EXPECT_NE(digest_of("b", std::string(1'000'000, 'c')), ContentDigestOf(first));
   std::string changed(1'000'000, 'b');
   changed.back() = 'c';
-  EXPECT_NE(digest_of("b", changed), first.content_digest());
+  EXPECT_NE(digest_of("b", changed), ContentDigestOf(first));
 }
 
 TEST(CorpusTest, ACopyElsewhereHasTheSameContentDigest) {
@@ -355,10 +363,10 @@ TEST(CorpusTest, ACopyElsewhereHasTheSameContentDigest) {
   std::filesystem::last_write_time(two.path() + "/a", std::filesystem::file_time_type::min());
   const Corpus a = CorpusOf({.train = {{"data.train", one.path()}}, .validation_fraction = 0.5});
   const Corpus b = CorpusOf({.train = {{"data.train", two.path()}}, .validation_fraction = 0.5});
-  EXPECT_EQ(a.content_digest(), b.content_digest());
+  EXPECT_EQ(ContentDigestOf(a), ContentDigestOf(b));
   two.Write("b", std::string(100'000, 'c'));  // the one that is held out, or the other
-  EXPECT_NE(CorpusOf({.train = {{"data.train", two.path()}}, .validation_fraction = 0.5}).content_digest(),
-            a.content_digest());
+  EXPECT_NE(ContentDigestOf(CorpusOf({.train = {{"data.train", two.path()}}, .validation_fraction = 0.5})),
+            ContentDigestOf(a));
 }
 
 TEST(CorpusTest, SaysWhatIsWrong) {
