@@ -93,7 +93,7 @@ TEST(ProgramBuilderTest, OnlyBudgetsBelowTheLeastAreRefused) {
   EXPECT_FALSE(BuildStage(outline, options).ok());
 }
 
-TEST(StrategyTest, GathersAndReductionsFollowTheTable) {
+TEST(ShardingStrategyTest, GathersAndReductionsFollowTheTable) {
   struct Counts {
     const char* strategy;
     int gathers;  // of a layer
@@ -116,7 +116,7 @@ TEST(StrategyTest, GathersAndReductionsFollowTheTable) {
   }
 }
 
-TEST(StrategyTest, RankAloneOnInnerAxisExchangesNothing) {
+TEST(ShardingStrategyTest, RankAloneOnInnerAxisExchangesNothing) {
   Outline outline = SmallDecoder();
   for (const bool bf16 : {false, true}) {
     if (bf16) {
@@ -149,7 +149,7 @@ TEST(StrategyTest, RankAloneOnInnerAxisExchangesNothing) {
   }
 }
 
-TEST(StrategyTest, UnsharedExpertsAreNotGathered) {
+TEST(ShardingStrategyTest, UnsharedExpertsAreNotGathered) {
   const Outline outline = MoeDecoder();
   const BuildOptions options = OptionsFor(outline, "zero3", 2, /*ranks=*/2);
   ASSERT_EQ(options.expert.inner, 1);

@@ -19,7 +19,7 @@ TEST(OpcodeTest, EveryOpcodeHasANameOfItsOwn) {
   EXPECT_EQ(names.size(), kNumOpcodes);
 }
 
-TEST(StrategyTest, UnknownNameIsRefusedWithAllNames) {
+TEST(ShardingStrategyTest, UnknownNameIsRefusedWithAllNames) {
   EXPECT_EQ(StrategyOf("zero4").status().message(),
             "no strategy \"zero4\"; there are replicate, zero1, zero2, zero3, hsdp, hfsdp");
 }
