@@ -49,12 +49,12 @@ std::string DtypeOf(const ExportedTensor& tensor, bool bf16) {
   return bf16 && !tensor.keeps_fp32 ? "BF16" : "F32";
 }
 
-// The bits of the least absolute value whose nearest bf16 is infinite; those above it are larger, infinity
-// and NaN.
+// The bits of the least magnitude whose nearest bf16 is infinite. Larger bits are larger magnitudes,
+// infinity and NaN.
 constexpr uint32_t kFirstLost = 0x7F7F8000;
 
-// Sets `to` to the nearest bf16 of little-endian fp32, ties to even. The first element that has none; -1: all
-// have.
+// Converts little-endian fp32 to the nearest bf16, ties to even. Returns the first finite element that
+// becomes infinite; -1: there is none.
 int64_t RoundElements(std::string_view fp32, char* to) {
   constexpr size_t kBlock = 1024;  // a constant, so that the compiler makes vectors
   int64_t lost = -1;
@@ -63,7 +63,7 @@ int64_t RoundElements(std::string_view fp32, char* to) {
     std::array<uint32_t, kBlock> bits = {};
     std::memcpy(bits.data(), fp32.data() + 4 * first, 4 * elements);
     std::array<uint16_t, kBlock> high;
-    uint32_t sums = 0;  // the highest bit: one of them is not below kFirstLost
+    uint32_t sums = 0;  // its highest bit: one of the elements is not below kFirstLost
     for (size_t i = 0; i < kBlock; ++i) {
       sums |= (bits[i] & 0x7FFFFFFF) + (0x80000000 - kFirstLost);
       high[i] = static_cast<uint16_t>((bits[i] + 0x7FFF + ((bits[i] >> 16) & 1)) >> 16);
@@ -88,7 +88,7 @@ struct Layout {
   int64_t bytes = 0;
 };
 
-// Where a tensor goes.
+// The place to which a tensor is written.
 struct Target {
   size_t file = 0;
   int64_t begin = 0;  // bytes from the file's beginning
@@ -142,15 +142,15 @@ absl::StatusOr<Plan> PlanOf(const std::vector<ExportedTensor>& tensors, const Ex
   return plan;
 }
 
-// Makes of a step's elements what is to be written of them, and writes it. Thread-safe.
+// Converts a step's elements to the types of the exported files, and writes them. Thread-safe.
 class Conversion {
  public:
-  // All outlive it.
+  // All arguments must outlive this object.
   Conversion(const std::vector<ExportedTensor>& tensors, const Plan& plan,
              const std::vector<std::unique_ptr<platform::OutputFile>>& outputs)
       : tensors_(tensors), plan_(plan), outputs_(outputs) {}
 
-  // As TakeElements, of fp32.
+  // Takes elements as TakeElements does, all of fp32.
   absl::Status Take(size_t tensor, int64_t first, std::string_view fp32) ABSL_LOCKS_EXCLUDED(mu_) {
     const Target& target = plan_.targets[tensor];
     if (!target.bf16) {
@@ -166,7 +166,7 @@ class Conversion {
     return outputs_[target.file]->Write(target.begin + first * 2, {bf16.get(), fp32.size() / 2});
   }
 
-  // OutOfRange, naming the first element that is finite in fp32 and not in bf16, if there is one.
+  // Returns OutOfRange with the first element that is finite in fp32 but not in bf16, if there is one.
   absl::Status CheckAllRounded() const ABSL_LOCKS_EXCLUDED(mu_) {
     const absl::MutexLock lock(&mu_);
     if (lost_ == kNone) {

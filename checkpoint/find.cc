@@ -58,7 +58,7 @@ Found FindNewest(platform::Files& files, comm::Communicator& comm, const std::st
 
 Found Inspect(platform::Files& files, const std::string& path) {
   const absl::StatusOr<Manifest> manifest = ReadFolderManifest(files, path);
-  // Permissions do not come by waiting.
+  // Waiting grants no permission, so a folder that may not be read is an error at once.
   if (!manifest.ok() && !IsDamage(manifest.status()) && !absl::IsPermissionDenied(manifest.status())) {
     FailUnreadable(path, manifest.status());
   }
@@ -74,7 +74,7 @@ Found InspectTogether(platform::Files& files, comm::Communicator& comm, const st
         if (!IsDamage(read) && !absl::IsPermissionDenied(read)) {
           return read;
         }
-        // What rank 0 could read a moment ago it can read again; another rank may see another folder.
+        // Rank 0 could read it a moment ago, so its error will pass; another rank may see another folder.
         return comm.rank() == 0
                    ? absl::UnavailableError(read.message())
                    : absl::InvalidArgumentError(absl::StrCat("rank ", comm.rank(), ": ", read.message()));

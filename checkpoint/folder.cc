@@ -93,7 +93,7 @@ absl::StatusOr<Manifest> ReadFolderManifest(platform::Files& files, const std::s
   if (name.empty()) {
     name = std::filesystem::path(path).parent_path().filename().string();  // "…/step-200/"
   }
-  // A folder that somebody copied to a name of his own is fine; one with another step's name is not.
+  // A user may copy a folder to another name, but not to the name of another step.
   const std::optional<int64_t> step = StepOfName(name);
   if (step.has_value() && *step != manifest->info.step) {
     return absl::InvalidArgumentError(
@@ -150,7 +150,7 @@ DigestedBytes AllOf(const ManifestFile& file) {
 }
 
 absl::Status VerifiedBytes::Next(std::string& part, int64_t most_bytes) {
-  std::string().swap(part);  // its memory is given back before there is another
+  std::string().swap(part);  // frees it before the next part is allocated
   const int64_t wanted = std::min(most_bytes, wanted_.end - read_);
   absl::StatusOr<std::string> next = files_.ReadRange(absl::StrCat(path_, "/", wanted_.file), read_, wanted);
   if (!next.ok()) {

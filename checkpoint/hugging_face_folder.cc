@@ -19,7 +19,7 @@
 namespace tandem::checkpoint {
 namespace {
 
-using IndexJson = nlohmann::json;  // of many names: it must not compare each with all others
+using IndexJson = nlohmann::json;  // not ordered_json, which would compare each of many names with all others
 
 constexpr int64_t kMostIndexBytes = int64_t{256} << 20;
 constexpr size_t kMostProblems = 20;
@@ -95,7 +95,7 @@ class FolderReader {
     }
   }
 
-  // The size of a file; none where there is a problem with it.
+  // Returns the size of a file; nullopt if the file has a problem, which is added to problems_.
   absl::StatusOr<std::optional<int64_t>> SizeOf(const std::string& name) {
     const absl::StatusOr<int64_t> bytes = files_.Size(PathOf(name));
     if (bytes.ok()) {
@@ -130,7 +130,7 @@ class FolderReader {
     return true;
   }
 
-  // A file of text; none where there is a problem with it.
+  // Reads a text file; nullopt if the file has a problem, which is added to problems_.
   absl::StatusOr<std::optional<std::string>> ReadText(const std::string& name, int64_t most_bytes) {
     TANDEM_ASSIGN_OR_RETURN(const std::optional<int64_t> bytes, SizeOf(name));
     if (!bytes.has_value()) {
@@ -148,7 +148,7 @@ class FolderReader {
     return std::optional(std::move(text));
   }
 
-  // jobspec reads the rest of it.
+  // Reads only the number of predicting layers; jobspec reads the rest of the file.
   void ReadConfig(const std::string& text) {
     const absl::StatusOr<IndexJson> config = ParseConfig<IndexJson>(text);
     if (!config.ok()) {
@@ -165,7 +165,7 @@ class FolderReader {
     }
   }
 
-  // Sets folder_.files, without sizes, and with an index weight_map_.
+  // Sets folder_.files, without sizes, and weight_map_ if there is an index.
   absl::Status ListFiles() {
     indexed_ = names_.contains(kWeightsIndexName);
     if (indexed_) {
@@ -289,7 +289,7 @@ class FolderReader {
     for (const auto& [name, file] : weight_map_) {
       const auto found = folder_.tensors.find(name);
       if (found == folder_.tensors.end()) {
-        // Its file may have a problem of its own, which says more.
+        // A problem of its file, if there is one, says more.
         if (problems_.empty() || !HasProblem(file)) {
           Problem(absl::StrCat("tensor ", Named(name), " is not in ", Named(file), ", where ",
                                kWeightsIndexName, " has it"));

@@ -140,7 +140,7 @@ absl::Status Lease::Renew() {
     seen_ = clock_.Now();
     return taken;
   }
-  if (!there.ok()) {  // while it is away from here, other machines may have it, and another job there
+  if (!there.ok()) {  // while it is unmounted here, other machines may have it, and another job may own it
     return there;
   }
   const absl::Status renewed = RenewOwnership(files_, folder_.path, self_);
@@ -153,7 +153,7 @@ absl::Status Lease::Renew() {
   if (absl::IsNotFound(renewed)) {
     owned = RestoreOwnership(files_, folder_.path, self_, unseen);
   }
-  if (owned.ok() || unseen < kPatience) {  // else the next look must not take this one for the last
+  if (owned.ok() || unseen < kPatience) {  // otherwise this look does not count as the last
     seen_ = now;
   }
   return owned;

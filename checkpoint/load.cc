@@ -23,7 +23,7 @@ namespace {
 struct Copy {
   const Shard* shard = nullptr;
   const ManifestPiece* piece = nullptr;
-  fsdp::CommonRun run;  // a: of the piece's slice, b: of the shard's
+  fsdp::CommonRun run;  // a: in the piece's slice, b: in the shard's
 };
 
 absl::StatusOr<const ManifestArray*> FindArray(const std::map<std::string, const ManifestArray*>& arrays,
@@ -52,7 +52,7 @@ absl::StatusOr<const ManifestArray*> FindArray(const std::map<std::string, const
   return &array;
 }
 
-// A copy, in bytes of the file and of the shard's data.
+// A copy from bytes [begin, end) of a file to byte `to` of a shard's data.
 struct Move {
   int64_t begin = 0;
   int64_t end = 0;
@@ -60,7 +60,7 @@ struct Move {
   int64_t to = 0;
 };
 
-// Which files this rank reads, and what of them.
+// Returns the files that this rank reads, each with the copies to make from it.
 absl::StatusOr<std::map<int, std::vector<Copy>>> CopiesByFile(const Manifest& manifest,
                                                               const std::vector<Shard>& shards) {
   std::map<std::string, const ManifestArray*> arrays;
@@ -79,7 +79,7 @@ absl::StatusOr<std::map<int, std::vector<Copy>>> CopiesByFile(const Manifest& ma
       }
     }
   }
-  // The file of a rank that owned nothing: no shard needs it, but it must not be damaged either.
+  // Files of ranks that owned nothing are read too: no shard needs them, but they must not be damaged.
   std::vector<bool> has_pieces(manifest.files.size());
   for (const ManifestArray& array : manifest.arrays) {
     for (const ManifestPiece& piece : array.pieces) {
@@ -94,10 +94,10 @@ absl::StatusOr<std::map<int, std::vector<Copy>>> CopiesByFile(const Manifest& ma
   return by_file;
 }
 
-// Copies what this rank wants from files as they are read.
+// Copies the elements of this rank's shards while it reads the files.
 class Loading {
  public:
-  // All outlive it.
+  // All arguments must outlive this object.
   Loading(platform::Files& files, const std::string& path, const Manifest& manifest,
           const std::map<int, std::vector<Copy>>& by_file)
       : files_(files), path_(path), manifest_(manifest), by_file_(by_file), next_(by_file.begin()) {
@@ -106,7 +106,7 @@ class Loading {
     }
   }
 
-  // Reads a part, as WorkTogether calls it.
+  // Reads a part, as WorkTogether requires.
   absl::StatusOr<RankProgress> Advance() {
     const int64_t until = bytes_ + kMeetingBytes;
     while (!done() && bytes_ < until) {
@@ -185,9 +185,9 @@ class Loading {
   std::map<int, std::vector<Copy>>::const_iterator next_;  // the file that is being read
   std::optional<VerifiedBytes> file_;
   FileHeader header_;        // of that file
-  std::vector<Move> moves_;  // of that file, by begin
-  size_t next_move_ = 0;     // those before it are done
-  int64_t place_ = 0;        // in that file
+  std::vector<Move> moves_;  // of that file, sorted by begin
+  size_t next_move_ = 0;     // the moves before it are done
+  int64_t place_ = 0;        // position in that file
   std::string part_;
   int64_t bytes_ = 0;
   int64_t total_ = 0;

@@ -19,7 +19,7 @@
 namespace tandem::checkpoint {
 namespace {
 
-// All bits of the exponent.
+// exponent: the bits of the exponent, all set.
 template <typename Bits>
 bool AllFinite(const std::string& part, Bits exponent) {
   Bits any = 0;
@@ -37,7 +37,7 @@ bool AreFinite(const std::string& part, const std::string& dtype) {
                            : AllFinite<uint16_t>(part, 0x7C00);
 }
 
-// Whether all are 0 or -0.
+// Whether all elements are 0 or -0.
 bool AreZeros(const std::string& part, const std::string& dtype) {
   const size_t size = dtype == "F32" ? 4 : 2;
   for (size_t i = 0; i < part.size(); ++i) {
@@ -49,13 +49,13 @@ bool AreZeros(const std::string& part, const std::string& dtype) {
   return true;
 }
 
-// What one rank found wrong, by kind, as names of tensors.
+// The tensors in which one rank found a problem, by kind of problem.
 using Problems = std::map<std::string, std::set<std::string>>;
 constexpr char kNotFinite[] = "not finite";
 constexpr char kDiffers[] = "differs";
 constexpr char kNotZero[] = "not zero";
 
-// Elements that one rank reads, and what becomes of each part of them.
+// Elements that one rank reads, and the function that takes each part of them.
 struct Task {
   ElementsInFile elements;
   std::function<absl::Status(const std::string& part, int64_t begin)>
@@ -74,7 +74,7 @@ class WeightsReading {
     }
   }
 
-  // Reads a part, as WorkTogether calls it.
+  // Reads a part, as WorkTogether requires.
   absl::StatusOr<RankProgress> Advance() {
     const int64_t until = bytes_ + kMeetingBytes;
     while (next_ < tasks_.size() && bytes_ < until) {
@@ -96,7 +96,7 @@ class WeightsReading {
     return RankProgress{.done = next_ == tasks_.size(), .amount = bytes_, .total = total_};
   }
 
-  // Elements [begin, begin + count) of those.
+  // Reads elements [begin, begin + count) of `of`.
   static absl::StatusOr<std::string> ReadElements(platform::Files& files, const HuggingFaceFolder& folder,
                                                   const ElementsInFile& of, int64_t begin, int64_t count) {
     const int64_t size = BytesOfDtype(of.dtype);
@@ -115,7 +115,7 @@ class WeightsReading {
   const HuggingFaceFolder& folder_;
   std::vector<Task> tasks_;
   size_t next_ = 0;
-  int64_t element_ = 0;  // of the next task, the next
+  int64_t element_ = 0;  // the next element of the next task
   int64_t bytes_ = 0;
   int64_t total_ = 0;
 };
@@ -171,7 +171,7 @@ class WeightsLoader {
     }
   }
 
-  // This rank's share of elements that the ranks look at together.
+  // Returns this rank's share of elements that the ranks check together.
   ElementsInFile ShareOf(ElementsInFile elements) const {
     const int64_t begin = elements.elements * comm_.rank() / comm_.size();
     const int64_t end = elements.elements * (comm_.rank() + 1) / comm_.size();
@@ -213,7 +213,7 @@ class WeightsLoader {
          }});
   }
 
-  // Collective.
+  // Collective: returns the problems of all ranks.
   Problems TogetherProblems() {
     Problems all;
     for (const std::string& text : ExchangeTexts(comm_, nlohmann::json(problems_).dump())) {

@@ -90,7 +90,7 @@ Json DataJson(const std::vector<DataSegment>& data) {
   return segments;
 }
 
-// Writes a member of Info, unless it has the value that older builds' checkpoints stand for.
+// Writes a member of Info, unless it has the default, as which a missing member is read.
 template <typename Value>
 void Add(const char* key, const Value& value, Json& json) {
   if (value != Value()) {
@@ -98,7 +98,7 @@ void Add(const char* key, const Value& value, Json& json) {
   }
 }
 
-// The same of a text that is a JSON object.
+// Writes a member whose text is a JSON object, unless it is empty.
 void AddObject(const char* key, const std::string& text, Json& json) {
   if (!text.empty()) {
     json[key] = Json::parse(text);
@@ -139,7 +139,7 @@ Json ToJson(const Manifest& manifest) {
   return json;
 }
 
-// Version 2 says nothing of shapes and kinds.
+// Version 2 has no shapes and no kinds.
 void ReadArrayOfVersion2(const Json& json, ManifestArray& array) {
   const std::string tensor = array.name;
   array.shape = {json.at("elements").get<int64_t>()};
@@ -164,7 +164,7 @@ ManifestPiece PieceFromJson(const Json& json) {
   return piece;
 }
 
-// Like ReadInfo it throws Json::exception where something is missing or of another type.
+// Throws Json::exception, as ReadInfo does, if something is missing or has another type.
 void ReadContents(const Json& json, int64_t version, Manifest& manifest) {
   for (const Json& file : json.at("files")) {
     manifest.files.push_back({.name = file.at("name").get<std::string>(),
@@ -217,7 +217,7 @@ void ReadIfThere(const Json& json, const char* key, Value& value) {
   }
 }
 
-// The same of a JSON object, as text.
+// Reads such a member that is a JSON object, as text.
 void ReadObjectIfThere(const Json& json, const char* key, std::string& text) {
   if (json.contains(key)) {
     text = Json(json.at(key).get_ref<const Json::object_t&>()).dump();
@@ -257,7 +257,7 @@ Info ReadInfo(const Json& json, int64_t version) {
   return info;
 }
 
-// Of the sorted pieces of one slice.
+// Checks the pieces of one slice, which are sorted.
 absl::Status CheckPieces(const ManifestArray& array, const std::string& named,
                          std::vector<ManifestPiece>::const_iterator begin,
                          std::vector<ManifestPiece>::const_iterator end) {
@@ -278,7 +278,7 @@ absl::Status CheckPieces(const ManifestArray& array, const std::string& named,
   return absl::OkStatus();
 }
 
-// Of an array whose pieces are sorted.
+// Checks an array whose pieces are sorted.
 absl::Status CheckSlices(const ManifestArray& array, const std::string& named, int64_t elements) {
   std::vector<fsdp::Slice> slices;
   int64_t covered = 0;
@@ -347,7 +347,7 @@ bool Holds(const ManifestArray& array, const fsdp::Shape& shape) {
 std::string ShapeText(const fsdp::Shape& shape) { return absl::StrCat("[", absl::StrJoin(shape, ", "), "]"); }
 
 ManifestText WriteManifest(const Manifest& manifest) {
-  // The dump begins with '{': what follows it goes behind the digest.
+  // The dump begins with '{', which precedes the digest; the rest follows it.
   const std::string rest = ToJson(manifest).dump(1).substr(1) + "\n";
   const std::string digest = platform::Xxh3Of(rest);
   return {.text = absl::StrCat(absl::string_view(kPrefix.data(), kPrefix.size()), digest,

@@ -20,7 +20,7 @@ constexpr char kRemedy[] = "give every job a checkpoint.directory of its own";
 
 std::string PathIn(const std::string& directory) { return absl::StrCat(directory, "/", kOwnerName); }
 
-// No two jobs write to the same one, however close they come.
+// Returns a path to which no other job writes, even at the same time.
 std::string TemporaryIn(const std::string& directory, const Owner& owner) {
   return absl::StrCat(directory, "/", kNextOwnerPrefix, owner.job, ".", owner.attempt, ".tmp");
 }
@@ -31,7 +31,7 @@ std::string ToJson(const Owner& owner) {
          "\n";
 }
 
-// A text that does not name an owner counts as another job's: somebody wrote it.
+// A text that does not name an owner counts as another job's, because a person may have written it.
 Owner ParseOwner(const std::string& text) {
   const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
   try {
@@ -60,7 +60,7 @@ absl::Status Lost(const std::string& directory, const Owner& owner, const Owner&
       IsLater(owner, self) ? " ends" : absl::StrCat(" can no longer save there and ends: ", kRemedy)));
 }
 
-// One look at an owner. A live owner makes the next look differ.
+// What one look at the owner's file found. If the owner lives, the next look finds something else.
 struct Sighting {
   Owner owner;
   absl::Time renewed;
@@ -79,14 +79,14 @@ absl::Status ReplaceOwner(platform::Files& files, const std::string& directory, 
   return files.Rename(temporary, PathIn(directory));
 }
 
-// One try to become the owner.
+// One attempt to become the owner.
 class Newcomer {
  public:
   Newcomer(platform::Files& files, const std::string& directory, const Owner& self,
            const std::function<void()>& pause)
       : files_(files), directory_(directory), self_(self), pause_(pause) {}
 
-  // As TakeOwnership.
+  // Does what TakeOwnership promises.
   absl::StatusOr<std::vector<std::string>> Take() {
     while (true) {
       const absl::StatusOr<Sighting> seen = Look(files_, directory_);
@@ -112,7 +112,7 @@ class Newcomer {
           TANDEM_RETURN_IF_ERROR(ReplaceOwner(files_, directory_, self_));
           return std::vector<std::string>();
         }
-        // What a stopped owner wrote so far it cannot publish when it wakes up.
+        // An owner that was stopped can then not publish what it has written when it wakes up.
         return SetAsideTemporaries(files_, directory_, self_);
       }
       if (first_.has_value() && !first_->SameAs(*seen)) {
@@ -124,8 +124,7 @@ class Newcomer {
   }
 
  private:
-  // The name is taken, but there was nothing to read: an owner that came since the look, or a link to
-  // nothing.
+  // The name is taken, but could not be read: its owner came after the look, or it is a link to nothing.
   absl::Status WaitForSight() {
     if (num_unseen_ * kRenewal >= kPatience) {
       return absl::InvalidArgumentError(
@@ -137,8 +136,8 @@ class Newcomer {
     return absl::OkStatus();
   }
 
-  // Leaves the owner time to renew its file. Replaces the owner that had time enough, and leaves another
-  // newcomer that found the same dead owner time to replace this one: the last one has the directory.
+  // Gives the owner time to renew its file. If it had enough time, replaces it, and then gives any other
+  // newcomer that found it dead time to replace this one: the last newcomer has the directory.
   absl::Status WaitForRenewal() {
     const std::string temporary = TemporaryIn(directory_, self_);
     if (quiet_ >= kPatience) {
@@ -164,7 +163,7 @@ class Newcomer {
   const std::function<void()>& pause_;
   int num_unseen_ = 0;
   std::optional<Sighting> first_;
-  absl::Duration quiet_;  // that the file was the first sighting
+  absl::Duration quiet_;  // how long the file has not changed since first_
   bool replaced_ = false;
 };
 

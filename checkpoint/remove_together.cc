@@ -21,15 +21,15 @@ namespace {
 
 constexpr absl::string_view kSeparator("\0", 1);  // the only byte that no path has
 
-// What one rank removes of a folder: of its sorted names each size()-th, from the rank-th on.
+// The part of a folder that one rank removes: every size()-th of its sorted names, from the rank-th on.
 class RemovalShare {
  public:
-  // All outlive it.
+  // All arguments must outlive this object.
   RemovalShare(platform::Files& files, const comm::Communicator& comm, const std::string& folder)
       : files_(files), comm_(comm), folder_(folder) {}
 
-  // Lists the names at the first call, and removes some at each later one: no rank removes any before all
-  // have met, so they list the same. What it cannot list or remove it leaves to rank 0.
+  // The first call lists the names, and each later one removes some of them. No rank removes any before all
+  // ranks have met, so all list the same names. Names that cannot be listed or removed are left to rank 0.
   RankProgress Advance() {
     if (!listed_) {
       listed_ = true;
@@ -47,7 +47,7 @@ class RemovalShare {
 
  private:
   void List() {
-    // Of a link to a folder only the link goes.
+    // If the folder is a link, rank 0 removes the link alone.
     std::error_code error;
     if (!std::filesystem::is_directory(std::filesystem::symlink_status(folder_, error))) {
       return;
@@ -80,7 +80,7 @@ std::vector<std::string> RemoveTogether(platform::Files& files, comm::Communicat
   std::vector<std::string> not_removed;
   for (const std::string& path : paths) {
     RemovalShare share(files, comm, path);
-    // Where a rank throws, as it has no memory left, all leave the rest to rank 0.
+    // If a rank throws (for lack of memory), all leave the rest to rank 0.
     WorkTogether(
         comm, path, [&] { return share.Advance(); }, on_progress)
         .IgnoreError();

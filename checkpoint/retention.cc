@@ -87,7 +87,7 @@ absl::Status DeleteStep(platform::Files& files, const std::string& directory, in
                         bool even_last, const std::function<void()>& pause) {
   TANDEM_ASSIGN_OR_RETURN(const JobFolder folder, FindJobFolder(files, directory));
   TANDEM_ASSIGN_OR_RETURN(std::vector<std::string> doomed, TakeOwnership(files, directory, self, pause));
-  Lease lease(files, folder, self, [](const std::string&) {});  // CheckOwner finds that it is lost
+  Lease lease(files, folder, self, [](const std::string&) {});  // a lost lease is found by CheckOwner
   const auto remove = [&]() -> absl::Status {
     if (!even_last) {
       TANDEM_RETURN_IF_ERROR(CheckNotTheLast(files, directory, step));

@@ -15,8 +15,8 @@
 namespace tandem::checkpoint {
 namespace {
 
-using Json = nlohmann::ordered_json;  // of what is written
-using ReadJson = nlohmann::json;      // many names: ordered_json would compare each with all others
+using Json = nlohmann::ordered_json;  // for writing
+using ReadJson = nlohmann::json;  // for reading many names: ordered_json would compare each with all others
 
 constexpr auto kLengthBytes = static_cast<size_t>(kSafetensorsLengthBytes);
 constexpr uint64_t kMaxHeader = 100'000'000;
@@ -47,7 +47,7 @@ class DuplicateFinder {
   std::string duplicate_;
 };
 
-// A non-negative integer, or -1.
+// Returns a non-negative integer; -1 if the value is not one.
 int64_t Natural(const ReadJson& value) {
   if (!value.is_number_unsigned()) {
     return -1;

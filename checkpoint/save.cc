@@ -34,12 +34,13 @@ using Json = nlohmann::ordered_json;
 
 std::string Text(const absl::Status& status) { return std::string(status.message()); }
 
-// What rank 0 sends to all of what it found or did; no digest: there is no checkpoint. All know the path.
+// What rank 0 sends to all ranks about a checkpoint, except its path, which all know. No digest: there is no
+// checkpoint.
 std::string ToText(const Saved& saved) {
   return Json{{"bytes", saved.bytes}, {"digest", saved.manifest_digest}}.dump();
 }
 
-// One save on one rank. The steps are collective, in this order.
+// One save on one rank. Its steps are collective, in this order.
 class Saving {
  public:
   Saving(platform::Files& files, comm::Communicator& comm, const JobFolder& folder, int keep,
@@ -112,7 +113,7 @@ class Saving {
     const std::vector<std::string> texts = GatherTexts(comm_, ContentsText(own));
     Saved saved;
     GuardedOnRankZero([&] { return WriteCommonManifest(texts, saved); });
-    if (!Publish()) {  // somebody has, since Begin looked
+    if (!Publish()) {  // another job did, after Begin had looked
       const Saved there = LookAtExisting();
       if (!there.path.empty()) {
         Remove({temporary_});
@@ -125,8 +126,8 @@ class Saving {
     return FromRankZero(saved);
   }
 
-  // Rank 0. What is to be removed of the older ones. Whatever comes of them, this one is there, and the other
-  // ranks wait to remove them.
+  // Called on rank 0. Renames older checkpoints that are to be removed, and returns their paths. An error
+  // does not fail this save, because the other ranks wait to remove the paths.
   std::vector<std::string> SetAsideOlderOnes() {
     std::vector<std::string> doomed;
     const absl::Status status = WhileOurs([&] {
@@ -138,7 +139,7 @@ class Saving {
     return doomed;
   }
 
-  // Collective. `doomed`: rank 0's.
+  // Collective. `doomed` counts on rank 0.
   void Remove(const std::vector<std::string>& doomed) {
     for (std::string& reason : RemoveTogether(files_, comm_, doomed, [](const WorkProgress&) {})) {
       not_removed_.push_back(std::move(reason));
@@ -156,14 +157,14 @@ class Saving {
 
   bool FromRankZero(bool answer) { return TextOfRankZero(comm_, answer ? "yes" : "no") == "yes"; }
 
-  // That rank 0 may write there: the folder is the job's, and no other owns it.
+  // Checks that rank 0 may write to the folder: it is the job's, and no other job owns it.
   absl::Status CheckOurs() {
     TANDEM_RETURN_IF_ERROR(CheckJobFolder(files_, folder_, self_));
     return CheckOwner(files_, folder_.path, self_);
   }
 
-  // Rank 0. Runs `action`, a few calls of the file system, if it may write there; the directory is not given
-  // back before it is done.
+  // Called on rank 0. Runs `action`, a few calls of the file system, if rank 0 may write there. The
+  // directory is not released before it is done.
   absl::Status WhileOurs(const std::function<absl::Status()>& action) {
     return folder_.tenure->Do([&] {
       return StatusOfPart([&]() -> absl::Status {
@@ -173,13 +174,13 @@ class Saving {
     });
   }
 
-  // Runs `part`, which does not communicate, and agrees; where a rank failed, the ranks remove the temporary
-  // folder once all have stopped.
+  // Runs `part`, which does not communicate, and agrees on its success. If it failed on a rank, the ranks
+  // remove the temporary folder after all have stopped, and throw.
   template <typename Part>
   void Guarded(Part part) {
     absl::Status status = StatusOfPart(part);
     if (!status.ok() && !absl::IsAborted(status)) {
-      // That the folder has gone away meanwhile says more than which of its files is not there.
+      // A folder that has gone away is a better reason than one of its files that is missing.
       const absl::Status there = StatusOfPart([&] { return CheckJobFolder(files_, folder_, self_); });
       status = there.ok() ? status : there;
     }
@@ -189,7 +190,7 @@ class Saving {
       throw;  // the new owner removes what is left of ours
     } catch (const CheckpointError& error) {
       const absl::Status owned = comm_.rank() == 0 ? CheckOurs() : absl::OkStatus();
-      // That may be why it failed: a new owner removes the temporary folder.
+      // A new owner may be the reason of the failure; then it removes the temporary folder.
       AgreeOnSuccess(comm_, absl::IsAborted(owned) ? owned : absl::OkStatus());
       std::vector<std::string> doomed;
       if (owned.ok()) {
@@ -211,7 +212,7 @@ class Saving {
     Guarded([&]() -> absl::Status { return comm_.rank() == 0 ? part() : absl::OkStatus(); });
   }
 
-  // The ranks make room. Returns whether nothing has the name yet.
+  // Removes what earlier saves left. Returns whether no folder has the step's name yet.
   bool Begin() {
     bool is_new = true;
     std::vector<std::string> doomed;
@@ -231,7 +232,7 @@ class Saving {
     return FromRankZero(is_new);
   }
 
-  // What has the name, if it is a valid checkpoint: it stays.
+  // Returns the checkpoint that has the step's name, if it is valid; it then stays.
   Saved LookAtExisting() {
     const absl::StatusOr<Manifest> manifest =
         VerifyTogether(files_, comm_, path_, [](const WorkProgress&) {});
@@ -244,8 +245,9 @@ class Saving {
     return FromRankZero(there);
   }
 
-  // What has the name is damaged: it can never be loaded, and while it had the name, this step could not be
-  // saved. Before each change rank 0 looks which job owns the directory: what came before has taken its time.
+  // Renames a damaged checkpoint that has the step's name: it can never be loaded, and this step cannot be
+  // saved while it has the name. Rank 0 checks the owner before each change, because the work before it took
+  // time.
   void MoveAside() {
     const std::string aside = absl::StrCat(path_, ".damaged.", info_.attempt);
     GuardedOnRankZero([&]() -> absl::Status {
@@ -274,7 +276,7 @@ class Saving {
           manifest.status().message()));
     }
     TANDEM_ASSIGN_OR_RETURN(const int64_t bytes, files_.Size(absl::StrCat(path_, "/", kManifestName)));
-    if (manifest->info.job != info_.job) {  // other numbers, under the name of ours
+    if (manifest->info.job != info_.job) {  // it has other numbers
       return absl::FailedPreconditionError(absl::StrCat(
           path_, " is of job ", manifest->info.job, "; move it away, or use another checkpoint.directory"));
     }
@@ -283,7 +285,7 @@ class Saving {
     return absl::OkStatus();
   }
 
-  // Rank 0.
+  // Called on rank 0.
   absl::Status WriteCommonManifest(const std::vector<std::string>& texts, Saved& saved) {
     Manifest manifest{.info = info_};
     TANDEM_RETURN_IF_ERROR(Collect(texts, manifest));
@@ -296,7 +298,7 @@ class Saving {
     return absl::OkStatus();
   }
 
-  // The rename that makes it a checkpoint. False: the name is taken.
+  // Renames the folder, which makes it a checkpoint. Returns false if the name is taken.
   bool Publish() {
     bool is_free = true;
     GuardedOnRankZero([&]() -> absl::Status {
@@ -306,7 +308,7 @@ class Saving {
         return absl::OkStatus();
       }
       TANDEM_RETURN_IF_ERROR(published);
-      whole_.insert(info_.step);  // it is there, whatever follows
+      whole_.insert(info_.step);  // it is there, even if the sync fails
       return files_.SyncFolder(folder_.path);
     });
     return FromRankZero(is_free);
@@ -319,12 +321,12 @@ class Saving {
   const Owner& self_;
   const Info& info_;
   const std::vector<Shard>& shards_;
-  WholeSteps& whole_;  // rank 0
+  WholeSteps& whole_;  // used on rank 0
   const OnCommitted& committed_;
   const std::string path_;
   const std::string temporary_;
-  std::vector<int64_t> removed_steps_;    // rank 0, as in Saved
-  std::vector<std::string> not_removed_;  // rank 0, as in Saved
+  std::vector<int64_t> removed_steps_;    // on rank 0, as in Saved
+  std::vector<std::string> not_removed_;  // on rank 0, as in Saved
 };
 
 }  // namespace

@@ -92,14 +92,14 @@ absl::StatusOr<std::string> SavedStep::Read(const ManifestArray& array, int64_t 
 
 namespace {
 
-// Enough for a disk that is faster than one of them.
+// Enough for a disk that is faster than one thread.
 constexpr int kThreads = 4;
-// What a thread reads at a time, by an open of its own.
+// A thread opens the file for itself, and reads so much at a time.
 constexpr int64_t kReadBytes = int64_t{8} << 20;
-// What it takes at a time. It is in the processor's cache while it is converted.
+// A thread converts so much at a time, which stays in the processor's cache.
 constexpr size_t kTakenBytes = size_t{1} << 20;
 
-// Consecutive elements of a wanted array, as a file has them.
+// Consecutive elements of a wanted array that are consecutive in a file.
 struct Run {
   int64_t begin = 0;  // bytes of the file
   int64_t end = 0;
@@ -108,11 +108,11 @@ struct Run {
   size_t element_bytes = 0;
 };
 
-// What one thread reads of a step.
+// The part of a step that one thread reads.
 struct Stretch {
   size_t file = 0;
   DigestedBytes bytes;
-  std::vector<Run> runs;  // what is wanted of it, by begin
+  std::vector<Run> runs;  // of wanted arrays, sorted by begin
 };
 
 std::vector<Run> RunsOf(const SavedStep& step, const ManifestArray& array, const ManifestPiece& piece,
@@ -130,8 +130,8 @@ std::vector<Run> RunsOf(const SavedStep& step, const ManifestArray& array, const
   return runs;
 }
 
-// The pieces of the wanted arrays, if each has a digest of its own; else all files. The largest first: no
-// thread is left alone with one at the end.
+// Returns the pieces of the wanted arrays if each has a digest of its own, otherwise all files. The largest
+// come first, so that no thread is left alone with one of them at the end.
 std::vector<Stretch> StretchesOf(const SavedStep& step, const std::vector<const ManifestArray*>& wanted) {
   std::vector<Stretch> pieces;
   bool all_have_digests = true;
@@ -165,10 +165,10 @@ std::vector<Stretch> StretchesOf(const SavedStep& step, const std::vector<const 
   return stretches;
 }
 
-// Finds the runs of a stretch in its parts as they come.
+// Finds the runs of a stretch in its parts as they are read.
 class RunTaker {
  public:
-  // All outlive it.
+  // All arguments must outlive this object.
   RunTaker(const SavedStep& step, const Stretch& stretch, const TakeElements& take)
       : header_(step.HeaderOf(stretch.file)), stretch_(stretch), take_(take), place_(stretch.bytes.begin) {}
 
@@ -191,7 +191,7 @@ class RunTaker {
   }
 
  private:
-  // bytes: of the run, from byte `begin` of the file on. An element may lie in two parts.
+  // bytes: the part of the run that begins at byte `begin` of the file. An element may lie in two parts.
   absl::Status TakeOf(const Run& run, int64_t begin, std::string_view bytes) {
     const auto size = static_cast<int64_t>(run.element_bytes);
     const int64_t element = run.first + (begin - static_cast<int64_t>(torn_.size()) - run.begin) / size;
@@ -215,9 +215,9 @@ class RunTaker {
   const FileHeader& header_;
   const Stretch& stretch_;
   const TakeElements& take_;
-  size_t next_ = 0;   // the runs before it are taken
-  int64_t place_;     // in the file
-  std::string torn_;  // the first bytes of an element of that run
+  size_t next_ = 0;   // the runs before it were taken
+  int64_t place_;     // position in the file
+  std::string torn_;  // the first bytes of an element whose rest is in the next part
 };
 
 }  // namespace

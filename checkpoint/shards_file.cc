@@ -14,7 +14,7 @@
 namespace tandem::checkpoint {
 namespace {
 
-// Whether its memory holds what the file does.
+// Whether the shard's memory has the bytes that the file has.
 bool IsInPlace(const Shard& shard) {
   return shard.data.device == nullptr && shard.data.type == TypeInFile(shard);
 }

@@ -35,7 +35,7 @@ bool IsTakenFrom(const SourceFolder& folder, std::string_view name) {
 
 absl::StatusOr<std::vector<SourceFile>> SourceFiles(platform::Files& files,
                                                     const std::vector<SourceFolder>& folders) {
-  std::map<std::string, SourceFile> found;  // by name
+  std::map<std::string, SourceFile> found;  // by the file's name
   for (const SourceFolder& folder : folders) {
     const absl::StatusOr<std::vector<std::string>> names = files.List(folder.path);
     if (!names.ok() && !absl::IsNotFound(names.status()) && !absl::IsPermissionDenied(names.status()) &&

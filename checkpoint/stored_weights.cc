@@ -26,7 +26,7 @@ bool IsOfQuantised(std::string_view name, std::string_view dtype) {
          name.ends_with(".qweight") || dtype.starts_with("F8");
 }
 
-// The number in "model.layers.N."; -1: there is none.
+// Returns the number in "model.layers.N."; -1 if there is none.
 int64_t LayerOf(const std::string& name) {
   const std::vector<std::string> parts = absl::StrSplit(name, absl::MaxSplits('.', 3));
   int64_t layer = -1;
@@ -97,7 +97,7 @@ class Finder {
 
   std::optional<ElementsInFile> Elements(const StoredTensor& stored, const TensorSlice& slice,
                                          const std::vector<int64_t>& shape) {
-    const bool is_new = used_.insert(slice.name).second;  // of many slices one says what is wrong
+    const bool is_new = used_.insert(slice.name).second;  // of many slices, one reports what is wrong
     const TensorPlace& place = stored.place;
     if (place.shape != slice.shape) {
       if (is_new) {
@@ -119,7 +119,7 @@ class Finder {
   }
 
   const HuggingFaceFolder& folder_;
-  std::set<std::string> used_;  // names of the folder
+  std::set<std::string> used_;  // names of tensors in the folder
   std::set<std::string> missing_;
   StoredWeights found_;
 };

@@ -18,8 +18,8 @@
 namespace tandem::checkpoint {
 namespace {
 
-// The files of one rank, which only their sizes and digests are wanted of. All sizes come first: to look at
-// them takes seconds, to read the files takes minutes.
+// The files that one rank checks by their sizes and digests. All sizes come first: checking them takes
+// seconds, and reading the files takes minutes.
 class Share {
  public:
   Share(platform::Files& files, const std::string& path, const std::vector<ManifestFile>& all,
@@ -30,7 +30,7 @@ class Share {
     }
   }
 
-  // Reads a part, as WorkTogether calls it.
+  // Reads a part, as WorkTogether requires.
   absl::StatusOr<RankProgress> Advance() {
     const int64_t sizes_until = std::min(end_, sized_ + kMeetingFiles);
     for (; sized_ < sizes_until; ++sized_) {
@@ -51,7 +51,7 @@ class Share {
     return RankProgress{.done = done(), .amount = bytes_, .total = total_};
   }
 
-  // The file that is not what the manifest says, as an index; it is the last that was looked at.
+  // The index of the file that differs from the manifest. It is the last file that was checked.
   std::optional<int64_t> damaged() const { return damaged_; }
 
  private:
@@ -67,7 +67,7 @@ class Share {
   platform::Files& files_;
   const std::string& path_;
   const std::vector<ManifestFile>& all_;
-  int64_t sized_;  // the file whose size is looked at next
+  int64_t sized_;  // the file whose size is checked next
   int64_t next_;   // the file that is being read
   const int64_t end_;
   std::optional<VerifiedBytes> file_;
@@ -77,8 +77,8 @@ class Share {
   std::optional<int64_t> damaged_;
 };
 
-// Collective, after a rank has found `damage`. What a second rank finds in the same file, so that a machine
-// that misreads does not condemn a checkpoint: the damage, where it finds it too, or else Unavailable.
+// Collective. A second rank reads a file in which a rank found `damage`, so that a machine that misreads
+// does not condemn a checkpoint. Returns the damage if the second rank finds it too, otherwise Unavailable.
 // `own`: the file that this rank found damaged.
 absl::Status ReadAgain(platform::Files& files, comm::Communicator& comm, const std::string& path,
                        const std::vector<ManifestFile>& all, const absl::Status& damage,
@@ -86,7 +86,7 @@ absl::Status ReadAgain(platform::Files& files, comm::Communicator& comm, const s
   const std::vector<std::string> found = ExchangeTexts(comm, own.has_value() ? absl::StrCat(*own) : "");
   const auto first = std::find_if(found.begin(), found.end(), [](const auto& file) { return !file.empty(); });
   const auto rank = static_cast<int>(first - found.begin());
-  const int second = (rank + comm.size() / 2) % comm.size();  // of another machine, where there are two
+  const int second = (rank + comm.size() / 2) % comm.size();  // on another machine, if there are two
   if (second == rank) {
     return damage;
   }
@@ -103,7 +103,7 @@ absl::Status ReadAgain(platform::Files& files, comm::Communicator& comm, const s
 
 fsdp::Range FilesOfRank(const std::vector<ManifestFile>& files, int rank, int ranks) {
   const int64_t total = TotalBytes(files);
-  // A file is the rank's in whose part of all bytes its middle lies.
+  // A file is checked by the rank in whose part of all bytes the file's middle lies.
   const int64_t part = std::max<int64_t>(1, (total + ranks - 1) / ranks);
   fsdp::Range range;
   int64_t begin = 0;
@@ -171,7 +171,7 @@ absl::StatusOr<Manifest> VerifyTogether(platform::Files& files, comm::Communicat
 
 namespace {
 
-// Collective. Whether the files have the sizes in the manifest, of which every rank must read the same.
+// Collective. Checks that the files have the sizes in the manifest; every rank must see the same sizes.
 absl::Status CheckSizesTogether(platform::Files& files, comm::Communicator& comm, const std::string& path) {
   // All errors get the same code, because AgreeOnReading returns the first rank's error of the worst code.
   const auto with_rank = [&](const absl::Status& status) {
@@ -197,7 +197,7 @@ WholeSteps FindWholeSteps(platform::Files& files, comm::Communicator& comm, cons
                           const OnLooked& looked) {
   WholeSteps whole;
   for (const int64_t step : ListStepsTogether(files, comm, directory, /*after=*/-1)) {
-    // The ranks meet after each step: none waits for longer than another needs for its share of it.
+    // The ranks meet after each step, so none waits longer than another needs for its share of one step.
     const absl::Status checked =
         CheckSizesTogether(files, comm, absl::StrCat(directory, "/", StepName(step)));
     if (checked.ok()) {

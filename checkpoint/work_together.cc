@@ -15,7 +15,8 @@
 namespace tandem::checkpoint {
 namespace {
 
-// Collective: every rank's text, in rank order, on every rank, or with to_root on rank 0 alone.
+// Collective. Sends every rank's text to every rank, or if `to_root` to rank 0 alone. Returns them in rank
+// order.
 std::vector<std::string> SendTexts(comm::Communicator& comm, const std::string& text, bool to_root) {
   std::array own_size = {text.size()};
   std::vector<size_t> sizes(static_cast<size_t>(comm.size()));
@@ -57,7 +58,7 @@ std::string TextOfRankZero(comm::Communicator& comm, const std::string& text) {
 }
 
 void AgreeOnSuccess(comm::Communicator& comm, const absl::Status& status) {
-  // The first character says which error it is.
+  // The first character of a text encodes the error.
   constexpr char kLost = 'L';
   constexpr char kFailed = 'F';
   std::string error;
@@ -79,7 +80,7 @@ void AgreeOnSuccess(comm::Communicator& comm, const absl::Status& status) {
 
 namespace {
 
-// The largest of all ranks decides.
+// The largest state of any rank decides.
 enum State : int64_t { kDone, kWorks, kUnreadable, kTooNew, kDamaged };
 
 State StateOf(const absl::Status& status, const RankProgress& own) {
@@ -89,7 +90,8 @@ State StateOf(const absl::Status& status, const RankProgress& own) {
   return own.done ? kDone : kWorks;
 }
 
-// Collective: how far all are, or the error that all go by. `status`, and where it is OK `own`: this rank's.
+// Collective. Returns the progress of all ranks, or the error on which they agree. `status` and, if it is
+// OK, `own` are this rank's.
 absl::StatusOr<RankProgress> Meet(comm::Communicator& comm, const absl::Status& status,
                                   const RankProgress& own) {
   using Numbers = std::array<int64_t, 3>;
@@ -98,7 +100,7 @@ absl::StatusOr<RankProgress> Meet(comm::Communicator& comm, const absl::Status& 
   comm.AllGather(device::MemoryOf(sent), device::MemoryOf(received));
   RankProgress all;
   int64_t worst = kDone;
-  int first = 0;  // of the ranks whose state that is
+  int first = 0;  // the first rank in that state
   for (int rank = 0; rank < comm.size(); ++rank) {
     const Numbers& of_rank = received[static_cast<size_t>(rank)];
     if (of_rank[0] > worst) {

@@ -17,16 +17,16 @@
 namespace tandem::checkpoint {
 namespace {
 
-// Writes one file on a thread of its own, of parts that another thread gives it.
+// Writes one file on a thread of its own, from parts that another thread passes to it.
 class FileWriter {
  public:
   enum class State { kWriting, kWantsPart, kDone };
 
-  // `files` outlives it.
+  // `files` must outlive this object.
   FileWriter(platform::Files& files, std::string folder, std::string path)
       : files_(files), folder_(std::move(folder)), path_(std::move(path)), thread_([this] { Run(); }) {}
 
-  // Writes no further part; what is being written or synced ends first.
+  // Ends the write or sync in progress, and writes no further part.
   ~FileWriter() ABSL_LOCKS_EXCLUDED(mu_) {
     {
       const absl::MutexLock lock(&mu_);
@@ -38,7 +38,7 @@ class FileWriter {
   FileWriter(const FileWriter&) = delete;
   FileWriter& operator=(const FileWriter&) = delete;
 
-  // Waits until it has written what it was given, at most `limit`.
+  // Waits, for `limit` at most, until the given parts are written.
   State Await(absl::Duration limit) ABSL_LOCKS_EXCLUDED(mu_) {
     const absl::MutexLock lock(&mu_);
     changed_.AwaitFor(mu_, limit,
@@ -46,7 +46,8 @@ class FileWriter {
     return state_;
   }
 
-  // Where it wants one. Empty: there are no more. The part is used until it wants the next.
+  // May be called if a part is wanted. An empty part means that there are no more. The part is used until
+  // the next is wanted.
   void Give(std::string_view part) ABSL_LOCKS_EXCLUDED(mu_) {
     const absl::MutexLock lock(&mu_);
     part_ = part;
@@ -54,7 +55,7 @@ class FileWriter {
     changed_.NotifyAll();
   }
 
-  // Once it is done.
+  // May be called once the state is done.
   absl::Status status() ABSL_LOCKS_EXCLUDED(mu_) {
     const absl::MutexLock lock(&mu_);
     return status_;
@@ -94,7 +95,7 @@ class FileWriter {
   std::string_view part_ ABSL_GUARDED_BY(mu_);
   bool abandoned_ ABSL_GUARDED_BY(mu_) = false;
   absl::Status status_ ABSL_GUARDED_BY(mu_);
-  std::thread thread_;  // the last: it uses the others
+  std::thread thread_;  // declared last: it uses the members above
 };
 
 }  // namespace
@@ -143,7 +144,7 @@ absl::Status WriteTogether(platform::Files& files, comm::Communicator& comm, con
     return standing;
   };
   WorkTogether(comm, path, write_and_keep_error, [](const WorkProgress&) {
-  }).IgnoreError();  // the caller agrees on `own`
+  }).IgnoreError();  // the caller agrees on `own` instead
   return own;
 }
 

@@ -32,7 +32,7 @@ Collective Check(const char* operation, const std::string& group, int64_t input_
           .slice = input.bytes / input_slices};
 }
 
-// Bytes of rows for each rank, of `memory`, which has as many.
+// Returns the bytes of each rank's rows in `memory`, which must hold all rows.
 std::vector<int64_t> BytesOfRows(const std::string& group, int size, const std::vector<int64_t>& rows,
                                  Memory memory, int64_t row_bytes) {
   std::vector<int64_t> bytes;
@@ -51,7 +51,7 @@ std::vector<int64_t> BytesOfRows(const std::string& group, int size, const std::
   return bytes;
 }
 
-// By rank: none for `rank`, all of `memory` for the other.
+// Returns by rank: no bytes for `rank`, and all bytes of `memory` for the other rank.
 std::vector<int64_t> BytesOfPeer(const std::string& group, int rank, int size, Memory memory) {
   if (size != 2) {
     Refuse(group, kTransfer, "it is of two ranks, and this group has " + std::to_string(size));

@@ -20,7 +20,7 @@ std::string Text(const CommunicatorUse& use) { return use.group + " " + use.purp
 Communicators::Communicators(CommunicatorFactory& factory, const std::vector<Membership>& groups,
                              const std::vector<CommunicatorUse>& uses)
     : uses_(uses) {
-  std::vector<Membership> joined;  // of each use
+  std::vector<Membership> joined;  // one for each use
   for (size_t i = 0; i < uses_.size(); ++i) {
     const CommunicatorUse& use = uses_[i];
     const auto group = std::find_if(groups.begin(), groups.end(),
@@ -36,10 +36,11 @@ Communicators::Communicators(CommunicatorFactory& factory, const std::vector<Mem
     joined.push_back(*group);
   }
   communicators_.resize(uses_.size());
-  // If one cannot be made, the job ends. To end the others together with other ranks would wait for these.
+  // If one cannot be made, the job ends, and all are aborted. To close them in order would mean to wait for
+  // other ranks.
   absl::Cleanup abort = [this] { Abort(); };
   std::map<std::string, Communicator*> live;  // the first communicator of each group
-  for (const bool clones : {false, true}) {   // a clone needs its parent, whichever the programs list first
+  for (const bool clones : {false, true}) {   // a clone needs its parent, whichever is listed first
     for (size_t i = 0; i < uses_.size(); ++i) {
       Membership membership = joined[i];
       if (membership.clone_of.empty() == clones) {
@@ -48,7 +49,7 @@ Communicators::Communicators(CommunicatorFactory& factory, const std::vector<Mem
       membership.ctas = parallel::BoundOfCtas(membership.options, uses_[i].purpose);
       const bool first = !live.contains(membership.group);
       if (!first) {
-        membership.prefix += uses_[i].purpose + "/";  // where no clone is made, keys of its own
+        membership.prefix += uses_[i].purpose + "/";  // keys of its own, in case no clone is made
       }
       const auto parent = live.find(first ? membership.clone_of : membership.group);
       communicators_[i] = factory.Make(membership, parent == live.end() ? nullptr : parent->second);
@@ -85,7 +86,7 @@ std::vector<std::string> Communicators::RegisterWindows(const std::shared_ptr<co
 
 void Communicators::Abort() {
   for (const std::unique_ptr<Communicator>& each : communicators_) {
-    if (each != nullptr) {  // it is, while they are made
+    if (each != nullptr) {  // null while the constructor makes them
       each->Abort();
     }
   }

@@ -21,7 +21,8 @@
 namespace tandem::comm {
 namespace {
 
-// ProcessGroupGloo sets its own addresses and waits for and gets those of the others; nothing else.
+// Implements only what ProcessGroupGloo calls: it sets its own addresses, and waits for and gets those of
+// its peers.
 class RendezvousStore final : public c10d::Store {
  public:
   RendezvousStore(std::shared_ptr<comm::Store> store, std::string prefix, std::chrono::milliseconds timeout)
@@ -63,18 +64,19 @@ class RendezvousStore final : public c10d::Store {
   const std::string prefix_;
 };
 
-// Without the stack that an error of LibTorch has.
+// Returns the message of an error of LibTorch without its stack.
 std::string TextOf(const std::exception& error) {
   const auto* const of_torch = dynamic_cast<const c10::Error*>(&error);
   return of_torch == nullptr ? error.what() : of_torch->what_without_backtrace();
 }
 
-// ranks: of the job, by their place in the group; empty: the places.
+// Names the rank at a place of the group. ranks: the job's ranks in the order of the group; empty: they
+// equal the places.
 std::string RankText(const std::vector<int>& ranks, int place) {
   return "rank " + std::to_string(ranks.empty() ? place : ranks.at(place));
 }
 
-// Gloo's text begins with the place in its source; what a reader needs comes behind it.
+// Gloo's text begins with the place in its source; the rest is what a reader needs.
 std::string Reason(const std::string& text, const std::string& peer, absl::Duration timeout) {
   if (text.find("imed out") != std::string::npos) {
     return peer + " did not take part within " + absl::FormatDuration(timeout) + " (" + text + ")";
@@ -103,15 +105,15 @@ class GlooCommunicator final : public HostCommunicator {
     c10::intrusive_ptr<c10d::Work> work;
   };
 
-  // Point to point on purpose: Gloo's own collectives hand over to a thread and copy once more (all-gather),
-  // and their errors do not say which rank was lost.
+  // Uses sends and receives, because Gloo's own collectives hand over to a thread and copy once more
+  // (all-gather), and their errors do not say which rank was lost.
   void Exchange(const Collective& call) override {
     const std::string where = "group " + name_ + " " + RankText(ranks_, rank_) + " " + call.operation;
     if (aborted_) {
       throw CommError(where + ": aborted");
     }
     const uint64_t sequence = num_collectives_.fetch_add(1, std::memory_order_relaxed);
-    // In flight at most this and the next collective: a few bits keep them apart.
+    // At most this collective and the next are in flight, so a few bits tell them apart.
     const int tag = static_cast<int>(sequence & 0xFFFF);
     std::vector<Transfer> transfers;
     int peer = rank_;
@@ -145,7 +147,7 @@ class GlooCommunicator final : public HostCommunicator {
       }
       num_ended_.fetch_add(1, std::memory_order_relaxed);
     } catch (const std::exception& error) {
-      aborted_ = true;  // the buffers of this call may still be written; no further call may start
+      aborted_ = true;  // the buffers of this call may still be written, so no further call may start
       throw CommError(where + ": " + Reason(TextOf(error), RankText(ranks_, peer), timeout_));
     }
   }
@@ -158,15 +160,15 @@ class GlooCommunicator final : public HostCommunicator {
   std::atomic<bool> aborted_{false};
 };
 
-// Gloo's device thread spins on epoll while a caller holds a connection's lock. Where it preempts that
-// caller on wake-up, both lose a scheduler tick: 4 ms instead of 0.1 ms for 64 kB between two processes on
-// two cores. A SCHED_BATCH thread never preempts on wake-up, and the device thread inherits that policy.
+// Gloo's device thread spins on epoll while a caller holds a connection's lock. If it preempts that caller
+// on wake-up, both lose a scheduler tick: 4 ms instead of 0.1 ms for 64 kB between two processes on two
+// cores. A SCHED_BATCH thread never preempts on wake-up, and the device thread inherits that policy.
 std::shared_ptr<gloo::transport::Device> MakeDevice(const std::string& data_address) {
   std::shared_ptr<gloo::transport::Device> device;
   std::exception_ptr error;
   std::thread([&] {
     const sched_param priority{};
-    sched_setscheduler(0, SCHED_BATCH, &priority);  // a wish; where it is refused, Gloo is only slower
+    sched_setscheduler(0, SCHED_BATCH, &priority);  // if it is refused, Gloo is only slower
     try {
       device = c10d::ProcessGroupGloo::createDeviceForHostname(data_address);
     } catch (...) {
@@ -183,7 +185,7 @@ class GlooFactory final : public CommunicatorFactory {
  public:
   explicit GlooFactory(Rendezvous rendezvous) : rendezvous_(std::move(rendezvous)) {}
 
-  // Gloo has nothing that two communicators of a group could share.
+  // Ignores `live`: two communicators of Gloo have nothing to share.
   std::unique_ptr<Communicator> Make(const Membership& membership, Communicator*) override {
     if (membership.size == 1) {
       return MakeLoneCommunicator(membership);

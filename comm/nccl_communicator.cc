@@ -34,10 +34,10 @@ class ABSL_SCOPED_LOCKABLE TakenLock {
   absl::Mutex* const mu_;
 };
 
-// Points into its arguments, as NCCL does as long as the communicator lives. Calls block, because NCCL would
-// start a thread for each one that does not, and a step has hundreds. The priority is the stream's that
-// collectives are enqueued on. Copy engines move what they can, between registered windows, and leave the
-// multiprocessors to compute; if thread blocks are asked for, these do.
+// The result points into the arguments, as NCCL does while the communicator lives. Calls block, because NCCL
+// would start a thread for each call that does not, and a step has hundreds. The priority is that of the
+// stream on which collectives are enqueued. Copy engines move what they can between registered windows, so
+// that the multiprocessors are free to compute, unless thread blocks are asked for.
 ncclConfig_t Config(const std::string& name, const parallel::GroupOptions& options, int ctas) {
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.splitShare = 0;
@@ -53,7 +53,7 @@ ncclConfig_t Config(const std::string& name, const parallel::GroupOptions& optio
   } else {
     config.CTAPolicy = NCCL_CTA_POLICY_ZERO;
     if (ctas > 0) {
-      config.maxCTAs = ctas;  // of what copy engines do not move
+      config.maxCTAs = ctas;  // for what copy engines cannot move
     }
   }
   if (!options.net_name.empty()) {
@@ -71,7 +71,7 @@ void Check(ncclResult_t result, const std::string& where) {
 CommError Aborted(const std::string& where) { return CommError(where + ": aborted"); }
 
 // Runs `task`, in which NCCL waits for the other ranks, on a thread of its own. If they do not come within
-// `patience` it throws CommError, and leaves the thread behind, until the process ends.
+// `patience`, throws CommError, and leaves the thread running until the process ends.
 ncclResult_t Await(std::packaged_task<ncclResult_t()> task, int device, const std::string& where,
                    absl::Duration patience) {
   std::future<ncclResult_t> result = task.get_future();
@@ -110,7 +110,7 @@ NcclCommunicator::NcclCommunicator(std::string name, int rank, int size, int job
   try {
     Check(Await(std::move(create), device_, where, timeout_), where);
   } catch (const CommError&) {
-    Abort();  // what may be made yet
+    Abort();  // also aborts a communicator that is created later
     throw;
   }
 }
@@ -273,7 +273,7 @@ void NcclCommunicator::Send(Memory input) { Exchange(CheckSend(name_, rank_, siz
 
 void NcclCommunicator::Receive(Memory output) { Exchange(CheckReceive(name_, rank_, size_, output)); }
 
-// Copy engines take slices of one size alone.
+// Uses sends and receives, because copy engines move only slices of one size.
 void NcclCommunicator::Exchange(const Collective& call) {
   Start(call, [](const Collective& all, int size, ncclComm_t comm, cudaStream_t stream) {
     ncclResult_t result = ncclGroupStart();
@@ -294,7 +294,7 @@ void NcclCommunicator::Exchange(const Collective& call) {
 
 absl::Status NcclCommunicator::RegisterWindow(std::shared_ptr<const device::Region> region) {
   const std::string where = Where("registration of a window");
-  // Other memory makes NCCL fail in a way that leaves the communicator useless.
+  // With other memory NCCL fails, and leaves the communicator useless.
   if (dynamic_cast<const NcclRegion*>(region.get()) == nullptr) {
     return absl::FailedPreconditionError(where + ": NCCL did not allocate this memory");
   }
@@ -324,7 +324,7 @@ void NcclCommunicator::CheckPending() {
     return;
   }
   if (!mu_.TryLock()) {
-    return;  // an event is recorded: the next look sees what follows
+    return;  // an event is being recorded: the next check sees what follows
   }
   const TakenLock lock(&mu_);
   Prune();

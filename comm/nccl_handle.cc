@@ -64,9 +64,9 @@ ncclComm_t NcclHandle::TakeAborted() {
   return is_aborted_ && calls_ == 0 ? std::exchange(comm_, nullptr) : nullptr;
 }
 
-// The call into NCCL has a thread of its own: it waits for kernels, which see that they are to end, and for
-// what else it may. A collective of copy engines sees nothing: the GPU waits for its peers' flags in
-// memory, for good if a peer is gone, and only the end of the process ends it.
+// Calls NCCL on a thread of its own, because the call waits for kernels, which see that they are to end, and
+// perhaps for more. A collective of copy engines does not see it: the GPU waits for its peers' flags in
+// memory, forever if a peer is gone, until the process ends.
 void NcclHandle::End(ncclComm_t comm) const {
   constexpr std::chrono::milliseconds kPatience{300};
   if (comm == nullptr) {
@@ -81,7 +81,7 @@ void NcclHandle::End(ncclComm_t comm) const {
       done.set_value();
     }).detach();
   } catch (const std::system_error&) {
-    return;  // no thread can start: the end of the process ends it
+    return;  // no thread can start, so the process must end first
   }
   ended.wait_for(kPatience);
 }

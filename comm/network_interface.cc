@@ -11,7 +11,7 @@
 namespace tandem::comm {
 namespace {
 
-// Whatever their ports are.
+// Compares the addresses without their ports.
 bool SameAddress(const sockaddr* a, const sockaddr* b) {
   if (a == nullptr || b == nullptr || a->sa_family != b->sa_family) {
     return false;

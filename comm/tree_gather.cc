@@ -27,7 +27,7 @@ TreeGathered GatherByTree(Communicator& comm, const std::vector<int64_t>& bytes,
     throw std::invalid_argument("a message of " + std::to_string(own.bytes) + " bytes is not rank " +
                                 std::to_string(comm.rank()) + "'s of " + std::to_string(bytes.size()));
   }
-  std::vector<int64_t> subtree = bytes;  // by rank, with all below it; children have larger numbers
+  std::vector<int64_t> subtree = bytes;  // by rank, with all ranks below it; children have larger numbers
   for (int rank = size - 1; rank > 0; --rank) {
     subtree[ParentOf(rank)] += subtree[rank];
   }
@@ -58,7 +58,7 @@ TreeGathered GatherByTree(Communicator& comm, const std::vector<int64_t>& bytes,
   }
   // A rank's message is followed by those of its first child's subtree, then of the next.
   result.of_ranks.push_back(all.begin);
-  std::vector<int64_t> end(static_cast<size_t>(size));  // by rank, of what is placed of its subtree
+  std::vector<int64_t> end(static_cast<size_t>(size));  // by rank: the end of what is placed of its subtree
   end[0] = bytes[0];
   for (int rank = 1; rank < size; ++rank) {
     int64_t& before = end[ParentOf(rank)];

@@ -53,8 +53,8 @@ void Watchdog::Run() {
 void Watchdog::LookAfterPending() {
   try {
     while (!Leaving(interval_ / 10)) {
-      // Each is looked at, also behind the first that fails: which collective is reported as the oldest that
-      // has not ended depends on what all of them have seen end.
+      // Checks all communicators, also after the first that fails: which collective is reported as the
+      // oldest that has not ended depends on what all of them have seen end.
       std::exception_ptr first;
       for (Communicator* communicator : watched_) {
         try {

@@ -20,7 +20,7 @@ bool IsPlainValue(const YamlNode& node) {
 
 constexpr char kNoValue[] = "a value is a text, or a list of texts, without anchors, aliases and tags";
 
-// Why a node is not a value; empty: it is one, and `setting` has it.
+// Puts the value of a node into `setting`. Returns why the node is not a value; empty if it is.
 std::string TakeValue(const YamlNode& node, Setting& setting) {
   if (node.kind == YamlNode::Kind::kNull) {
     return "it has no value; omit the line to get the default";
@@ -42,8 +42,8 @@ std::string TakeValue(const YamlNode& node, Setting& setting) {
   return setting.values.empty() ? "the list is empty; omit the line to get the default" : "";
 }
 
-// A template of which no line has been put in force. A file without a character in it is none: it may be all
-// that is left of one.
+// Whether the text is a template of which no line is in use. An empty file does not count, because it may be
+// what is left of a longer one.
 bool IsAllComments(std::string_view text) {
   bool comments = false;
   for (size_t begin = 0; begin < text.size();) {
@@ -88,7 +88,7 @@ ConfigFile ReadConfigText(std::string_view text) {
     out.problems.push_back({root.line, root.column, "lines of the form `flag: value` are expected"});
     return out;
   }
-  std::map<std::string, int> lines;  // key → where it stood first
+  std::map<std::string, int> lines;  // key → the line at which it stood first
   for (const jobspec::YamlEntry& entry : root.entries) {
     const YamlNode& key = entry.key;
     Setting setting{.key = key.text, .values = {}, .line = key.line, .column = key.column};

@@ -24,7 +24,7 @@ constexpr int kFailed = 1;
 constexpr int kUsage = 2;
 constexpr int64_t kMostBytes = 1 << 20;
 
-// What the command line says of flags, before it is parsed: their names, and the file.
+// What the command line says about flags, before it is parsed: their names, and the config file.
 struct CommandLine {
   std::set<std::string> flags;  // without "--"
   std::optional<std::string> config;
@@ -55,7 +55,7 @@ CommandLine Look(int argc, const char* const* argv) {
   return out;
 }
 
-// What a file may set: all that the command line takes but these.
+// Returns the keys that a file may have: all flags of the command line except these.
 std::vector<std::string> Keys(const CLI::App& app) {
   std::vector<std::string> out;
   for (const CLI::Option* option : app.get_options()) {
@@ -67,7 +67,7 @@ std::vector<std::string> Keys(const CLI::App& app) {
   return out;
 }
 
-// CLI11's words without the flag's name, which stands before them already.
+// Returns CLI11's message without the flag's name, which the caller has written before it.
 std::string Sentence(std::string_view what, const std::string& key) {
   const std::string name = absl::StrCat("--", key, ": ");
   if (what.starts_with(name)) {
@@ -80,7 +80,7 @@ std::string Sentence(std::string_view what, const std::string& key) {
   return out;
 }
 
-// Why a setting is refused; empty: `option` has it.
+// Passes a setting to `option`. Returns why it is refused; empty if it is not.
 std::string Take(const Setting& setting, CLI::Option& option) {
   if (std::find(setting.values.begin(), setting.values.end(), "") != setting.values.end()) {
     return "its value is empty; omit the line to get the default";
@@ -102,8 +102,8 @@ std::string Take(const Setting& setting, CLI::Option& option) {
   }
 }
 
-// What is wrong with the text of the file that --config names, a line each, in its order; else `app` has its
-// settings.
+// Applies the text of the file that --config names to `app`. Returns what is wrong with it, a line each, in
+// its order; if nothing is wrong, `app` has its settings.
 std::vector<std::string> Apply(CLI::App& app, const CommandLine& line, const std::string& text) {
   ConfigFile file = ReadConfigText(text);
   const std::vector<std::string> keys = Keys(app);

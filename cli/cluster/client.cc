@@ -28,7 +28,7 @@ absl::StatusOr<Response> CallUnary(Connection& connection,
         return (stub.*method)(&context, request, &response);
       },
       given_up);
-  if (absl::IsCancelled(status) && !(given_up && given_up())) {  // by the other side
+  if (absl::IsCancelled(status) && !(given_up && given_up())) {  // by the controller
     return absl::UnavailableError("the controller is shutting down");
   }
   TANDEM_RETURN_IF_ERROR(status);
@@ -62,7 +62,7 @@ absl::StatusOr<std::vector<Entry>> CallAllPages(Connection& connection, Method m
   return out;
 }
 
-// Reads until the stream ends, or `each` returns false.
+// Reads until the stream ends or `each` returns false.
 template <typename Request, typename Chunk>
 absl::Status ReadAll(Connection& connection,
                      std::unique_ptr<grpc::ClientReader<Chunk>> (v1::Jobs::Stub::*method)(

@@ -66,8 +66,8 @@ absl::Status Connection::Call(absl::Duration limit, const Once& once, const std:
     bool began = false;
     std::future<grpc::Status> answer = std::async(is_bounded ? std::launch::async : std::launch::deferred,
                                                   [&] { return once(*stub_, context, began); });
-    // A gRPC built on Abseil's mutexes, as Debian's is, waits for its deadlines by the machine's clock: they
-    // come an hour late if that clock is set back by an hour.
+    // A gRPC that is built on Abseil's mutexes, as Debian's is, waits for deadlines by the wall clock: they
+    // pass an hour late if that clock is set back by an hour.
     bool is_late = false;
     const auto wait = [&] { return absl::ToChronoNanoseconds(std::min(deadline - clock.Now(), kNextLook)); };
     while (answer.wait_for(wait()) == std::future_status::timeout) {

@@ -33,7 +33,7 @@ constexpr int64_t kTailBytes = 64 << 10;
   ::setpgid(0, 0);
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != parent) {
-    ::_exit(127);  // the parent died before the line above
+    ::_exit(127);  // the parent died before the call above
   }
   sigset_t none;
   sigemptyset(&none);

@@ -78,7 +78,7 @@ bool MayHoldSocket(const std::string& folder) {
   if (!is_plain || path.size() > kMaxSocketPath) {
     return false;
   }
-  ::unlink(path.c_str());  // of a process that was killed
+  ::unlink(path.c_str());  // left by a process that was killed
   sockaddr_un address = {};
   address.sun_family = AF_UNIX;
   path.copy(address.sun_path, kMaxSocketPath);

@@ -218,7 +218,8 @@ absl::Status CheckDomain(const tls::Credential& authority, const std::string& do
   return absl::OkStatus();
 }
 
-// Refuses to renew a certificate without one of its names: clients that use this name would be locked out.
+// Refuses to renew a certificate without one of its names, because clients that use the name would be locked
+// out.
 absl::Status CheckRenewal(const std::string& folder, const std::vector<Wanted>& wanted) {
   for (const Wanted& each : wanted) {
     const std::string file = CertificateFile(folder, each.name);
@@ -256,7 +257,8 @@ absl::Status IssueAll(const std::string& folder, const tls::Credential& authorit
                       const std::vector<Wanted>& wanted, bool renew, Console& console) {
   for (const Wanted& each : wanted) {
     const std::string file = CertificateFile(folder, each.name);
-    if (renew) {  // the former one stays valid until it expires, but can be revoked by its fingerprint
+    if (renew) {  // the former certificate stays valid until it expires, but can be revoked by its
+                  // fingerprint
       TANDEM_ASSIGN_OR_RETURN(const tls::Certificate before, ReadCertificate(file));
       Note(console, absl::StrCat("certs: ", file, " replaces the certificate ", before.fingerprints->front(),
                                  ", which is good until ",

@@ -38,7 +38,7 @@ struct ReportDetails {
   v1::ParameterTable table;
 };
 
-using HasThem = std::function<bool(const v1::Norms&)>;  // whether a report has what a command shows
+using HasThem = std::function<bool(const v1::Norms&)>;  // whether a report has what the command shows
 
 // Returns the details of the last report that has them, from the steps first to last (0: to the newest).
 absl::StatusOr<std::optional<ReportDetails>> FindIn(Client& client, const v1::Job& job,
@@ -168,7 +168,7 @@ int64_t Elements(const ReportDetails& norms, int i) {
   return elements;
 }
 
-// Computes it from the L2 norm; nullopt if the parameter's shape is not known.
+// Computes the root mean square from the L2 norm; nullopt if the parameter's shape is not known.
 std::optional<double> RootMeanSquare(const ReportDetails& norms, int i, double l2) {
   if (i >= norms.table.parameters_size() || Elements(norms, i) == 0) {
     return std::nullopt;

@@ -40,7 +40,7 @@ absl::StatusOr<Shape> ShapeOf(const v1::JobSpec& resolved, const RunOptions& opt
                                       : 1;
   shape.slots = options.slots > 0 ? options.slots : (ranks + shape.workers - 1) / shape.workers;
   const int used = per_worker > 0 ? std::min(per_worker, shape.slots) : shape.slots;
-  // --slots counts CPU slots. What GPUs there are is known once the workers have said so.
+  // --slots counts CPU slots. The workers report their GPUs when they connect.
   if (resolved.resources().device() == v1::DEVICE_CUDA) {
     return shape;
   }
@@ -105,7 +105,8 @@ class RunControl {
     const absl::Status cancelled =
         cluster_.client().Cancel(job_, proto::ReasonCode("CancelledByUser")).status();
     if (cancelled.ok() || absl::IsFailedPrecondition(cancelled)) {
-      return absl::OkStatus();  // FailedPrecondition: it has just ended by itself; the watch will say how
+      return absl::OkStatus();  // FailedPrecondition: the job has just ended by itself, and the watch reports
+                                // how
     }
     return absl::CancelledError(
         absl::StrCat("killed, since the job could not be cancelled: ", cancelled.message()));

@@ -38,7 +38,8 @@ Outcome Version(Context& context, Client& client) {
 Outcome Health(Context& context, Client& client, const HealthOptions& options) {
   const absl::Time until = context.clock.Now() + options.timeout;
   TANDEM_ASSIGN_OR_RETURN(const v1::ServerInfo server, client.GetServerInfo(options.timeout));
-  // Answered by the thread that decides: a server whose threads for calls live on without it is not healthy.
+  // The thread that decides must answer, because a server in which only the threads for calls still run is
+  // not healthy.
   const absl::Duration left = std::max(until - context.clock.Now(), absl::Milliseconds(1));
   TANDEM_RETURN_IF_ERROR(client.CheckDecides(left));
   const bool stores = server.store_error().empty();

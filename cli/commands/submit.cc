@@ -42,7 +42,7 @@ std::string WhatIsMissing(const v1::JobSpec& resolved, const std::vector<v1::Wor
 }  // namespace
 
 Outcome Validate(Context& context, const JobSource& source) {
-  // Nothing is dialled, but the address says on whose disks the files are.
+  // Connects to nothing, but the address says on which machine's disks the files are.
   TANDEM_ASSIGN_OR_RETURN(const Address address, ResolveAddress(context.target, context.environment));
   TANDEM_RETURN_IF_ERROR(LoadJobFile(context, source, address.is_here()).status());
   const std::string shown = source.file == "-" ? "standard input" : Escape(source.file);
@@ -66,7 +66,7 @@ absl::StatusOr<v1::Job> SubmitSpec(Context& context, Client& client, const v1::J
     }
     return Failure(kInvalidSpec, "");
   }
-  // What the controller has begun it may finish, although no caller hears of it.
+  // The controller may finish the call although its answer is lost.
   constexpr char kMayBeThere[] =
       "the job may be there all the same: look at `tandem get jobs` before you submit it again";
   const std::string& target = client.address().target;
@@ -91,7 +91,7 @@ Outcome Submit(Context& context, Client& client, const SubmitOptions& options) {
     Note(context.console, absl::StrCat("job ", name, " (", Escape(job.id()),
                                        ") is submitted all the same; `tandem cancel ", name, "` ends it"));
   }
-  // Where the workers cannot be listed, the job is submitted nevertheless, and `get jobs` says what it waits
+  // If the workers cannot be listed, the job is submitted nevertheless, and `get jobs` says what it waits
   // for.
   if (const auto workers = client.ListWorkers(); workers.ok()) {
     if (const std::string missing = WhatIsMissing(file.resolved, *workers); !missing.empty()) {

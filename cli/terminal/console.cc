@@ -31,7 +31,7 @@ class SystemConsole : public Console {
         unicode_(LocaleIsUtf8(environment.locale) && environment.term != "linux") {
     // A write then fails with EPIPE, and `run` can still cancel its job and stop its daemons.
     std::signal(SIGPIPE, SIG_IGN);
-    // If there is no /dev/null, they stay closed.
+    // They stay closed if there is no /dev/null.
     static_cast<void>(platform::OpenClosedStandardDescriptors(platform::ClosedDescriptor::kUnusable));
   }
 
@@ -43,7 +43,7 @@ class SystemConsole : public Console {
       if (written >= 0) {
         text.remove_prefix(static_cast<size_t>(written));
       } else if (errno == EAGAIN) {
-        ::usleep(1000);  // somebody set the terminal non-blocking
+        ::usleep(1000);  // another process set the terminal non-blocking
       } else if (errno != EINTR) {
         error = errno;
       }

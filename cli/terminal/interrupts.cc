@@ -11,7 +11,7 @@ constexpr std::array<int, 3> kSignals = {SIGINT, SIGTERM, SIGHUP};
 constexpr int kDeadly = 3;  // the first asks, the second insists
 
 std::atomic<int> received{0};
-std::atomic<int> survived{0};  // how many came before the newest object
+std::atomic<int> survived{0};  // how many came before the newest Interrupts was made
 static_assert(std::atomic<int>::is_always_lock_free, "a signal handler may touch nothing else");
 
 void Receive(int signal) {

@@ -132,7 +132,7 @@ std::string CauseText(const v1::Cause& cause) {
     return Sentence(cause);
   }
   if (cause.class_() == v1::FAILURE_CLASS_NUMERIC && !cause.message().empty()) {
-    return Sentence(cause);  // all ranks compute the same norm, so none is to blame
+    return Sentence(cause);  // all ranks compute the same norm, so no rank is to blame
   }
   std::string who;
   if (cause.has_rank()) {

@@ -9,7 +9,7 @@
 namespace tandem::cli {
 namespace {
 
-// By Style.
+// Indexed by Style.
 constexpr const char* kSequences[] = {"", "\x1b[1m", "\x1b[2m", "\x1b[32m", "\x1b[36m", "\x1b[31m"};
 
 }  // namespace
@@ -64,7 +64,7 @@ StyledLine Fit(const std::vector<Part>& parts, int width, int gap) {
     return sum - gap;
   };
   while (kept.size() > 1 && total() > width) {
-    // The last of those with the lowest priority.
+    // The last part of those with the lowest priority.
     const auto victim = std::min_element(
         kept.rbegin(), kept.rend(), [](const Part& a, const Part& b) { return a.priority < b.priority; });
     kept.erase(std::prev(victim.base()));

@@ -31,7 +31,7 @@ std::string ReportJson(const v1::StepReport& report, const std::string& kind) {
   if (report.attempt() > 1) {
     json["attempt"] = report.attempt();
   }
-  // A map has no order of its own.
+  // Sorted, because a map of protobuf has no order.
   const std::map<std::string, double> scalars(report.scalars().begin(), report.scalars().end());
   for (const auto& [name, value] : scalars) {
     json[name] = value;
@@ -89,7 +89,7 @@ class JsonView : public WatchView {
     }
   }
 
-  // Lines of a log are no JSON objects; `tandem logs` prints them.
+  // Lines of a log are not JSON objects; `tandem logs` prints them.
   void ShowLog(int, const std::vector<std::string>&) override {}
 
  private:

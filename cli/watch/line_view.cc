@@ -36,17 +36,17 @@ class LineView : public WatchView {
                                             : "the controller is back");
     }
     if (applied.job && !HasEnded(state.job.state())) {
-      StepLine(state, now);  // nothing of before may come after it
+      StepLine(state, now);  // the line of an earlier step must not follow
       const std::string reason = ReasonText(state.job);
       Print(absl::StrCat(HeaderLine(state, 1000).Render(0, false, true), reason.empty() ? "" : "  ", reason));
-      if (!std::exchange(warned_, true)) {  // these are older than the watch; later ones come as events
+      if (!std::exchange(warned_, true)) {  // they are older than the watch; later warnings come as events
         for (const std::string& warning : CheckpointWarnings(state.job.checkpoints())) {
           Print(absl::StrCat("checkpoints: ", warning));
         }
       }
     }
     if (applied.stalled && IsStalled(state)) {
-      StepLine(state, now);  // nothing of before may come after it
+      StepLine(state, now);  // the line of an earlier step must not follow
       Print(StandstillText(state, now));
     } else if (applied.stalled) {
       Print("the ranks move again");

@@ -56,8 +56,8 @@ class LiveView : public WatchView {
   void Draw(const std::vector<StyledLine>& lines, const TerminalSize& size) {
     std::string text = "\r";
     if (frame_rows_ > 0 && (size.columns != size_.columns || size.rows != size_.rows)) {
-      // Terminals differ: they wrap the lines, cut them, or bring back lines from above. So it is not known
-      // where the frame begins now.
+      // Terminals differ when they are resized: they wrap the lines, cut them, or bring back lines from
+      // above, so the row at which the frame begins is unknown.
       text = "\x1b[H\x1b[2J";
     } else if (frame_rows_ > 0) {
       absl::StrAppend(&text, "\x1b[", frame_rows_, "A");
@@ -74,7 +74,7 @@ class LiveView : public WatchView {
   Console& console_;
   absl::Time drawn_ = absl::InfinitePast();
   int frame_rows_ = 0;  // of the frame on the terminal, above the cursor
-  TerminalSize size_;   // when they were drawn
+  TerminalSize size_;   // when frame_rows_ were drawn
 };
 
 }  // namespace

@@ -18,7 +18,7 @@
 namespace tandem::cli {
 namespace {
 
-constexpr int kWidest = 100;  // a longer bar shows no more
+constexpr int kWidest = 100;  // a longer bar shows nothing more
 constexpr int kTopUpdates = 5;
 constexpr absl::Duration kQuietFor = absl::Seconds(5);
 

@@ -39,7 +39,7 @@ Applied TakeProgress(const v1::Progress& progress, absl::Time now, WatchState& s
   const absl::Duration age =
       absl::Seconds(progress.age().seconds()) + absl::Nanoseconds(progress.age().nanos());
   const bool was_stalled = IsStalled(state);
-  // The controller hears of its ranks once a second; a report of the same step may have come before.
+  // The controller gets progress once a second, so a report of the same step may have come before it.
   const bool outdated = state.last.has_value() && progress.step() <= state.last->step();
   if (age < kStandstill || outdated) {
     state.standstill.reset();
@@ -94,7 +94,7 @@ Applied ApplyValidation(const v1::StepReport& report, WatchState& state) {
 Applied ApplyReport(const v1::StepReport& report, absl::Time now, bool live, WatchState& state) {
   Applied applied = ApplyValidation(report, state);
   const auto position = std::pair(report.attempt(), report.step());
-  // Step 0 is the validation before the first step: no optimizer step, so no loss.
+  // Step 0 is the validation before the first step: it has no optimizer step, and so no loss.
   if (report.step() < 1 ||
       (state.last.has_value() && position <= std::pair(state.last->attempt(), state.last->step()))) {
     return applied;
