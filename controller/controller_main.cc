@@ -52,7 +52,8 @@ int Fail(const std::string& line) {
   return 1;
 }
 
-// "30s", "500ms", "10m". A shorter one ends before a message arrives; a time plus a longer one overflows.
+// Accepts "30s", "500ms", "10m". A shorter time would end before a message arrives, and a time plus a longer
+// one overflows.
 std::string CheckDuration(const std::string& text) {
   absl::Duration duration;
   return absl::ParseDuration(text, &duration) && duration >= absl::Milliseconds(100) &&
@@ -61,7 +62,7 @@ std::string CheckDuration(const std::string& text) {
              : absl::StrCat(text, " is not a duration; allowed: 100ms to 8760h, as in 500ms, 30s or 10m");
 }
 
-// What the command line says, as it says it.
+// The flags of the command line, as the user wrote them.
 struct Flags {
   tandem::controller::ServerOptions options;
   std::string page = "auto";
@@ -71,7 +72,7 @@ struct Flags {
   std::string failpoints;
 };
 
-// `flags` outlives `app`.
+// `flags` must outlive `app`.
 void AddFlags(CLI::App& app, Flags& flags) {
   tandem::controller::ServerOptions& options = flags.options;
   app.add_option("--state", options.state_directory, "State directory; created if missing")->required();
@@ -121,7 +122,7 @@ void AddFlags(CLI::App& app, Flags& flags) {
   app.set_version_flag("--version", tandem::platform::BuildVersion());
 }
 
-// Of flags that were parsed.
+// Returns the options that the parsed flags stand for.
 absl::StatusOr<tandem::controller::ServerOptions> OptionsOf(const Flags& flags) {
   using tandem::controller::PageMode;
   tandem::controller::ServerOptions options = flags.options;
@@ -137,11 +138,11 @@ absl::StatusOr<tandem::controller::ServerOptions> OptionsOf(const Flags& flags) 
   return options;
 }
 
-// From the start until a signal, or the store, ends it. The code to exit with.
+// Serves until a signal ends the process or the store fails. Returns the exit code.
 int Serve(const CLI::App& app, tandem::controller::ServerOptions options) {
   const sigset_t signals = tandem::platform::BlockEndSignals();
   std::signal(SIGPIPE, SIG_IGN);
-  std::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is an error of the write
+  std::signal(SIGXFSZ, SIG_IGN);  // a write to a file that may not grow returns an error
 
   std::atomic<bool> store_failed = false;
   options.fatal = [&options, &store_failed](const absl::Status& status) {
@@ -149,14 +150,13 @@ int Serve(const CLI::App& app, tandem::controller::ServerOptions options) {
         "the store failed and nothing more is decided; start the controller again when it can be written",
         {{"store", options.state_directory + "/controller.db"}, {"error", std::string(status.message())}});
     store_failed = true;
-    kill(getpid(), SIGTERM);  // the ordinary end, in which open calls are told why
+    kill(getpid(), SIGTERM);  // the ordinary end, which gives open calls a reason
   };
-  // A client that sends something else than a message gets the error itself; it must not be able to fill the
-  // log.
+  // A client that sends something other than a message gets the error itself, and cannot fill the log.
   google::protobuf::SetLogHandler(nullptr);
-  // A start that fails says why in one line, and that is ours.
+  // If the start fails, our one line says why.
   gpr_set_log_function([](gpr_log_func_args*) {});
-  // Its deadlines must not come early or never because somebody sets the machine's clock.
+  // Deadlines must not come early or never when the machine's clock is set.
   auto server = tandem::controller::Daemon::Start(options, tandem::platform::SteadyClock(),
                                                   tandem::platform::SystemRandom());
   if (!server.ok()) {

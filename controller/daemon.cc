@@ -63,7 +63,7 @@ grpc::ChannelArguments ArgumentsOfPage() {
   return arguments;
 }
 
-// Also logs events that there was no room to store, so that the log has the reason of a loss.
+// Also logs events that could not be stored for lack of room, so that the log has the reason of a loss.
 void LogWorkersGone(const std::vector<v1::Event>& events) {
   for (const v1::Event& event : events) {
     if (event.has_worker() && !event.worker().connected()) {
@@ -85,7 +85,7 @@ void LogBadTlsFiles(const absl::Status& status) {
 struct Daemon::Parts {
   Parts(const platform::Clock& clock_in, platform::Random& random_in) : clock(clock_in), random(random_in) {}
 
-  // The steps of a start, in their order. They fail for reasons of this machine.
+  // The steps of a start, in their order. They fail only for reasons of this machine.
   absl::Status Start(const ServerOptions& options);
   // Opens the TLS files and the databases.
   absl::Status OpenState(const ServerOptions& options);
@@ -120,8 +120,9 @@ struct Daemon::Parts {
 
   const platform::Clock& clock;
   platform::Random& random;
-  // In the order of construction; each uses only those before it, or says so.
-  std::shared_ptr<tls::ServerTls> tls;  // null: none
+  // Declared in the order of construction. Each part uses only those before it, unless a comment says
+  // otherwise.
+  std::shared_ptr<tls::ServerTls> tls;  // null: TLS is off
   SignIns sign_ins{random, clock};
   Callers callers{random, sign_ins};
   Tally open_calls;  // bounds the memory that calls of one user may hold
@@ -139,10 +140,10 @@ struct Daemon::Parts {
   std::unique_ptr<JobsService> jobs;
   std::unique_ptr<WorkersService> workers;
   std::shared_ptr<platform::RareLog> turned_away = std::make_shared<platform::RareLog>();
-  // At --listen, and at --worker-listen, if there is any.
+  // One at --listen and, if that is given, one at --worker-listen.
   std::vector<std::unique_ptr<FrontDoor>> doors;
   std::unique_ptr<Site> site;
-  std::unique_ptr<HttpServer> http;  // which asks the site
+  std::unique_ptr<HttpServer> http;  // requests go to the site
   std::vector<std::string> worker_addresses;
   std::string metrics_address;
 
@@ -151,8 +152,8 @@ struct Daemon::Parts {
   platform::SteadyCondition changed;  // of `stopping`
   bool stopping ABSL_GUARDED_BY(mu) = false;
   std::atomic<bool> tick_pending = false;             // in the engine's queue, where ticks do not add up
-  absl::Time last_heartbeat = absl::InfinitePast();   // of the ticks
-  absl::Time looked_in_place = absl::InfinitePast();  // of the upkeep
+  absl::Time last_heartbeat = absl::InfinitePast();   // used by the ticks
+  absl::Time looked_in_place = absl::InfinitePast();  // used by the upkeep
   std::vector<std::thread> threads;
 };
 
@@ -300,7 +301,7 @@ absl::Status Daemon::Parts::OpenState(const ServerOptions& options) {
 void Daemon::Parts::Assemble(const ServerOptions& options, State state) {
   metrics = std::make_shared<Metrics>(clock);
   metrics->SetTotals([this](const std::string& job) {
-    return history->Totals(job).value_or(StepTotals{});  // of a damaged history: none
+    return history->Totals(job).value_or(StepTotals{});  // none if the history is damaged
   });
   Sessions::Options of_sessions{
       .store_id = store->store_id(), .term = store->term(), .orphan_timeout = options.orphan_timeout};
@@ -401,7 +402,8 @@ void Daemon::Parts::Accept() {
 }
 
 absl::Status Daemon::Parts::Start(const ServerOptions& options) {
-  // Listen looks again: opening a large store takes a while, and is not to begin in vain.
+  // Listen checks this again. The check comes first here, because opening a large store in vain takes a
+  // while.
   for (const std::string& address : options.listen) {
     TANDEM_RETURN_IF_ERROR(CheckNotInUse(address));
   }
@@ -413,7 +415,7 @@ absl::Status Daemon::Parts::Start(const ServerOptions& options) {
   state.limits = options.limits;
   const size_t live_jobs = state.jobs.size();
   Assemble(options, std::move(state));
-  engine->Start();  // from here on inputs are taken
+  engine->Start();  // inputs are decided from here on
   TANDEM_RETURN_IF_ERROR(Listen(options));
   TANDEM_RETURN_IF_ERROR(StartGrpc());
   TANDEM_RETURN_IF_ERROR(ServeHttp(options));
@@ -444,7 +446,7 @@ absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Start(const ServerOptions& optio
   platform::RaiseDescriptorLimit();  // every connection, watch and log that is read costs one
   auto parts = std::make_unique<Parts>(clock, random);
   if (const absl::Status started = parts->Start(options); !started.ok()) {
-    // Another machine may allow what this one does not.
+    // A flag that this machine does not allow may be right on another one.
     return absl::IsInvalidArgument(started) ? absl::FailedPreconditionError(started.message()) : started;
   }
   return std::unique_ptr<Daemon>(new Daemon(std::move(parts)));
@@ -464,7 +466,7 @@ Daemon::~Daemon() {
   for (const std::unique_ptr<FrontDoor>& door : parts_->doors) {
     door->StopAccepting();
   }
-  // Streams end themselves: gRPC alone would wait for the endless ones.
+  // Streams are ended first, because gRPC would wait for those that have no end.
   parts_->watches->Close();
   parts_->sessions->Close();
   parts_->jobs->Close();
@@ -472,8 +474,8 @@ Daemon::~Daemon() {
   for (const std::unique_ptr<FrontDoor>& door : parts_->doors) {
     door->Shutdown(deadline);
   }
-  parts_->http.reset();  // whose own calls have just been ended
-  // Acknowledgements of streams that are still there are dropped: their workers send again.
+  parts_->http.reset();  // its own calls have just been ended
+  // Acknowledgements for streams that are still open are dropped; their workers send the reports again.
   parts_->history->Commit();
   parts_->engine->Stop();
 }

@@ -14,7 +14,7 @@ namespace tandem::controller {
 namespace {
 
 constexpr size_t kBatch = 256;  // items of one commit
-// How often room is tested for while nothing is committed.
+// How often the engine looks for room while it commits nothing.
 constexpr absl::Duration kLookForRoom = absl::Seconds(30);
 // A batch that takes longer than this part of the workers' timeout was a standstill.
 constexpr int kStandstillPart = 4;
@@ -24,11 +24,11 @@ std::set<std::string> JobsOf(const std::vector<v1::Event>& events) {
   for (const v1::Event& event : events) {
     ids.insert(event.job_id());
   }
-  ids.erase("");  // of events that are of no job
+  ids.erase("");  // events that belong to no job
   return ids;
 }
 
-// The name of an event in failpoints: "controller.before_commit.submit".
+// Hits the failpoints of events: "controller.before_commit.submit".
 void HitFailpoints([[maybe_unused]] const char* when, [[maybe_unused]] const std::vector<v1::Event>& events) {
 #ifdef TANDEM_FAILPOINTS
   for (const v1::Event& event : events) {
@@ -154,7 +154,7 @@ Decision Engine::Decide(const Input& input, absl::Time now, Reply& reply) {
 absl::Status Engine::SetKey(const std::string& worker, const v1::KvSet& set) {
   const AttemptKey attempt = KeyOf(set.id());
   if (!RunsOn(state_, attempt, worker) || !IsConnecting(state_, attempt)) {
-    return absl::OkStatus();  // of an older attempt: fenced; or of another worker's; or of no more use
+    return absl::OkStatus();  // fenced: the attempt is older, another worker's, or already over
   }
   Rendezvous::Answer answer;
   TANDEM_ASSIGN_OR_RETURN(const bool stays, rendezvous_.Set(set, worker, answer));
@@ -271,7 +271,7 @@ void Engine::SetRoom(const absl::Status& room) {
 absl::Status Engine::CommitOrUndo(BatchResult& out) {
   const bool had_room = StoreRoom().ok();
   const absl::Status kept = out.events.empty() ? absl::OkStatus() : Commit(out.events);
-  // A small commit may find room although most would not, and without commits a full disk would not be
+  // A small commit may succeed although most would not, and without commits a full disk would not be
   // noticed.
   const absl::Time now = clock_.Now();
   const bool due = !had_room || (out.events.empty() && now - looked_at_ >= kLookForRoom);
@@ -288,13 +288,13 @@ absl::Status Engine::CommitOrUndo(BatchResult& out) {
   if (!kept.ok()) {
     TANDEM_RETURN_IF_ERROR(Undo(out.events));
     Refuse(kept, out);
-    Prune(state_);  // a worker that has left has, stored or not
+    Prune(state_);  // also a worker whose leave could not be stored is gone
   }
   return absl::OkStatus();
 }
 
-// Restores the jobs as they are stored. What was observed of workers stays: the next input decides again what
-// follows from it.
+// Restores the jobs as they are stored. What was observed of workers stays, so the next input decides again
+// what follows from it.
 absl::Status Engine::Undo(const std::vector<v1::Event>& events) {
   for (const std::string& id : JobsOf(events)) {
     TANDEM_ASSIGN_OR_RETURN(std::optional<JobEntry> row, store_.Row(id));
@@ -315,7 +315,7 @@ void Engine::Refuse(const absl::Status& status, BatchResult& out) {
       const auto stored = state_.jobs.find(answer.job_id);
       const bool known = answer.job_id.empty() || stored != state_.jobs.end();
       if (known && !answer.stores) {
-        // It decided nothing: its reply stays, with the job as it is stored.
+        // The input changed nothing, so its reply stays, with the job as it is stored.
         if (stored != state_.jobs.end()) {
           answer.reply.job = stored->second.job;
         }
@@ -336,15 +336,15 @@ void Engine::HoldUntilRoom(Decided noticed) {
   std::map<NoticeKey, Decided>& held = held_[in.worker];
   held.insert_or_assign({in.notice.number(), KeyOf(in.notice.id())}, std::move(noticed));
   if (held.size() > kMostHeld) {
-    // Its worker has dropped it too.
+    // The worker has dropped the notice, too.
     if (const Decided oldest = std::move(held.extract(held.begin()).mapped()); oldest.done) {
       oldest.done({});
     }
   }
 }
 
-// Finds attempts that the store lacks. A worker would stop them as unwanted; they go on, because the store
-// may have lost their jobs and no user has ended them.
+// Finds attempts that the store lacks. A worker would stop them as unwanted; but they go on, because the
+// store may have lost their jobs, and no user has ended them.
 void Engine::FindUnknown(WorkerHello& hello) {
   for (const v1::AttemptStatus& status : hello.hello.inventory().attempts()) {
     const AttemptKey key = KeyOf(status.id());

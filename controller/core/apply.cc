@@ -9,7 +9,7 @@
 namespace tandem::controller {
 namespace {
 
-// The kind of an event: by its fact, or else by the state that it leads to.
+// The kind of an event is that of its fact, or if it has none, that of the state that it leads to.
 constexpr std::pair<v1::Event::FactCase, const char*> kFactKinds[] = {
     {v1::Event::kSubmitted, "submitted"},
     {v1::Event::kCheckpoint, "checkpoint"},

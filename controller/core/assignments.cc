@@ -10,7 +10,7 @@
 namespace tandem::controller {
 namespace {
 
-// The trainers get this long to leave; then they are killed.
+// Trainers that have not left after this time are killed.
 constexpr absl::Duration kCancelGrace = absl::Seconds(1);
 constexpr absl::Duration kFailureGrace = absl::Milliseconds(500);
 
@@ -19,12 +19,12 @@ void FillAttempt(const v1::Job& job, const std::string& worker, v1::Assignment& 
   out.mutable_id()->set_job_id(job.id());
   out.mutable_id()->set_attempt(job.attempt());
   *out.mutable_resolved() = job.resolved();
-  // Fixed at admission, for all attempts.
+  // The device is fixed at the first admission, for all attempts.
   out.mutable_resolved()->mutable_resources()->set_device(attempt.device());
   *out.mutable_slots() = attempt.slots();
   out.set_resume_from(attempt.resumed_from());
-  // The grid of a job that another version admitted may not fit: its assignment has no groups. Ranks that run
-  // have theirs; ranks that start report what is wrong.
+  // If the grid of a job that another version admitted does not fit, its assignment has no groups. Ranks
+  // that run already have theirs, and ranks that start report what is wrong.
   if (const auto groups = GroupsOf(job.resolved()); groups.ok()) {
     out.mutable_groups()->Assign(groups->begin(), groups->end());
   }
@@ -38,8 +38,8 @@ void FillAttempt(const v1::Job& job, const std::string& worker, v1::Assignment& 
   }
 }
 
-// One rank is asked for a checkpoint, and the others agree with it; every worker hears of an end, so that it
-// knows why its ranks leave.
+// Rank 0's worker passes a request for a checkpoint on, and the ranks agree among each other. If the request
+// ends the job, every worker gets it, so that it knows why its ranks leave.
 void PassOn(const JobEntry& entry, const std::string& worker, v1::Assignment& out) {
   const CheckpointWanted* wanted = WantedOf(entry);
   if (wanted == nullptr || (!wanted->stop() && Current(entry.job).slots(0).worker() != worker)) {

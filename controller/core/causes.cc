@@ -14,7 +14,7 @@
 namespace tandem::controller {
 namespace {
 
-// How long a worker has been away; zero while it is connected.
+// Returns how long a worker has been away; zero while it is connected.
 absl::Duration Away(const State& state, const std::string& worker, absl::Time now) {
   const auto it = state.workers.find(worker);
   if (it == state.workers.end()) {
@@ -23,7 +23,8 @@ absl::Duration Away(const State& state, const std::string& worker, absl::Time no
   return it->second.connected ? absl::ZeroDuration() : now - std::max(it->second.since, state.awake_since);
 }
 
-// When the first rank of the current attempt said that it has lost a peer; infinite future: none has.
+// Returns when the first rank of the current attempt reported that it has lost a peer; infinite future if
+// none has.
 absl::Time PeerLostAt(const State& state, const v1::Job& job) {
   absl::Time first = absl::InfiniteFuture();
   for (const std::string& name : WorkersOf(job)) {
@@ -57,13 +58,12 @@ std::optional<v1::Cause> CauseOf(const v1::RankSlot& slot, const v1::RankStatus&
                                  bool killed_by_restart) {
   v1::Cause cause;
   if (status.has_cause()) {
-    // The daemon knows which signals it sent itself and says REQUESTED for those: a rank that was killed by
-    // another process within the grace of a stop, which its peer's loss brought about, is still the first
-    // cause.
+    // The daemon reports REQUESTED only for the signals that it sent. So a rank that another process killed
+    // within the grace of a stop, which the loss of its peer caused, is still the first cause.
     cause = status.cause();
     if (cause.class_() == v1::FAILURE_CLASS_REQUESTED &&
         cause.reason() == proto::ReasonCode("WorkerStopped")) {
-      // Not by us: the daemon was asked to end.
+      // The daemon was asked to end, but not by this controller.
       cause.set_class_(v1::FAILURE_CLASS_INFRASTRUCTURE);
       cause.set_reason(proto::ReasonCode("StoppedByWorker"));
       cause.set_message(absl::StrCat("worker ", slot.worker(),
@@ -91,11 +91,11 @@ std::optional<v1::Cause> CauseOf(const v1::RankSlot& slot, const v1::RankStatus&
   return cause;
 }
 
-// Two ranks that do not run the same thing.
+// Finds two ranks that do not run the same job.
 std::optional<v1::Cause> Disagreement(const State& state, const v1::Job& job) {
   const v1::RankSlot* first = nullptr;
   const v1::Ready* expected = nullptr;
-  // Ranks of two builds that already train were let start by an earlier controller, and are left alone.
+  // Ranks of two builds that already train were started by an earlier controller, and go on.
   const bool starts = job.state() == v1::JOB_STATE_ADMITTED || job.state() == v1::JOB_STATE_STARTING;
   for (const v1::RankSlot& slot : Current(job).slots()) {
     const v1::RankStatus* status = StatusOf(state, slot, CurrentAttempt(job));
@@ -122,7 +122,7 @@ std::optional<v1::Cause> Disagreement(const State& state, const v1::Job& job) {
                                   " of build ", ready.build(),
                                   ", which may compute other numbers; run the same build on every worker"));
     }
-    // An earlier build does not say what it starts from.
+    // An earlier build does not report what it starts from.
     const bool both_say = expected->has_started_from() && ready.has_started_from();
     const std::string theirs = both_say ? expected->started_from().digest() : "";
     const std::string ours = both_say ? ready.started_from().digest() : "";
@@ -156,9 +156,9 @@ std::optional<v1::Cause> Disagreement(const State& state, const v1::Job& job) {
   return std::nullopt;
 }
 
-// Whether a rank that loads has moved since `since`. To read all of a large checkpoint takes as long as it
-// takes, so every part of it counts; so does that the rank has begun to load, of which its worker says no
-// more than that it moved, and which therefore gives it the time of a start once more.
+// Whether a rank that loads has moved since `since`. Reading a large checkpoint may take any time, so each
+// part that is read counts as a move. So does the begin of loading, which the worker reports only as a move;
+// it therefore gives the rank the time of a start once more.
 bool LoadsOn(const State& state, const v1::RankSlot& slot, const AttemptKey& key,
              const v1::RankStatus& status, absl::Time since) {
   if (status.phase() != v1::RANK_PHASE_LOADING || !status.has_since_progress()) {
@@ -167,8 +167,8 @@ bool LoadsOn(const State& state, const v1::RankSlot& slot, const AttemptKey& key
   return state.workers.at(slot.worker()).heard.at(key) - proto::FromProto(status.since_progress()) > since;
 }
 
-// Ranks that are not ready although their time is over, and what they do instead. While one of the workers is
-// away its timeout counts; a controller that was away itself gives them all of the time again.
+// Names the ranks that are not ready in time, and their phases. While a worker is away, its own timeout
+// counts instead. After an absence of the controller all ranks have the whole time again.
 std::optional<v1::Cause> StartTimeout(const State& state, const v1::Job& job, absl::Time now) {
   constexpr int kMostNamed = 4;
   const absl::Time began = std::max(proto::FromProto(Current(job).started()), state.awake_since);
@@ -214,7 +214,8 @@ std::optional<v1::Cause> StartTimeout(const State& state, const v1::Job& job, ab
   return cause;
 }
 
-// That the worker has returned without the ranks of the job's current attempt, or is away for too long.
+// Reports a worker that has returned without the ranks of the job's current attempt, or that is away for too
+// long.
 std::optional<v1::Cause> LossOf(const State& state, const v1::Job& job, const std::string& name,
                                 absl::Time now) {
   const AttemptKey key = CurrentAttempt(job);
@@ -224,7 +225,7 @@ std::optional<v1::Cause> LossOf(const State& state, const v1::Job& job, const st
     return WorkerLost(job, name, "returned without its ranks");
   }
   const absl::Duration away = Away(state, name, now);
-  // A worker whose peers have lost ranks, and that is away itself, has had the time for its last words.
+  // A worker that is away while its peers have lost ranks has had time enough to report why.
   const bool missed = away > absl::ZeroDuration() && now >= PeerLostAt(state, job) + state.limits.cause_wait;
   if (!missed && away < state.limits.worker_timeout) {
     return std::nullopt;
@@ -243,7 +244,7 @@ std::optional<v1::Cause> LossOf(const State& state, const v1::Job& job, const st
              : absl::StrCat("has been away for ", absl::FormatDuration(state.limits.worker_timeout)));
 }
 
-// Adjusts `first` to what the ranks were asked for; nullopt if it is only the consequence of stopping them.
+// Adjusts `first` to what was requested of the ranks; nullopt if it only follows from their stop.
 std::optional<v1::Cause> InViewOfRequests(const JobEntry& entry, v1::Cause first) {
   const v1::Job& job = entry.job;
   const CheckpointWanted* const wanted = WantedOf(entry);
@@ -260,8 +261,8 @@ std::optional<v1::Cause> InViewOfRequests(const JobEntry& entry, v1::Cause first
   if (ends) {
     first.set_reason(wanted->reason());
   } else {
-    // The controller did not ask for it: the daemon stopped its ranks on its own, as when its machine shuts
-    // down.
+    // The controller requested nothing: the daemon stopped its ranks on its own, as it does when its machine
+    // shuts down.
     first.set_class_(v1::FAILURE_CLASS_INFRASTRUCTURE);
     first.set_reason(proto::ReasonCode("StoppedByWorker"));
   }
@@ -289,7 +290,7 @@ int DistanceFromRoot(const v1::Cause& cause) {
 
 bool Precedes(const v1::Cause& a, const v1::Cause& b) {
   const auto key = [](const v1::Cause& cause) {
-    // One without a time is not known to be earlier than one that has it.
+    // A cause without a time is not known to be earlier than a cause with one.
     return std::make_tuple(DistanceFromRoot(cause),
                            cause.has_time() ? proto::FromProto(cause.time()) : absl::InfiniteFuture(),
                            cause.has_rank() ? cause.rank() : -1);
@@ -394,14 +395,14 @@ RankFate FateOf(const State& state, const JobEntry& entry, const v1::RankSlot& s
     if (worker->second.missing.count(key) > 0) {
       return entry.runtime.accepted() ? RankFate::kDead : RankFate::kNeverRan;
     }
-    // It was asked to stop all that is not listed. Should it have had the attempt after all, it says so,
-    // and takes no other ranks until they have ended.
+    // The worker was told to stop everything that is not listed. If it has the attempt after all, it reports
+    // it, and takes no other ranks until its ranks have ended.
     const bool asked =
         now - std::max({stopping, worker->second.since, state.awake_since}) >= state.limits.settle;
     return attempt == nullptr && asked ? RankFate::kNeverRan : RankFate::kRunning;
   }
   const absl::Duration away = std::min(Away(state, slot.worker(), now), now - stopping);
-  // To succeed, every rank must be heard of: then only the worker's timeout ends the wait.
+  // A job can succeed only if every rank has reported, so then only the worker's timeout ends the wait.
   const bool lost = away >= state.limits.settle && entry.job.outcome() != v1::JOB_STATE_SUCCEEDED;
   return lost ? RankFate::kLost : RankFate::kRunning;
 }

@@ -14,7 +14,7 @@
 namespace tandem::controller {
 namespace {
 
-// A worker could send warnings without end.
+// Without a limit a worker could send warnings forever.
 constexpr int kMostWarningsOfAnAttempt = 1000;
 
 std::string ReasonOf(v1::CheckpointProblem problem) {
@@ -39,7 +39,7 @@ absl::Time NoticedAt(const State& state, const v1::Job& job, const CheckpointNot
                   proto::FromProto(Current(job).started()));
 }
 
-// `more`: of its warnings, those that are decided and not applied yet.
+// `more`: how many of its warnings are decided but not applied yet.
 Decision DecideWarning(const State& state, const JobEntry& entry, const CheckpointNoticed& in, int more,
                        absl::Time now) {
   const bool is_first = entry.runtime.warning_attempt() != in.notice.id().attempt();
@@ -57,7 +57,7 @@ Decision DecideWarning(const State& state, const JobEntry& entry, const Checkpoi
   };
   if (in.notice.training().is_data()) {
     if (entry.job.data() == in.notice.training().message()) {
-      return {};  // the same in a later attempt, or sent again
+      return {};  // it repeats one of an earlier attempt, or was sent again
     }
     fill(proto::ReasonCode("DataRead"), in.notice.training());
     *event.mutable_training_warning() = in.notice.training();
@@ -159,7 +159,7 @@ std::optional<v1::Event> AnswerOf(const State& state, const JobEntry& entry, abs
 Decision DecideNotice(const State& state, const CheckpointNoticed& in, absl::Time now, int num_undecided) {
   const AttemptKey key = KeyOf(in.notice.id());
   if (!RunsOn(state, key, in.worker)) {
-    return {};  // of an older attempt: fenced; or of another worker's
+    return {};  // it is fenced: of an older attempt, or of another worker's ranks
   }
   const JobEntry& entry = state.jobs.at(key.job);
   if (in.notice.has_warning() || in.notice.has_training()) {
@@ -170,7 +170,7 @@ Decision DecideNotice(const State& state, const CheckpointNoticed& in, absl::Tim
     return {};  // sent again after a lost connection
   }
   if (step < 0 || step > entry.job.resolved().training().steps()) {
-    return {};  // not of a rank that Tandem started: a huge step would hide all later checkpoints
+    return {};  // no rank of ours sends such a step, and a huge one would hide all later checkpoints
   }
   v1::Event event = EventOf(entry.job, entry.job.state(), now, in.worker,
                             proto::ReasonCode("CheckpointCommitted"), in.notice.committed().path());

@@ -42,7 +42,7 @@ absl::Time LastOfRanks(const State& state, const v1::Job& job, absl::Time now, H
   return last;
 }
 
-// The furthest step that any rank was seen at.
+// Returns the highest step that any rank has reported.
 int64_t LastStep(const State& state, const v1::Job& job) {
   int64_t step = job.last_step();
   for (const v1::RankSlot& slot : Current(job).slots()) {
@@ -64,8 +64,8 @@ v1::Event Failing(const State& state, const v1::Job& job, const v1::Cause& cause
   return event;
 }
 
-// Whether two causes are one, so that one event reports it: a cause comes again with every status and, after
-// a new connection, with a corrected time.
+// Whether two causes are the same, so that only one event reports them: each status contains the cause again
+// and, after a new connection, with a corrected time.
 bool IsSame(const v1::Cause& a, const v1::Cause& b) {
   return a.rank() == b.rank() && a.worker() == b.worker() && a.reason() == b.reason();
 }
@@ -118,14 +118,14 @@ std::optional<v1::Event> NextOfStopping(const State& state, const JobEntry& entr
   return event;
 }
 
-// The next transition of a job that has ranks, as far as what was observed allows one.
+// Returns the next transition of a job that has ranks, if what was observed allows one.
 std::optional<v1::Event> NextOf(const State& state, const JobEntry& entry, absl::Time now) {
   const v1::Job& job = entry.job;
   if (job.state() == v1::JOB_STATE_STOPPING) {
     return NextOfStopping(state, entry, now);
   }
   if (const std::optional<v1::Cause> cause = FirstCause(state, entry, now)) {
-    // The daemons stop what is left on their own: nothing runs on for this.
+    // The wait keeps nothing running, because the daemons stop the remaining ranks on their own.
     return IsWaitingForCause(state, entry, *cause, now) ? std::nullopt
                                                         : std::optional(Failing(state, job, *cause, now));
   }
@@ -180,7 +180,7 @@ std::optional<v1::Event> NextOf(const State& state, const JobEntry& entry, absl:
   return event;
 }
 
-// The head of the queue is admitted, or waits for another reason than before.
+// Admits the head of the queue, or changes the reason for which it waits.
 std::optional<v1::Event> NextOfHead(const State& state, const v1::Job& job, absl::Time now) {
   Placement placement = Place(state, job);
   if (placement.slots.empty()) {
@@ -207,11 +207,11 @@ std::optional<v1::Event> NextOfHead(const State& state, const v1::Job& job, absl
   return event;
 }
 
-// The next change of the queue: of a job that is beyond what the workers have, of the first that is not (its
-// head), or of a job that is to say that it waits behind others.
+// Returns the next change in the queue: of a job that needs more than the workers have, of the first job
+// that does not (the head), or of a job whose reason does not say yet that it waits behind others.
 std::optional<v1::Event> NextOfQueue(const State& state, absl::Time now) {
   const JobTable::Tickets& queue = state.jobs.queue();
-  // Until then workers may not have returned to a controller that has just started.
+  // Before that time, workers may not have returned to a controller that has just started.
   const bool is_known = !state.workers.empty() && now - state.awake_since >= state.limits.worker_timeout;
   auto head = queue.begin();
   for (; head != queue.end(); ++head) {
@@ -249,7 +249,7 @@ Decision DecideSubmit(const State& state, const Submit& submit, absl::Time now) 
                                                             "; cancel it or choose another name")),
             .job_id = other->id()};
   }
-  // Two that save in one folder would remove each other's steps.
+  // Two jobs that save in one folder would remove each other's steps.
   const std::string& directory = submit.resolved.checkpoint().directory();
   if (const v1::Job* const other = state.jobs.FindLiveByFolder(directory); other != nullptr) {
     return {.status = absl::AlreadyExistsError(
@@ -284,7 +284,7 @@ Decision DecideCancel(const State& state, const Cancel& cancel, absl::Time now) 
   }
   const v1::Job& job = entry->job;
   if (job.state() == v1::JOB_STATE_STOPPING && job.outcome() != v1::JOB_STATE_SUCCEEDED) {
-    return {.job_id = job.id()};  // it ends already
+    return {.job_id = job.id()};  // the job is ending already
   }
   if (cancel.checkpoint && job.state() == v1::JOB_STATE_RUNNING) {
     v1::CheckpointRequested wanted;
@@ -324,7 +324,7 @@ Decision DecideWorker(const State& state, const std::string& worker, const std::
   return {.events = {std::move(event)}};
 }
 
-// Decides the notices of its ranks first, because the inventory may end their jobs.
+// Decides the notices of its ranks first, because what the inventory shows may end their jobs.
 Decision DecideHello(const State& state, const WorkerHello& in, absl::Time now) {
   Decision out = DecideWorker(state, in.hello.worker_id(), in.session, now);
   for (const v1::CheckpointNotice& notice : in.hello.inventory().notices()) {
@@ -340,7 +340,7 @@ Decision DecideHello(const State& state, const WorkerHello& in, absl::Time now) 
   return out;
 }
 
-// The report was observed, unless there was no room for it; what follows is decided by Tick.
+// The report was stored in the state, if there was room for it; Tick decides what follows.
 Decision DecideReport(const State& state, const AttemptReport& in) {
   const auto worker = state.workers.find(in.worker);
   if (worker == state.workers.end() || StatusOf(state, in.worker, KeyOf(in.status.id())) != nullptr) {
@@ -373,7 +373,7 @@ Decision Decide(const State& state, const Input& input, absl::Time now) {
             const bool current = it != state.workers.end() && it->second.session == in.session;
             return current ? DecideWorker(state, in.worker, in.session, now) : Decision();
           },
-          [&](const WorkerDraining&) { return Decision(); },  // observed; what follows is decided by Tick
+          [&](const WorkerDraining&) { return Decision(); },  // it was observed; Tick decides what follows
           [&](const AttemptReport& in) { return DecideReport(state, in); },
           [&](const CheckpointNoticed& in) { return DecideNotice(state, in, now); },
           [&](const Tick&) {
@@ -383,7 +383,7 @@ Decision Decide(const State& state, const Input& input, absl::Time now) {
                 out.events.push_back(*std::move(event));
               }
             }
-            // One change of the queue at a time: each may take slots from the next.
+            // Changes the queue once at a time, because each change may take slots from the next job.
             if (out.events.empty()) {
               if (std::optional<v1::Event> event = NextOfQueue(state, now)) {
                 out.events.push_back(*std::move(event));

@@ -9,12 +9,12 @@
 namespace tandem::controller {
 namespace {
 
-// A folder's path in one spelling.
+// Returns the one spelling in which a folder's path is compared.
 std::string Folder(const std::string& path) {
   return (std::filesystem::path(path) / "").lexically_normal().string();
 }
 
-// Makes `value` a member of the set, or no member.
+// Inserts `value` into the set, or removes it.
 template <typename Set>
 void SetMember(bool is_member, Set& set, typename Set::value_type value) {
   if (is_member) {

@@ -7,7 +7,7 @@
 namespace tandem::controller {
 namespace {
 
-// A time of the worker by our clock. It is in the past.
+// Converts a time of the worker's clock to a past time of ours.
 void Translate(const WorkerEntry& worker, absl::Time now, google::protobuf::Timestamp& time) {
   time = proto::ToProto(std::min(now, proto::FromProto(time) - worker.clock_ahead));
 }
@@ -32,15 +32,15 @@ void Translate(const WorkerEntry& worker, absl::Time now, v1::AttemptStatus& sta
   }
 }
 
-// For reports in one session: of those on its slots, and of ends that are not acknowledged. What a Hello
-// lists is bounded by the size of a message.
+// Bounds the attempts that one session may report: those on its slots, and ends that are not acknowledged.
+// The attempts that a Hello lists are bounded by the size of a message.
 bool HasRoomFor(const AttemptKey& key, const WorkerEntry& worker) {
   constexpr size_t kMostEnds = 1000;
   const size_t slots = static_cast<size_t>(worker.inventory.slots_size());
   return worker.attempts.contains(key) || worker.attempts.size() < 2 * slots + kMostEnds;
 }
 
-// What a decision looks at, but for causes, which come once.
+// Compares what decisions depend on, except causes, which come only once.
 bool IsSame(const v1::RankStatus& a, const v1::RankStatus& b) {
   return a.rank() == b.rank() && a.phase() == b.phase() && a.finished() == b.finished() &&
          a.exited() == b.exited() && a.stop_requested() == b.stop_requested() &&
@@ -60,8 +60,8 @@ void Take(const v1::AttemptStatus& status, absl::Time now, WorkerEntry& worker) 
   }
 }
 
-// What is taken of a status: only of ranks that were placed on the worker, and of an attempt without such
-// ranks only that it may be forgotten.
+// Returns the part of a status that counts: that of the ranks which were placed on the worker. Of an attempt
+// without such ranks, only the fact that it may be forgotten counts.
 v1::AttemptStatus OwnPart(const State& state, const std::string& worker, v1::AttemptStatus status) {
   std::set<int> own;
   if (const AttemptKey key = KeyOf(status.id()); IsLive(state, key)) {
@@ -121,7 +121,7 @@ void Observe(const Input& input, absl::Time now, State& state) {
         }
         continue;
       }
-      // An attempt that was admitted may never have reached the worker: then it is simply sent again.
+      // An attempt that was only admitted may never have reached the worker; then it is sent again.
       const bool had_it = entry.runtime.accepted() || worker.attempts.count(key) > 0;
       if (had_it || entry.job.state() == v1::JOB_STATE_STOPPING) {
         missing.insert(key);

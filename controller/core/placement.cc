@@ -59,10 +59,10 @@ Group ByReachAndBuild(const WorkerEntry& worker) { return {ReachOf(worker), work
 
 // The slots that connected workers have for one job on one device.
 struct Offer {
-  std::vector<v1::RankSlot> slots;  // by rank, as far as there are free ones
+  std::vector<v1::RankSlot> slots;  // by rank, for as many ranks as there are free slots
   int num_free = 0;
   int num_slots = 0;
-  int num_workers = 0;  // that have such slots
+  int num_workers = 0;  // workers that have such slots
 };
 
 bool Suits(const v1::Slot& slot, const v1::Resources& resources, v1::Device device) {
@@ -71,7 +71,7 @@ bool Suits(const v1::Slot& slot, const v1::Resources& resources, v1::Device devi
   return slot.device() == device && !too_small;
 }
 
-// What the connected workers of `group` offer. A GPU that several of them offer counts once.
+// Returns what the connected workers of `group` offer. A GPU that several workers offer counts once.
 Offer OfferOf(const State& state, const Held& held, const v1::JobSpec& resolved, v1::Device device,
               GroupOf group_of, const Group& group) {
   const v1::Resources& resources = resolved.resources();
@@ -119,7 +119,8 @@ Offer OfferOf(const State& state, const Held& held, const v1::JobSpec& resolved,
   return out;
 }
 
-// The slots of the first group, in the order of its first worker's name, that has enough; empty for none.
+// Tries the groups in the order of their first worker's name. Returns the slots of the first group that has
+// enough; empty if none has.
 std::vector<v1::RankSlot> SlotsTogether(const State& state, const Held& held, const v1::JobSpec& resolved,
                                         v1::Device device, GroupOf group_of) {
   std::set<Group> tried;
@@ -136,8 +137,8 @@ std::vector<v1::RankSlot> SlotsTogether(const State& state, const Held& held, co
   return {};
 }
 
-// "w0 (127.0.0.1) and w1 (10.0.0.7)": two workers of the slots that are of different groups, with what `text`
-// says of each. Requires slots of several groups.
+// "w0 (127.0.0.1) and w1 (10.0.0.7)": two workers of different groups that have some of the slots, each with
+// its `text`. Requires slots of several groups.
 std::string ExampleOfTwo(const State& state, const std::vector<v1::RankSlot>& slots, GroupOf group_of,
                          const std::string& (*text)(const WorkerEntry&)) {
   const WorkerEntry& first = state.workers.at(slots.front().worker());
@@ -149,7 +150,7 @@ std::string ExampleOfTwo(const State& state, const std::vector<v1::RankSlot>& sl
                       text(state.workers.at(other->worker())), ")");
 }
 
-// The devices that the job may run on, the better one first.
+// Returns the devices on which the job may run, the better one first.
 std::vector<v1::Device> DevicesOf(const v1::Job& job) {
   if (job.attempt() > 0) {
     return {Current(job).device()};
@@ -164,7 +165,7 @@ std::vector<v1::Device> DevicesOf(const v1::Job& job) {
   }
 }
 
-// How many of the job's ranks all workers that have registered could have at a time on one device.
+// Returns how many of the job's ranks all registered workers together could run at a time on one device.
 int CapacityOf(const State& state, const v1::JobSpec& resolved, v1::Device device) {
   const v1::Resources& resources = resolved.resources();
   std::set<std::string> counted;  // uuids of GPUs, which several workers may offer
@@ -209,7 +210,7 @@ Placement Place(const State& state, const v1::Job& job) {
   const std::vector<v1::Device> devices = DevicesOf(job);
   for (const v1::Device device : devices) {
     const Offer offer = OfferOf(state, held, job.resolved(), device, Everyone, {});
-    // Where all together have too few, no group of them has enough: most jobs that wait are looked at once.
+    // If all workers together have too few slots, no group has enough. So most waiting jobs need one look.
     if (static_cast<int>(offer.slots.size()) == ranks) {
       std::vector<v1::RankSlot> slots = SlotsTogether(state, held, job.resolved(), device, ByReachAndBuild);
       if (!slots.empty()) {
@@ -227,7 +228,7 @@ Placement Place(const State& state, const v1::Job& job) {
       }
     }
     spread_too_thin = spread_too_thin || offer.num_free >= ranks;
-    // Only a job that asked for GPUs needs to hear that there are none.
+    // Only a job that asks for GPUs is told that there are none.
     if (devices.size() == 1 || device == v1::DEVICE_CPU || offer.num_slots > 0) {
       const bool plain = device == v1::DEVICE_CPU && offers.empty();
       offers.push_back(absl::StrCat(offer.num_free, " free of ", offer.num_slots, " on ",

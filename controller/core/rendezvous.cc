@@ -7,13 +7,13 @@
 namespace tandem::controller {
 namespace {
 
-// What it takes to keep a key and a value, or a worker that waits for the key.
+// Returns the memory of a key and its value, or of a worker that waits for the key.
 size_t Bytes(const std::string& key, const std::string& value = "") {
   constexpr size_t kOfMaps = 256;
   return key.size() + value.size() + kOfMaps;
 }
 
-// Takes them of what the worker may have kept.
+// Adds `bytes` to what is kept for the worker, unless that exceeds its limit.
 absl::Status Keep(size_t bytes, const v1::AttemptId& id, const std::string& worker, size_t& kept) {
   if (kept + bytes > Rendezvous::kMostBytes) {
     return absl::ResourceExhaustedError(absl::StrCat(

@@ -10,10 +10,10 @@
 namespace tandem::controller {
 namespace {
 
-// The certificate of a pool lets one machine register under any number of ids.
+// A bound, because with a pool's certificate one machine can register under any number of ids.
 constexpr size_t kMostAway = 1000;
 
-// By live jobs.
+// Counts the slots that live jobs use.
 int SlotsInUse(const State& state, const std::string& worker) {
   int in_use = 0;
   for (const std::string& job : state.jobs.with_ranks()) {

@@ -13,7 +13,7 @@ namespace tandem::controller {
 namespace {
 
 constexpr unsigned kMostConnections = 1024;
-constexpr unsigned kIdleSeconds = 5;  // that a client may read nothing of its answer
+constexpr unsigned kIdleSeconds = 5;  // how long a client may read nothing of its answer
 constexpr absl::Duration kRequestTime = absl::Seconds(1);
 constexpr size_t kStackBytes = 1 << 20;
 
@@ -41,7 +41,7 @@ QueryFields QueryOf(MHD_Connection* connection) {
 }
 
 MHD_Result Send(MHD_Connection* connection, HttpAnswer answer) {
-  // The library frees what it sends when the client has it, or is gone.
+  // The library frees the answer after the client has read it or left.
   auto* const owned = new HttpAnswer(std::move(answer));
   MHD_Response* const response = MHD_create_response_from_buffer_with_free_callback_cls(
       owned->body.size(), owned->body.data(), [](void* sent) { delete static_cast<HttpAnswer*>(sent); },
@@ -117,7 +117,7 @@ void HttpServer::Add(int fd) {
   sockaddr_storage name{};
   socklen_t length = sizeof(name);
   if (getpeername(fd, reinterpret_cast<sockaddr*>(&name), &length) != 0) {
-    close(fd);  // it has left again
+    close(fd);  // the client has left again
     return;
   }
   const absl::Time now = clock_.Now();
@@ -130,7 +130,7 @@ void HttpServer::Add(int fd) {
     }
     without_request_[fd] = now;
   }
-  // Closes it if there are too many.
+  // Closes the connection if there are too many.
   if (MHD_add_connection(daemon_, fd, reinterpret_cast<const sockaddr*>(&name), length) != MHD_YES) {
     Forget(fd);
   }

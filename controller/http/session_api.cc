@@ -14,7 +14,7 @@ namespace {
 
 constexpr size_t kSecretDigits = 32;
 
-// nullopt: the header is another's.
+// Returns nullopt if the header has no secret of ours.
 std::optional<std::string> Bearer(const HttpRequest& request) {
   absl::string_view secret = request.authorization;
   if (!absl::ConsumePrefix(&secret, "Bearer ") || secret.size() != kSecretDigits ||

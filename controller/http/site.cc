@@ -13,7 +13,8 @@
 namespace tandem::controller {
 namespace {
 
-// Scripts and styles of the page alone, answers of this server alone; in no other site's frame.
+// The page runs scripts and styles of its own alone, loads answers of this server alone, and is not shown in
+// another site's frame.
 constexpr char kPolicy[] =
     "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:; connect-src "
     "'self'; "
@@ -73,7 +74,7 @@ HttpAnswer Site::AnswerApi(const std::string& method, const HttpRequest& request
     return JsonError(session.status());
   }
   HttpAnswer answer = api_.Answer(method, request, *session);
-  if (session->empty() && answer.status == 401) {  // what is asked of the service is in its own lines
+  if (session->empty() && answer.status == 401) {  // the service's calls have audit lines of their own
     sessions_.Refused(request, absl::UnauthenticatedError("no user is signed in"));
   }
   return answer;

@@ -14,9 +14,10 @@ namespace {
 
 constexpr absl::Duration kKeepAfterEnd = absl::Minutes(5);
 constexpr size_t kMostEndedJobs = 50;
-constexpr size_t kMostPurposes = 16;  // of what the ranks of a job send; programs have half as many
+constexpr size_t kMostPurposes = 16;  // of a job's communicators; programs have half as many
 
-// Drops the series, by job name, of the jobs that ended long ago, and of all but the newest that ended.
+// Drops, by job name, the series of the jobs that ended long ago, and of the other ended jobs all but the
+// newest.
 template <typename Series>
 void DropEnded(std::map<std::string, Series>& series, absl::Time now) {
   std::vector<std::pair<absl::Time, std::string>> ended;
@@ -33,7 +34,8 @@ void DropEnded(std::map<std::string, Series>& series, absl::Time now) {
   }
 }
 
-// nullopt until all ranks of the current attempt have reported their needs. The job may have ended since.
+// Returns nullopt until all ranks of the current attempt have reported their needs. The job may have ended
+// since.
 std::optional<JobNeeds> NeedsOf(const State& state, const v1::Job& job) {
   if (job.attempts().empty()) {
     return std::nullopt;
@@ -75,7 +77,7 @@ void Metrics::Report(const std::string& job_id, const std::string& job_name, con
   if (const auto before = training_.find(job_name);
       before != training_.end() && before->second.job_id != job_id) {
     if (before->second.ended > job_ended) {
-      return;  // likewise
+      return;  // as above
     }
     training_.erase(before);
   }
@@ -84,7 +86,7 @@ void Metrics::Report(const std::string& job_id, const std::string& job_name, con
   training.ended = std::min(training.ended, job_ended);
   if (report.attempt() < training.last.attempt() ||
       (report.attempt() == training.last.attempt() && report.step() <= training.last.step())) {
-    return;  // sent twice, or late
+    return;  // it was sent twice, or late
   }
   training.last = report;
   training.last.clear_norms();
@@ -172,14 +174,14 @@ void Metrics::Look(const State& state) {
             ? 1
             : 0;
     if (IsTerminal(entry.job.state())) {
-      continue;  // JobEnded has said so
+      continue;  // JobEnded has reported it
     }
     if (entry.job.attempts_size() > 0) {
       Update(entry.job);
     }
   }
   for (auto& [name, training] : training_) {
-    if (!state.jobs.contains(training.job_id)) {  // its end may be unknown to the reader of its reports
+    if (!state.jobs.contains(training.job_id)) {  // the reader of its reports may not know that it has ended
       training.ended = std::min(training.ended, clock_.Now());
     }
   }

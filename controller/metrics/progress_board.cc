@@ -12,7 +12,8 @@
 namespace tandem::controller {
 namespace {
 
-// The row of a job that waits does not name the first: each that starts would change the rows of all others.
+// Describes the head of the queue. The rows of the jobs behind it do not name it, because each job that
+// starts would change all of them.
 std::string HeadOf(const State& state) {
   for (const auto& [seq, id] : state.jobs.queue()) {
     const v1::Job& job = state.jobs.at(id).job;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What Metrics has recorded, as families of Prometheus.
+// Converts what Metrics has recorded to Prometheus' metric families.
 #include <prometheus/text_serializer.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -57,7 +57,7 @@ void AddPerJob(prometheus::MetricType type, const char* name, const char* help,
   }
 }
 
-// "/tandem.v1.Jobs/Submit" as go-grpc-prometheus labels it.
+// Labels of "/tandem.v1.Jobs/Submit", named as go-grpc-prometheus does.
 Labels MethodLabels(const std::string& method) {
   const std::vector<std::string> parts = absl::StrSplit(method, '/');
   return {{"grpc_service", parts.size() > 2 ? parts[1] : ""},
@@ -101,7 +101,7 @@ void AppendProcessMetrics(std::vector<MetricFamily>& out) {
       Add(AddFamily(type, name, help, out), *value);
     }
   };
-  // proc(5): the name in parentheses may hold anything; what follows it begins with field 3.
+  // The name in parentheses may contain anything (proc(5)); field 3 begins after the last parenthesis.
   const std::string stat = ReadAll("/proc/self/stat");
   const size_t name_end = stat.rfind(") ");
   const std::vector<std::string> words =
@@ -140,7 +140,7 @@ std::string MetricsText(const prometheus::Collectable& metrics) {
 std::vector<MetricFamily> Metrics::Collect() const {
   std::vector<MetricFamily> out;
   std::vector<v1::Job> timed;
-  // Before the lock, which every call and decision takes: /proc has a file for each descriptor.
+  // Read before the lock, which every call and decision takes, because /proc has a file for each descriptor.
   const std::vector<std::string> build = absl::StrSplit(platform::BuildVersion(), absl::MaxSplits('+', 1));
   Add(AddFamily(kGauge, "tandem_build_info", "Version and commit of this process.", out), 1,
       {{"version", build[0]}, {"commit", build.size() > 1 ? build[1] : ""}, {"role", "controller"}});
@@ -152,7 +152,7 @@ std::vector<MetricFamily> Metrics::Collect() const {
       timed.push_back(known.job);
     }
   }
-  CollectTimes(timed, out);  // which asks a disk, and every call takes the lock
+  CollectTimes(timed, out);  // outside the lock, because it waits for a disk
   return out;
 }
 
@@ -223,7 +223,7 @@ void Metrics::CollectRpcs(std::vector<MetricFamily>& out) const {
 }
 
 void Metrics::CollectProgress(std::vector<MetricFamily>& out) const {
-  // Only ranks that run have these: a job that has ended has none.
+  // Jobs that have ended have no progress.
   const std::map<std::string, v1::Progress> jobs = progress_.ByName();
   AddPerJob(
       kGauge, "tandem_train_progress_age_seconds",
@@ -271,7 +271,7 @@ void Metrics::CollectTraining(std::vector<MetricFamily>& out) const {
   CollectNeeds(out);
   struct Scalar {
     const char* metric;
-    const char* scalar;  // of StepReport
+    const char* scalar;  // name of a scalar of StepReport
     const char* help;
   };
   for (const Scalar& each : std::initializer_list<Scalar>{

@@ -19,7 +19,7 @@ bool May(const MethodRule& rule, Role role) {
   return role == Role::kLocal || (role == Role::kWorker ? rule.worker : rule.user);
 }
 
-// "tandem.v1.Jobs.Cancel" as people know it: "Jobs.Cancel".
+// "Jobs.Cancel" for "tandem.v1.Jobs.Cancel".
 absl::string_view Short(std::string_view method) {
   const size_t dot = method.find_last_of('.', method.rfind('.') - 1);
   method.remove_prefix(dot == std::string_view::npos ? 0 : dot + 1);
@@ -59,8 +59,8 @@ absl::StatusOr<Caller> Access::Admit(const grpc::ServerContextBase& context, std
                                      const google::protobuf::Message* request) {
   TANDEM_ASSIGN_OR_RETURN(Caller caller, callers_.Of(context));
   TANDEM_RETURN_IF_ERROR(connections_.Claim(caller));
-  // Workers open a few streams, but a whole pool of one certificate does when the controller is back. The
-  // page has a limit of its own (http/json_api.cc).
+  // People alone have a limit: workers open few streams each, but a whole pool with one certificate opens
+  // them at once when the controller returns. The page has its own limit (http/json_api.cc).
   const bool is_person = caller.identity.role == Role::kUser || caller.identity.role == Role::kAdmin;
   if (is_person && !caller.is_page) {
     if (const absl::Duration wait = rate_.Take(tls::ToText(caller.identity)); wait > absl::ZeroDuration()) {

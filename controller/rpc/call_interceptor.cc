@@ -23,7 +23,7 @@ using google::protobuf::Message;
 
 constexpr char kSubmit[] = "/tandem.v1.Jobs/Submit";
 
-// The names that go-grpc-prometheus uses, by code.
+// Returns the name of a code that go-grpc-prometheus uses.
 const char* CodeName(grpc::StatusCode code) {
   static constexpr const char* kNames[] = {
       "OK",       "Canceled",       "Unknown",          "InvalidArgument",   "DeadlineExceeded",
@@ -54,13 +54,13 @@ std::string JobOf(const std::string& method, const Message& request) {
 
 class CallInterceptor : public experimental::Interceptor {
  public:
-  // `info` outlives its interceptors.
+  // `info` must outlive its interceptors.
   CallInterceptor(const CallRecords& records, experimental::ServerRpcInfo& info)
       : records_(records),
         info_(info),
         method_(info.method()),
         found_(FindMethod(method_)),
-        // Callers can invent names: they share one.
+        // Unknown methods share one name, because callers can invent any number of them.
         counted_as_(found_ != nullptr || method_ == "/grpc.health.v1.Health/Check" ||
                             method_ == "/grpc.health.v1.Health/Watch"
                         ? method_
@@ -83,7 +83,7 @@ class CallInterceptor : public experimental::Interceptor {
       Look(methods->GetRecvMessage());
     }
     if (method_ == kSubmit && job_.empty() &&
-        methods->QueryInterceptionHookPoint(Points::PRE_SEND_MESSAGE)) {  // the job was a text
+        methods->QueryInterceptionHookPoint(Points::PRE_SEND_MESSAGE)) {  // the job was sent as text
       job_ = platform::Shown(static_cast<const v1::Job*>(methods->GetSendMessage())->name(), 100);
     }
     if (methods->QueryInterceptionHookPoint(Points::PRE_SEND_STATUS)) {
@@ -102,7 +102,7 @@ class CallInterceptor : public experimental::Interceptor {
       caller_ = *std::move(caller);
       records_.open_calls.Add(tls::ToText(caller_->identity));
     }
-    // Access::Admit asks the same for our methods, and says the reason.
+    // For our own methods Access::Admit checks the same, and reports why.
     if (found_ == nullptr &&
         (!caller_.has_value() || !records_.connections.Claim(*caller_).ok() ||
          records_.open_calls.NumOf(tls::ToText(caller_->identity)) > Access::kMostOpenCalls)) {
@@ -110,13 +110,13 @@ class CallInterceptor : public experimental::Interceptor {
     }
   }
 
-  // `received` is null if it is not of its type, or if a stream has ended.
+  // `received` is null if it does not have the method's type, or if a stream has ended.
   void Look(const void* received) {
     using Type = experimental::ServerRpcInfo::Type;
     const bool is_one = info_.type() == Type::UNARY || info_.type() == Type::SERVER_STREAMING;
     is_malformed_ = is_one && received == nullptr;
     if (is_one && received != nullptr && found_ != nullptr && job_.empty()) {
-      // The only base of a generated message, at its beginning.
+      // Message is the only base class of a generated message, so it has the same address.
       job_ = platform::Shown(JobOf(method_, *static_cast<const Message*>(received)), 100);
     }
   }
@@ -149,10 +149,10 @@ class CallInterceptor : public experimental::Interceptor {
   const CallRecords records_;
   experimental::ServerRpcInfo& info_;
   const std::string method_;
-  const google::protobuf::MethodDescriptor* const found_;  // null: not one of ours
+  const google::protobuf::MethodDescriptor* const found_;  // null: the method is not ours
   const std::string counted_as_;
   const absl::Time began_;
-  std::optional<Caller> caller_;  // that was counted
+  std::optional<Caller> caller_;  // set if its call was counted
   std::string job_;
   bool is_malformed_ = false;
 };

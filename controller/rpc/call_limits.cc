@@ -17,7 +17,7 @@ using google::protobuf::Message;
 
 absl::Status Check(const Message& message, const RequestLimits& limits, const std::string& path);
 
-// The field, or the entry `index` of a list.
+// Checks the field, or entry `index` if it is a list.
 absl::Status CheckOne(const Message& message, const FieldDescriptor& field, int index,
                       const RequestLimits& limits, const std::string& path) {
   const google::protobuf::Reflection& reflection = *message.GetReflection();

@@ -48,7 +48,7 @@ std::string AddressOfPeer(const std::string& peer) {
   if (!absl::ConsumePrefix(&address, "ipv4:") && !absl::ConsumePrefix(&address, "ipv6:")) {
     return "unix";
   }
-  // Without the interface that an address of one link names.
+  // A link-local address names an interface, which is left out.
   const size_t scope = address.find('%');
   return scope == address.npos
              ? std::string(address)
@@ -75,7 +75,7 @@ absl::StatusOr<Caller> Callers::OfConnection(const grpc::ServerContextBase& cont
 }
 
 absl::StatusOr<Caller> Callers::Of(const grpc::ServerContextBase& context) const {
-  // By digest, so that the time of the comparison says nothing about the secret.
+  // Compares digests, so that the time of the comparison reveals nothing about the secret.
   const std::string secret = Metadata(context, kPageKey);
   if (secret.empty() || platform::Sha256Of(secret) != platform::Sha256Of(page_secret_)) {
     return OfConnection(context);

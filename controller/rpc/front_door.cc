@@ -31,12 +31,12 @@ void SetArguments(grpc::ServerBuilder& builder, const std::string& name, size_t 
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 5'000);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
-  // Clients may ping as often as each second; otherwise their streams would be killed after four.
+  // Clients may ping once a second; by default their streams would be ended after four pings.
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 500);
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PING_STRIKES, 0);
   builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kMostCallsOfAConnection);
-  // A stream of reflection has a thread; nothing else of this server has one of its own. One queue of them,
-  // instead of one a processor, which would need a thread each.
+  // Only a stream of reflection occupies a thread. One queue serves them all; by default each processor
+  // would have a queue, and each queue a thread.
   builder.SetSyncServerOption(grpc::ServerBuilder::SyncServerOption::NUM_CQS, 1);
   grpc::ResourceQuota quota(name);
   quota.SetMaxThreads(kMostThreadsOfStreams);
@@ -51,7 +51,7 @@ void SetArguments(grpc::ServerBuilder& builder, const std::string& name, size_t 
   }
 }
 
-constexpr unsigned kLookEverySeconds = 1;  // whether the files have changed
+constexpr unsigned kLookEverySeconds = 1;  // for changed files
 
 void LogRefusal(platform::RareLog& turned_away, const absl::Status& why) {
   if (const int64_t clients = turned_away.Count(platform::SteadyClock().Now()); clients > 0) {
@@ -101,9 +101,9 @@ class ClientVerifier : public grpc::experimental::ExternalCertificateVerifier {
   const std::shared_ptr<platform::RareLog> turned_away_;
 };
 
-// Makes gRPC's credentials for TLS 1.2 and 1.3 with the files that `tls` has published. Every client must
-// show a certificate; one that is not admitted is refused in the handshake, before any HTTP/2. It does not
-// learn why; the log has the reason.
+// Makes gRPC's credentials for TLS 1.2 and 1.3 from the files that `tls` has published. Every client must
+// present a certificate; a client that is not admitted is refused in the handshake, before any HTTP/2. The
+// client does not learn the reason, but the log has it.
 std::shared_ptr<grpc::ServerCredentials> TlsCredentials(std::shared_ptr<const tls::ServerTls> tls,
                                                         Admits admits,
                                                         std::shared_ptr<platform::RareLog> turned_away) {

@@ -58,7 +58,7 @@ struct Call {
   UnaryCall* reactor;
 };
 
-// Calls `handle` once the caller is admitted. The status that it returns is the reply; with nullopt it has
+// Calls `handle` if the caller is admitted. `handle` returns the status to reply, or nullopt after it has
 // arranged for call.reactor->Finish.
 UnaryCall* Answer(Access& access, CallContext* context, std::string_view method,
                   const google::protobuf::Message* request,
@@ -108,7 +108,7 @@ int64_t SkippedSteps(const v1::StepReport& report) {
   const auto found = report.scalars().find("skipped_steps");
   const bool is_number = found != report.scalars().end() && found->second >= 0 &&
                          found->second <= static_cast<double>(report.step());
-  return is_number ? static_cast<int64_t>(found->second) : 0;  // a worker's word
+  return is_number ? static_cast<int64_t>(found->second) : 0;  // the number comes from a worker
 }
 
 }  // namespace
@@ -124,8 +124,8 @@ void JobsService::PostSubmit(controller::Submit submit, UnaryCall* reactor, v1::
 }
 
 UnaryCall* JobsService::Submit(CallContext* context, const v1::SubmitRequest* request, v1::Job* response) {
-  // The limits of strings and lists come behind the check of the spec, which says of most fields what they
-  // may be. A text has those of its reader.
+  // The spec is checked before the limits of strings and lists, because its check names the values that most
+  // fields may have. The text of a job is limited by its reader.
   return Answer(
       parts_.access, context, "tandem.v1.Jobs.Submit", /*request=*/nullptr,
       [&](const Call& call) -> std::optional<absl::Status> {
@@ -155,7 +155,7 @@ UnaryCall* JobsService::Submit(CallContext* context, const v1::SubmitRequest* re
           }
           const auto done = [this, submit, response, context, reactor](absl::Status status,
                                                                        v1::JobSpec resolved) mutable {
-            // A caller that has received an error meanwhile gets no job.
+            // No job is submitted for a caller that has got an error meanwhile.
             if (status.ok() && context->IsCancelled()) {
               status = absl::CancelledError("the caller has gone");
             }
@@ -208,7 +208,7 @@ UnaryCall* JobsService::GetJob(CallContext* context, const v1::GetJobRequest* re
       response->set_skipped_steps(SkippedSteps(**newest));
     }
     const absl::StatusOr<StepTotals> totals = parts_.history.Totals(response->id());
-    if (totals.ok()) {  // a damaged history costs the account alone
+    if (totals.ok()) {  // if the history is damaged, only the account of time is missing
       *response->mutable_time() = AccountTime(*response, *totals, parts_.clock.Now());
     }
     return absl::OkStatus();

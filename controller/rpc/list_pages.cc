@@ -28,13 +28,14 @@ absl::StatusOr<int> PageSize(int asked) {
   return asked == 0 ? 100 : std::min(asked, 1000);
 }
 
-// What a request asks for; position: the number in its token, one less than the least on the first page.
+// The page that a request asks for. position: the number in its token; on the first page, one less than the
+// least.
 struct Page {
   int size = 0;
   int64_t position = 0;
 };
 
-// least: of the numbers of what is listed.
+// least: the least number of what is listed.
 template <typename Request>
 absl::StatusOr<Page> PageOf(const Request& request, int64_t least) {
   TANDEM_ASSIGN_OR_RETURN(const int size, PageSize(request.page_size()));
@@ -46,7 +47,7 @@ absl::StatusOr<Page> PageOf(const Request& request, int64_t least) {
   return page;
 }
 
-// The states to list; none: all.
+// Returns the states to list; an empty set means all.
 absl::StatusOr<std::set<v1::JobState>> StatesOf(const v1::ListJobsRequest& request) {
   std::set<v1::JobState> out;
   for (const int state : request.states()) {
@@ -64,7 +65,7 @@ absl::StatusOr<std::set<v1::JobState>> StatesOf(const v1::ListJobsRequest& reque
   return out;
 }
 
-// ListJobsRequest.brief.
+// Does what ListJobsRequest.brief asks for.
 void Shorten(v1::Job& job) {
   job.clear_submitted();
   v1::JobSpec brief;
@@ -79,7 +80,7 @@ void Shorten(v1::Job& job) {
   }
 }
 
-// Keeps the norms that were asked for.
+// Removes the norms that were not requested.
 void Select(const v1::ListReportsRequest& request, v1::Norms& norms) {
   const auto keep = [&](v1::NormKind kind, google::protobuf::RepeatedField<double>& list) {
     const int index = request.parameter() - 1;
@@ -102,7 +103,7 @@ void Select(const v1::ListReportsRequest& request, v1::Norms& norms) {
   }
 }
 
-// Where one parameter was asked for, the table has that one alone.
+// Removes all other parameters from the table if one was requested.
 void Select(const v1::ListReportsRequest& request, v1::ParameterTable& table) {
   if (request.parameter() > 0 && request.parameter() <= table.parameters_size()) {
     v1::Parameter only = std::move(*table.mutable_parameters(request.parameter() - 1));
@@ -200,7 +201,7 @@ absl::Status ListReports(const v1::ListReportsRequest& request, Store& store, Hi
   TANDEM_ASSIGN_OR_RETURN(const v1::Job job, store.Lookup(request.job()));
   const bool spread = request.points() > 0;
   const History::Trim trim = [&request](v1::Norms& norms) { Select(request, norms); };
-  // Norms are large: as many reports as fit in a message are read at a time.
+  // Norms are large, so only as many reports as fit in a message are read at a time.
   const int limit = request.norms() ? std::min(page.size, 32) : page.size;
   TANDEM_ASSIGN_OR_RETURN(std::vector<v1::StepReport> reports,
                           spread ? history.Spread(job.id(), request.first_step(), request.last_step(),
@@ -212,7 +213,7 @@ absl::Status ListReports(const v1::ListReportsRequest& request, Store& store, Hi
   for (v1::StepReport& report : reports) {
     if (report.has_norms()) {
       const std::string& its = report.norms().table_digest();
-      if (!digest.empty() && its != digest) {  // the norms of one page are of one table
+      if (!digest.empty() && its != digest) {  // all norms of one page belong to one table
         if (spread) {
           continue;
         }

@@ -36,7 +36,7 @@ constexpr unsigned kUserTimeoutMs = 5000;
 
 int OpenSpare() { return open("/dev/null", O_RDONLY | O_CLOEXEC); }
 
-// What is to listen, and the flag that says so.
+// The address to listen on, and the flag that has it.
 struct Wanted {
   const std::string& address;
   const std::string& flag;
@@ -54,7 +54,7 @@ absl::Status Failed(const Wanted& wanted, int error) {
              : failed;
 }
 
-// A socket that listens, or -1 with errno. `v4_too`: that of an IPv6 wildcard also takes IPv4.
+// Returns a socket that listens, or -1 with errno. `v4_too`: a socket of IPv6's wildcard also accepts IPv4.
 int Listen(const sockaddr* name, socklen_t length, int protocol, bool v4_too) {
   const int fd = socket(name->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, protocol);
   if (fd < 0) {
@@ -63,7 +63,7 @@ int Listen(const sockaddr* name, socklen_t length, int protocol, bool v4_too) {
   const int on = 1;
   if (name->sa_family != AF_UNIX) {
     setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));  // both are inherited
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));  // connections inherit both
     setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &kUserTimeoutMs, sizeof(kUserTimeoutMs));
   }
   if (name->sa_family == AF_INET6) {
@@ -79,7 +79,7 @@ int Listen(const sockaddr* name, socklen_t length, int protocol, bool v4_too) {
   return fd;
 }
 
-// The file of that name; none: there is none.
+// Returns the file of that name; nullopt if there is none.
 std::optional<std::pair<dev_t, ino_t>> FileAt(const std::string& path) {
   struct stat there {};
   return lstat(path.c_str(), &there) == 0 ? std::optional(std::pair(there.st_dev, there.st_ino))
@@ -106,8 +106,8 @@ absl::StatusOr<std::vector<int>> ListenOnPath(const Wanted& wanted) {
   name.sun_family = AF_UNIX;
   const std::string path = address.substr(5);
   std::memcpy(name.sun_path, path.data(), std::min(path.size(), sizeof(name.sun_path) - 1));
-  // What an ended controller left there; nothing else is ours to remove. If a controller has started there
-  // since the caller looked, it would go on, unreachable.
+  // The socket of a controller that has ended is replaced; anything else is not ours to remove. The check is
+  // repeated, because a controller that has started there meanwhile would go on, but be unreachable.
   struct stat there {};
   if (lstat(path.c_str(), &there) == 0) {
     if (!S_ISSOCK(there.st_mode)) {
@@ -127,7 +127,7 @@ absl::StatusOr<std::vector<int>> ListenOnPath(const Wanted& wanted) {
 
 using Addresses = std::unique_ptr<addrinfo, decltype(&freeaddrinfo)>;
 
-// Of a name, of a numeric address, or every address (""). An error: gai_strerror's words.
+// Resolves a name or a numeric address; "" means every address. The error has gai_strerror's text.
 absl::StatusOr<Addresses> Resolve(const std::string& host, int port) {
   addrinfo hints{};
   hints.ai_family = AF_UNSPEC;
@@ -151,7 +151,7 @@ bool AreLoopback(const addrinfo* addresses) {
   return true;
 }
 
-// On every address of the host, on one port.
+// Listens on every address of the host, with one port.
 absl::StatusOr<std::vector<int>> ListenOnHost(const Wanted& wanted, int& port) {
   const std::optional<platform::HostPort> place = platform::ReadHostPort(wanted.address);
   if (!place.has_value()) {
@@ -186,7 +186,8 @@ absl::StatusOr<std::vector<int>> ListenOnHost(const Wanted& wanted, int& port) {
       first_error = errno;
     }
   }
-  // A machine without IPv6 has "localhost" there too; an address that is taken is another matter.
+  // A machine without IPv6 still has it in its addresses of "localhost", so one such failure is no error;
+  // but an address that is in use is.
   if (sockets.empty() || first_error == EADDRINUSE) {
     for (const int fd : sockets) {
       close(fd);
@@ -240,7 +241,7 @@ Listener::~Listener() {
     eventfd_write(wake_, 1);
     thread_.join();
   }
-  // While it is open no other file has its number.
+  // The inode is not reused while the socket is open.
   if (socket_.has_value() && FileAt(path_) == socket_) {
     unlink(path_.c_str());
   }
@@ -285,7 +286,7 @@ void Listener::Accept(int socket) {
     if (spare_ < 0) {
       spare_ = OpenSpare();
     }
-    // The kernel gives the lowest number that is free, so at least this many are in use.
+    // The kernel gives the lowest free number, so at least so many descriptors are in use.
     if (fd >= limit * 4 / 5) {
       Shed(fd, limit);
     } else {
@@ -294,9 +295,10 @@ void Listener::Accept(int socket) {
     return;
   }
   if (errno != EMFILE && errno != ENFILE && errno != ENOMEM && errno != ENOBUFS) {
-    return;  // the peer has left again
+    return;  // the client has left again
   }
-  // The connection would stay there, and wake this thread again and again: take it with the spare descriptor.
+  // The connection would stay in the queue and wake this thread again and again, so it is accepted with the
+  // spare descriptor.
   if (spare_ >= 0) {
     close(std::exchange(spare_, -1));
     Shed(accept4(socket, nullptr, nullptr, SOCK_CLOEXEC), limit);

@@ -24,14 +24,14 @@ namespace {
 
 constexpr absl::Duration kLinger = absl::Seconds(5);
 
-// Of what `fd` is now; 0: it is closed.
+// Returns the inode of the socket that `fd` is now; 0 if it is closed.
 ino_t SocketOf(int fd) {
   struct stat info {};
   return fstat(fd, &info) == 0 ? info.st_ino : 0;
 }
 
-// Ends the connection for both sides, unless `fd` has become something else: what is shut down is a second
-// descriptor of what was looked at. gRPC reads the end, and closes its own.
+// Ends the connection for both sides, unless `fd` has become something else: a duplicate of `fd` is checked
+// and shut down. gRPC then reads the end, and closes its own descriptor.
 void End(int fd, ino_t socket) {
   const int same = fcntl(fd, F_DUPFD_CLOEXEC, 0);
   if (same < 0) {
@@ -60,7 +60,7 @@ std::string AddressOfSocket(int fd) {
   if (name.ss_family == AF_INET6) {
     const auto& v6 = reinterpret_cast<const sockaddr_in6&>(name);
     inet_ntop(AF_INET6, &v6.sin6_addr, host, sizeof(host));
-    // As gRPC says it: one of IPv4 that came to a socket of IPv6 is one of IPv4.
+    // An address of IPv4 that connected to a socket of IPv6 is written as IPv4, as gRPC does.
     absl::string_view text = host;
     return IN6_IS_ADDR_V4MAPPED(&v6.sin6_addr) && absl::ConsumePrefix(&text, "::ffff:")
                ? absl::StrCat(text, ":", ntohs(v6.sin6_port))
@@ -120,7 +120,7 @@ absl::Status OpenConnections::Claim(const Caller& caller) {
   }
   const absl::MutexLock lock(&mu_);
   const auto [begin, end] = connections_.equal_range(caller.address);
-  // Beside it there may be some of before, which had the same address and are not forgotten yet.
+  // Earlier connections of the same address may be listed that have ended but are not forgotten yet.
   const auto found = std::find_if(begin, end, [](const auto& entry) {
     const Connection& each = entry.second;
     return !each.caller.has_value() && SocketOf(each.fd) == each.socket;
@@ -133,7 +133,7 @@ absl::Status OpenConnections::Claim(const Caller& caller) {
   const bool is_worker = identity.role == tls::Role::kWorker;
   const size_t most = is_worker ? limits_.most_of_worker : limits_.most_of_one;
   if (nums_.NumOf(who) >= most) {
-    // It may have closed some a moment ago. `found` is open: its client calls.
+    // The caller may have closed some a moment ago. `found` is open, because its client is calling.
     ForgetEnded(found);
   }
   if (nums_.NumOf(who) >= most) {

@@ -9,7 +9,7 @@
 namespace tandem::controller {
 namespace {
 
-// The message takes, of the 8 kB that a client accepts as trailers, up to three bytes a character
+// A client accepts 8 kB of trailers. The message takes up to three bytes a character of them
 // (percent-encoding), the details four bytes for three (base64).
 constexpr size_t kTrailerBytes = 7000;
 

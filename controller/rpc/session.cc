@@ -15,13 +15,13 @@
 namespace tandem::controller {
 namespace {
 
-constexpr size_t kMostUncommittedMessages = 2048;  // more are not read until there are fewer than half
+constexpr size_t kMostUncommittedMessages = 2048;  // beyond it, none is read until fewer than half are left
 // The controller keeps the slots of every worker that it has seen.
 constexpr size_t kMostSlotBytes = size_t{512} << 10;
-// Notices may wait for room in the store for hours, and their worker is heard meanwhile.
+// Notices may wait for hours for room in the store; meanwhile their worker's other messages are read.
 static_assert(kMostUncommittedMessages / 2 > Engine::kMostHeld);
 
-// Whether it is acknowledged when it is stored, and not at once.
+// Whether a message is acknowledged only when it is stored.
 bool IsStored(const v1::WorkerMessage& message) {
   return message.has_hello() || message.has_status() || message.has_checkpoint() || message.has_set() ||
          message.has_get();
@@ -56,7 +56,7 @@ Session::Peer Session::peer() const {
 
 void Session::Send(const v1::Assignments& assignments) {
   const absl::MutexLock lock(&mu_);
-  // The list replaces the one that was not sent yet; what may be forgotten is said once, so it adds up.
+  // The list replaces the one that was not sent yet, except `forget`, whose entries are sent only once.
   v1::Assignments next = assignments;
   if (assignments_.has_value()) {
     next.mutable_forget()->MergeFrom(assignments_->forget());
@@ -101,7 +101,7 @@ void Session::Gone() {
     posted = posted_;
   }
   sessions_.Leave(this);
-  if (posted && !sessions_.closed()) {  // else it is the controller that goes
+  if (posted && !sessions_.closed()) {  // otherwise this controller is shutting down
     engine_.Post(WorkerDisconnected{.worker = peer.worker,
                                     .session = id_,
                                     .last_seen = std::max(peer.last_seen, sessions_.AwakeSince())});
@@ -153,7 +153,7 @@ void Session::Done(uint64_t seq) {
 }
 
 void Session::Handle() {
-  sessions_.AwakeSince();  // this thread is awake
+  sessions_.AwakeSince();  // notes that this thread is awake
   std::string worker;
   bool hello_seen = false;
   const uint64_t seq = incoming_.seq();
@@ -162,7 +162,7 @@ void Session::Handle() {
     peer_.last_seen = sessions_.clock_.Now();
     received_ = std::max(received_, seq);
     if (IsStored(incoming_)) {
-      uncommitted_.insert(seq);  // with received_: a write at this moment must not acknowledge it
+      uncommitted_.insert(seq);  // under the same lock as received_, so it is not acknowledged now
     }
     worker = peer_.worker;
     hello_seen = hello_seen_;
@@ -170,7 +170,7 @@ void Session::Handle() {
       return;
     }
   }
-  incoming_.DiscardUnknownFields();  // of another build; some of what a worker says is kept
+  incoming_.DiscardUnknownFields();  // from another build; parts of a worker's messages are kept
   if (const absl::Status limits = CheckLimits(incoming_, kLimitsOfWorker); !limits.ok()) {
     End(ToRpc(limits));
     return;
@@ -314,8 +314,8 @@ void Session::HandleHello() {
   engine_.Post(WorkerHello{.session = id_, .hello = hello},
                [self, seq = incoming_.seq()](Engine::Reply reply) {
                  if (!reply.status.ok()) {
-                   // An empty list would have the worker stop all that it runs. Gone() follows with OnDone:
-                   // hello_order_ may be held here.
+                   // The stream is ended, because the worker would stop all its ranks if it got an empty
+                   // list. OnDone calls Gone(), which cannot be called here, since hello_order_ may be held.
                    self->WritingStream::End(ToRpc(reply.status));
                    return;
                  }

@@ -49,10 +49,12 @@ std::optional<v1::Refused> Sessions::Admit(const v1::Hello& hello, const std::sh
     std::shared_ptr<Session>& current = holder.session;
     const Session::Peer other = current == nullptr ? Session::Peer() : current->peer();
     if (current != nullptr && other.incarnation != hello.incarnation()) {
-      // A process that has died, perhaps to be followed by this one, would have been silent for too long.
+      // A process that has died, and may be followed by this one, would by then have been silent for too
+      // long.
       const absl::Duration patience = options_.silence + 2 * options_.heartbeat_interval;
       if (holder.contenders.size() >= kMostContenders) {
-        // Those have had their answer, or try no more: a service manager may start one process after another.
+        // These have been answered or no longer try, as when a service manager starts one process after
+        // another.
         std::erase_if(holder.contenders,
                       [&](const auto& contender) { return now - contender.second > 2 * patience; });
       }
@@ -72,7 +74,7 @@ std::optional<v1::Refused> Sessions::Admit(const v1::Hello& hello, const std::sh
     former = std::exchange(current, session);
   }
   if (former != nullptr) {
-    // The same process came back before its old stream was seen to be broken.
+    // The same process has connected again before its old stream was known to be broken.
     former->End(grpc::Status(grpc::StatusCode::ABORTED, "the worker has opened another session"));
   }
   return std::nullopt;

@@ -16,7 +16,7 @@ constexpr char kClosed[] = "the controller is shutting down";
 
 SubmitPlanner::SubmitPlanner(Choose choose)
     : choose_(std::move(choose)), thread_([this] {
-        // Of Linux: this thread's niceness, which the threads that it starts inherit.
+        // On Linux this sets the niceness of this thread alone; the threads that it starts inherit it.
         setpriority(PRIO_PROCESS, 0, 10);
         Run();
       }) {}

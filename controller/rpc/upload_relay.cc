@@ -11,7 +11,7 @@ namespace tandem::controller {
 namespace {
 
 constexpr absl::Duration kAnswer = absl::Seconds(10);
-constexpr absl::Duration kIdle = absl::Seconds(10);  // of a reader, while the limit of all is reached
+constexpr absl::Duration kIdle = absl::Seconds(10);  // of a reader, if the limit of all is reached
 
 std::string WhatIsLost(const v1::RankSlot& slot, bool is_profile) {
   return is_profile ? absl::StrCat("rank ", slot.rank(), " runs there") : "the log lies there";
@@ -21,7 +21,7 @@ std::string WhatIsLost(const v1::RankSlot& slot, bool is_profile) {
 
 absl::StatusOr<uint64_t> UploadRelay::Open(const std::string& caller, const std::vector<Wanted>& wanted,
                                            std::function<void()> more) {
-  std::vector<std::pair<std::string, v1::UploadRequest>> requests;  // worker, request
+  std::vector<std::pair<std::string, v1::UploadRequest>> requests;  // for each worker
   uint64_t id = 0;
   {
     const absl::MutexLock lock(&mu_);
@@ -108,7 +108,7 @@ void UploadRelay::Close(uint64_t id) {
       uploads_.erase(upload);
     }
     for (auto& [upload, resume] : it->second.resumes) {
-      resumes.push_back(std::move(resume));  // so that the next chunk finds the reader gone
+      resumes.push_back(std::move(resume));  // the next chunk then finds that the reader is gone
     }
     bytes_ -= it->second.bytes;
     readers_.erase(it);
@@ -135,10 +135,10 @@ UploadRelay::Taken UploadRelay::Deliver(const v1::UploadChunk& chunk, const tls:
       return Taken::kTooLong;
     }
     if (!chunk.has_profile() && chunk.chunk().data().empty() && chunk.chunk().error().empty()) {
-      return Taken::kOk;  // the worker asks whether there is still a reader
+      return Taken::kOk;  // the worker asks whether the reader is still there
     }
     if (upload->second.waits) {
-      return Taken::kGone;  // a second stream of one upload: no worker of ours opens it
+      return Taken::kGone;  // a second stream of one upload, which no worker of ours opens
     }
     Reader& reader = readers_.at(upload->second.reader);
     if (!HasRoom(reader)) {
@@ -299,7 +299,7 @@ void UploadRelay::Tick() {
         late.emplace_back(id, absl::StrCat("worker ", upload.slot.worker(), " has not begun to send within ",
                                            absl::FormatDuration(kAnswer)));
       } else if (upload.is_profile && upload.missing > 0) {
-        // No rank records a step that none of them can end.
+        // While a rank stands still, no rank ends a step, so none can be recorded.
         const std::optional<v1::Progress> progress = progress_.Find(upload.job_id);
         if (progress && progress->stalled()) {
           late.emplace_back(id, StallText(*progress));

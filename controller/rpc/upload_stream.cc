@@ -30,7 +30,7 @@ UploadRelay::Wanted& AddSlot(const v1::Job& job, int attempt, const v1::RankSlot
   return want;
 }
 
-// What a reader gets of a chunk.
+// Moves the part of a chunk that a reader gets.
 void Take(v1::UploadChunk& from, v1::LogChunk& to) { to = std::move(*from.mutable_chunk()); }
 void Take(v1::UploadChunk& from, v1::ProfileChunk& to) { to = std::move(*from.mutable_profile()); }
 
@@ -109,7 +109,7 @@ class ReaderStream : public WritingStream<grpc::ServerWriteReactor<Chunk>, Chunk
     }
   }
 
-  // Lets uploads go on, with no lock held.
+  // Lets the uploads continue. Must be called without a lock.
   void Resume() {
     std::vector<std::function<void()>> resumes;
     {
@@ -136,7 +136,7 @@ class UploadStream : public OwnedStream<grpc::ServerReadReactor<v1::UploadChunk>
   }
 
   void OnReadDone(bool ok) override {
-    if (!ok) {  // the worker has sent all, or is gone: OnDone knows
+    if (!ok) {  // the worker has sent all or is gone; OnDone finds out which
       End(grpc::Status::OK);
       return;
     }
@@ -169,7 +169,7 @@ class UploadStream : public OwnedStream<grpc::ServerReadReactor<v1::UploadChunk>
   }
 
  private:
-  // Part of the chain of reads, which goes on when the relay has taken the chunk.
+  // A step of the chain of reads, which continues when the relay has taken the chunk.
   void Deliver() {
     switch (relay_.Deliver(incoming_, identity_, [self = shared_from_this()] { self->Deliver(); })) {
       case UploadRelay::Taken::kOk:
@@ -210,7 +210,7 @@ class UploadStream : public OwnedStream<grpc::ServerReadReactor<v1::UploadChunk>
 
   UploadRelay& relay_;
   const tls::Identity identity_;
-  v1::UploadChunk incoming_;  // used by the chain of reads alone
+  v1::UploadChunk incoming_;  // used only by the chain of reads
   std::set<std::string> uploads_ ABSL_GUARDED_BY(mu_);
   std::atomic<bool> cut_ = false;  // the connection has broken, or the worker gave up
 };

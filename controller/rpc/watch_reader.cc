@@ -13,9 +13,9 @@ namespace tandem::controller {
 namespace {
 
 constexpr int kPage = 64;
-// Reports come on another stream than the end of their job, and may come after it.
+// Reports come by another stream than the end of their job, and may come later.
 constexpr absl::Duration kLateReports = absl::Seconds(60);
-// A job whose ranks have not moved for this long is looked at more closely, this often.
+// If the ranks of a job have not moved for this long, its progress is read as often as this.
 constexpr absl::Duration kQuiet = absl::Seconds(3);
 constexpr absl::Duration kProgressPeriod = absl::Seconds(1);
 
@@ -64,7 +64,7 @@ absl::Status WatchReader::Resume(absl::Time now) {
   for (const WatchCursor::Reports& reports : cursor.reports()) {
     Reports& followed = reports_[reports.job_id()];
     followed.position = {.attempt = reports.attempt(), .step = reports.step()};
-    // No event will say of a job that ended before the cursor that it may be let go.
+    // If the job ended before the cursor, no event will come that ends its reports.
     TANDEM_ASSIGN_OR_RETURN(const std::optional<v1::Job> job, store_.Find(reports.job_id()));
     if (!job.has_value() || IsTerminal(job->state())) {
       followed.ended = now;
@@ -96,7 +96,7 @@ absl::StatusOr<std::optional<v1::WatchResponse>> WatchReader::Next(absl::Time no
     phase_ = Phase::kChanges;
     AddWithCursor("").set_synced(true);
   }
-  // Reports first: a client that leaves at the end of the job has then seen those that were there.
+  // Reports come first, so that a client that leaves at the end of the job has seen all reports until then.
   if (page_.empty() && request_.reports()) {
     TANDEM_RETURN_IF_ERROR(ReadReports(now));
   }
@@ -114,7 +114,7 @@ absl::StatusOr<std::optional<v1::WatchResponse>> WatchReader::Next(absl::Time no
   return out;
 }
 
-// Progress has no cursor: a client that comes back gets the progress of that moment.
+// Progress has no cursor: a client that reconnects gets the progress of that moment.
 void WatchReader::LookAtProgress(absl::Time now) {
   if (job_id_.empty()) {
     return;
@@ -170,7 +170,7 @@ absl::Status WatchReader::ReadSnapshot(absl::Time now) {
     }
   }
   for (v1::Job& job : jobs) {
-    // A snapshot has no cursor: a client that loses the stream now begins again.
+    // A snapshot has no cursor: a client that loses the stream now gets all snapshots again.
     v1::WatchResponse& response = Add(job.id());
     // The reports begin after the snapshot's last_step.
     TANDEM_ASSIGN_OR_RETURN(History::Position last,
@@ -198,7 +198,7 @@ absl::Status WatchReader::AddChanged(const std::string& job_id, absl::Time now) 
 }
 
 absl::Status WatchReader::ReadEvents(absl::Time now) {
-  if (changed_due_) {  // resumed between an event and its job
+  if (changed_due_) {  // the watch was resumed between an event and its job
     TANDEM_ASSIGN_OR_RETURN(const std::vector<v1::Event> last, store_.Events("", seq_ - 1, 1));
     changed_due_ = false;
     if (!last.empty() && !last.front().job_id().empty()) {
@@ -209,7 +209,8 @@ absl::Status WatchReader::ReadEvents(absl::Time now) {
   for (size_t i = 0; i < events.size(); ++i) {
     v1::Event& event = events[i];
     const std::string job_id = event.job_id();
-    // The job follows the last of its events here; its content is newer than the earlier ones anyway.
+    // The job follows its last event on this page, because its content is newer than the earlier events
+    // anyway.
     const bool last = std::none_of(events.begin() + static_cast<ptrdiff_t>(i) + 1, events.end(),
                                    [&](const v1::Event& later) { return later.job_id() == job_id; });
     seq_ = event.seq();
@@ -223,8 +224,8 @@ absl::Status WatchReader::ReadEvents(absl::Time now) {
 }
 
 absl::Status WatchReader::ReadReports(absl::Time now) {
-  // Of one job, behind the one that came last, so that none starves: a client that reads slowly holds no
-  // more.
+  // Reads the reports of one job, the next after the job that was read last, so that every job gets its
+  // turn, and a client that reads slowly occupies no more memory.
   auto it = reports_.upper_bound(last_read_);
   for (size_t left = reports_.size(); left > 0 && page_.empty(); --left) {
     if (it == reports_.end()) {
@@ -268,7 +269,7 @@ absl::Status WatchReader::ReadReports(absl::Time now) {
       response.set_skipped(std::exchange(skipped, 0));
       *response.mutable_report() = std::move(report);
     }
-    // Not before all of it is read, however late that is.
+    // A job is kept until all its reports are read, even if that is late.
     const bool is_over = found.empty() && job_id_.empty() && now - reports.ended > kLateReports;
     it = is_over ? reports_.erase(it) : std::next(it);
   }

@@ -18,7 +18,7 @@ class WatchStream
     Pump();
   }
 
-  // Sends the next response, if the last one has left and there is one.
+  // Sends the next response if the one before it has been sent and there is one.
   void Pump() {
     const absl::MutexLock lock(&mu_);
     WriteNext();
@@ -126,7 +126,7 @@ void Watches::Run() {
     bool poked = false;
     {
       const absl::MutexLock lock(&mu_);
-      // The first stream wakes this too: it may have something due, though nothing pokes.
+      // Also woken by the first stream, which may have something due without a poke.
       if (!poked_ && !closed_) {
         changed_.WaitFor(mu_, streams_.empty() ? absl::InfiniteDuration() : kTimerStep);
       }

@@ -20,11 +20,11 @@
 namespace tandem::controller {
 namespace {
 
-constexpr int kMostScalars = 256;               // of one report
+constexpr int kMostScalars = 256;               // in one report
 constexpr size_t kMostScalarName = 128;         // bytes; kept with each step
 constexpr size_t kMostJobId = 64;               // bytes; those that the controller makes are shorter
 constexpr size_t kMostKnown = 1024;             // jobs that a stream looks up less often than it names them
-constexpr size_t kMostUncommittedBatches = 64;  // batches; then the history commits soon
+constexpr size_t kMostUncommittedBatches = 64;  // beyond it, the history commits soon
 
 // Norms name their table by its digest. A worker that chose the digest could name the norms of other jobs.
 absl::Status CheckTable(const v1::ReportBatch& batch) {
@@ -66,14 +66,14 @@ class ReportsStream : public WritingStream<grpc::ServerBidiReactor<v1::ReportBat
   }
 
  private:
-  // What is known of a job whose reports come here.
+  // What this stream knows about a job whose reports it gets.
   struct Known {
     bool exists = false;
     absl::Time ended = absl::InfiniteFuture();
-    int attempt = 0;  // the newest
+    int attempt = 0;  // the newest attempt
     std::string name;
     int64_t steps = 0;
-    std::set<int> ours;  // attempts of which ranks were placed on this stream's worker
+    std::set<int> ours;  // attempts with ranks that were placed on this stream's worker
   };
 
   absl::Status Take() {
@@ -105,9 +105,9 @@ class ReportsStream : public WritingStream<grpc::ServerBidiReactor<v1::ReportBat
     TANDEM_RETURN_IF_ERROR(CheckTable(incoming_));
     TANDEM_ASSIGN_OR_RETURN(Known job, Look(id));
     if (!job.exists || id.attempt() < 1 || id.attempt() > job.attempt) {
-      // These are of another controller's job, or of an attempt that has not been. Acknowledged, they would
-      // be lost to the controller whose job it is, to which the worker's next stream may lead. A worker that
-      // is asked to forget the attempt drops them itself.
+      // The reports are of another controller's job, or of an attempt that does not exist. They are not
+      // acknowledged: that would lose them for the controller of the job, to which the worker's next stream
+      // may go. A worker that is told to forget the attempt drops them itself.
       return absl::OkStatus();
     }
     if (!job.ours.contains(id.attempt())) {
@@ -147,7 +147,7 @@ class ReportsStream : public WritingStream<grpc::ServerBidiReactor<v1::ReportBat
 
   absl::StatusOr<Known> Look(const v1::AttemptId& attempt) {
     const std::string& id = attempt.job_id();
-    // Looked up again now and then, to see its end, and at once for an attempt that is newer.
+    // The job is looked up again at times, to see its end, and at once for a newer attempt.
     const auto it = known_.find(id);
     if (it != known_.end() && parts_.clock.Now() - it->second.first < absl::Seconds(1) &&
         attempt.attempt() <= it->second.second.attempt) {
@@ -156,7 +156,7 @@ class ReportsStream : public WritingStream<grpc::ServerBidiReactor<v1::ReportBat
     const absl::StatusOr<std::optional<v1::Job>> found = parts_.store.Find(id);
     if (absl::IsUnavailable(found.status()) && it != known_.end() &&
         attempt.attempt() <= it->second.second.attempt) {
-      return it->second.second;  // the store's disk stands still; it is looked up again later
+      return it->second.second;  // the store's disk stands still, so the next look-up is later
     }
     TANDEM_ASSIGN_OR_RETURN(const std::optional<v1::Job> job, found);
     Known known;
@@ -172,7 +172,7 @@ class ReportsStream : public WritingStream<grpc::ServerBidiReactor<v1::ReportBat
                     {{"job", id}});
     }
     if (known_.size() >= kMostKnown) {
-      known_.clear();  // it names more jobs than any worker has; each is looked up again
+      known_.clear();  // no worker has so many jobs; each is looked up again
     }
     known_[id] = {parts_.clock.Now(), known};
     return known;
@@ -212,8 +212,8 @@ class ReportsStream : public WritingStream<grpc::ServerBidiReactor<v1::ReportBat
   }
 
   const WorkersService::Parts parts_;
-  const tls::Identity identity_;  // of the worker
-  v1::ReportBatch incoming_;      // of the chain of reads, like known_
+  const tls::Identity identity_;  // the worker's identity
+  v1::ReportBatch incoming_;      // used by the chain of reads, like known_
   std::map<std::string, std::pair<absl::Time, Known>> known_;
 
   std::map<AttemptKey, v1::ReportAck> acks_ ABSL_GUARDED_BY(mu_);

@@ -16,10 +16,10 @@
 namespace tandem::controller {
 namespace {
 
-// What a reader waits for the writer before it reads what is committed.
+// How long a reader waits for the writer before it reads what is committed.
 constexpr absl::Duration kGlance = absl::Milliseconds(100);
 
-// Nothing but reports is lost with it.
+// Only reports are lost with the file.
 constexpr char kOfDamage[] = "move it away to go on without the old reports";
 
 }  // namespace
@@ -53,7 +53,7 @@ History::History(std::unique_ptr<Database> db, const Options& options)
 
 History::~History() {
   closing_ = true;
-  // An interrupt that comes before the check has begun is lost.
+  // An interrupt that comes before the check has begun has no effect, so it is repeated.
   while (check_.valid() && !AwaitCheck(absl::Milliseconds(10))) {
     checked_->Interrupt();
   }
@@ -102,7 +102,7 @@ absl::Status History::CountCommits(const std::string& path) {
                   "replaced, or the machine stopped before they were on the disk; `metrics` lacks these "
                   "steps, metrics.jsonl beside a job's checkpoints has them",
                   {{"history", path}, {"lost", absl::StrCat(lost_commits_)}, {"of", absl::StrCat(noted)}});
-    TANDEM_RETURN_IF_ERROR(statements_->put_commits.Run(noted));  // it is said once
+    TANDEM_RETURN_IF_ERROR(statements_->put_commits.Run(noted));  // once for each damage
   }
   TANDEM_RETURN_IF_ERROR(commits_.Open(file));
   return commits_.Write(std::max(here, noted));
@@ -180,7 +180,7 @@ absl::Status History::Insert(const std::string& job, const v1::StepReport& repor
   TANDEM_RETURN_IF_ERROR(
       statements_->insert.Run(job, report.step(), report.attempt(), Blob{scalars.SerializeAsString()}));
   if (report.step() > 0) {  // 0 is the validation before the first
-    // A worker's word: what no step can have taken is nothing.
+    // The time comes from a worker: if no step can have taken so long, it counts as 0.
     const bool is_time = report.seconds() >= 0 && report.seconds() < 1e9;
     const int64_t microseconds = is_time ? std::llround(report.seconds() * 1e6) : 0;
     TANDEM_RETURN_IF_ERROR(statements_->add_to_totals.Run(job, report.step(), microseconds));
@@ -192,7 +192,7 @@ absl::Status History::InsertTable(const std::string& job, const v1::ParameterTab
   TANDEM_ASSIGN_OR_RETURN(const int64_t others,
                           ReadNumber(statements_->count_other_tables.Bind(job, table.digest())));
   if (others >= kMostTablesOfAJob) {
-    return absl::OkStatus();  // its norms have no names then
+    return absl::OkStatus();  // the job's norms then have no names
   }
   TANDEM_RETURN_IF_ERROR(statements_->insert_table_of_job.Run(job, table.digest()));
   return statements_->insert_table.Run(table.digest(), Blob{table.SerializeAsString()});
@@ -228,12 +228,12 @@ absl::Status History::Add(const v1::ReportBatch& batch, absl::Time now, Committe
       ++uncommitted_;
     }
     if (!damage.ok()) {
-      ended.second = damage;  // the log has it
+      ended.second = damage;  // it has been logged
       ended.first.push_back(std::move(committed));
     } else if (!status.ok()) {
       platform::Log(platform::LogLevel::kError, "reports could not be stored; the workers send them again",
                     {{"error", std::string(status.message())}});
-      // What else is in the transaction is sent again too, by the callers that get the error.
+      // The other reports of the transaction are sent again, too, because their callers get the error.
       ended = {RollBack(), status};
       norms_->Count().IgnoreError();
       ended.first.push_back(std::move(committed));
@@ -358,7 +358,7 @@ absl::StatusOr<std::vector<v1::StepReport>> History::Spread(const std::string& j
   const bool norms = trim != nullptr;
   int64_t stride = 0;
   std::vector<v1::StepReport> out;
-  // A look for each: reading every step in between would hold the writer up.
+  // Reads each report by itself, because reading all steps in between would block the writer.
   for (int64_t at = first; at <= end;) {
     TANDEM_ASSIGN_OR_RETURN(std::optional<v1::StepReport> next, First(job, at, end, norms));
     if (!next.has_value()) {
@@ -366,7 +366,7 @@ absl::StatusOr<std::vector<v1::StepReport>> History::Spread(const std::string& j
     }
     v1::StepReport& report = *next;
     const int64_t step = report.step();
-    if (stride == 0) {  // from the first that there is
+    if (stride == 0) {  // counts from the first report that exists
       const int64_t begin = std::max<int64_t>(step, 1);
       stride = std::max<int64_t>(1, (end - begin + points - 2) / (points - 1));
     }
@@ -376,7 +376,7 @@ absl::StatusOr<std::vector<v1::StepReport>> History::Spread(const std::string& j
     out.push_back(std::move(report));
     at = std::max(step + 1, (out.size() == 1 ? step : at) + stride);
     if (step < end && at > end) {
-      at = end;  // the newest is always among them
+      at = end;  // the newest report is always included
     }
   }
   return out;

@@ -33,7 +33,7 @@ bool TakeLine(std::string_view& rest, std::string_view& line) {
   return true;
 }
 
-// Moves the first commit of `rest` to `out`. Returns false if it is not whole.
+// Moves the first commit of `rest` to `out`. Returns false if it is not complete.
 bool TakeCommit(std::string_view& rest, v1::ListEventsResponse& out) {
   std::string_view line;
   if (!TakeLine(rest, line)) {
@@ -110,7 +110,7 @@ absl::Status Journal::Append(const std::vector<v1::Event>& events) {
     }
     if (written < 0) {
       const absl::Status error = platform::FileError(errno, "write", path_);
-      file_ = {};  // what would follow is no continuation
+      file_ = {};  // closed: later commits would not continue what was written
       return error;
     }
     rest.remove_prefix(written);
@@ -135,7 +135,7 @@ absl::StatusOr<std::optional<int64_t>> CommitCount::Read(const std::string& path
 absl::Status CommitCount::Open(const std::string& path) {
   path_ = path;
   TANDEM_ASSIGN_OR_RETURN(file_, platform::OpenRegularFile(path, O_WRONLY | O_CREAT, 0644));
-  // What is damaged may be longer than a line.
+  // A damaged file may be longer than a line.
   return ftruncate(file_.get(), static_cast<off_t>(LineOf(0).size())) < 0
              ? platform::FileError(errno, "write", path)
              : absl::OkStatus();

@@ -22,7 +22,8 @@ NormRing::NormRing(Database& db, int64_t max_bytes_of_a_job, int64_t max_bytes)
       oldest_of_job_(db.Prepare("SELECT id, job, bytes FROM norms WHERE job = ? ORDER BY id LIMIT 1")),
       oldest_(db.Prepare("SELECT id, job, bytes FROM norms ORDER BY id LIMIT 1")) {}
 
-// From the index alone: the table has a page for each norms, of which a cold disk takes seconds to read all.
+// Reads the index alone: the table has at least a page for each row, and a cold disk takes seconds to read
+// them all.
 absl::Status NormRing::Count() {
   bytes_of_job_.clear();
   bytes_ = 0;

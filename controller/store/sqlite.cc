@@ -16,10 +16,10 @@
 namespace tandem::controller {
 namespace {
 
-// The process has the file, not a connection: other processes get in neither to read nor to write, and the
-// index of the log is in this one's memory, not in a file.
+// The process locks the file, not each connection: no other process can read or write it, and the index of
+// the log is in this process's memory instead of a file.
 constexpr char kOfThisProcess[] = "unix-excl";
-constexpr int kBusyMs = 100;  // what a connection waits for another's statement
+constexpr int kBusyMs = 100;  // how long a connection waits for a statement of another
 
 absl::Status OpenErrorOf(sqlite3* db, const std::string& path) {
   std::string text = absl::StrCat(path, ": SQLite: ", sqlite3_errmsg(db));
@@ -29,8 +29,8 @@ absl::Status OpenErrorOf(sqlite3* db, const std::string& path) {
   return absl::UnavailableError(text);
 }
 
-// The errno of the write that failed. SQLite 3.40 does not note it for the connection when a COMMIT writes
-// the log.
+// Returns the errno of the write that failed. SQLite 3.40 does not set it for the connection if a COMMIT
+// writes the log.
 int LastErrno(sqlite3* db, int rc) {
   sqlite3_file* log = nullptr;
   int error = 0;
@@ -42,17 +42,18 @@ int LastErrno(sqlite3* db, int rc) {
   return error != 0 ? error : sqlite3_system_errno(db);
 }
 
-// `rc` with its extended code.
+// Converts an extended error code.
 absl::Status ErrorOf(sqlite3* db, int rc) {
   const char* path = sqlite3_db_filename(db, "main");
   std::string text = absl::StrCat(path == nullptr ? "" : path, ": SQLite: ", sqlite3_errmsg(db));
   const int kind = rc & 0xff;
-  // "disk I/O error" alone does not say which.
+  // "disk I/O error" alone does not name the error.
   const int error = LastErrno(db, rc);
   if (error != 0 && (kind == SQLITE_IOERR || kind == SQLITE_CANTOPEN || kind == SQLITE_FULL)) {
     absl::StrAppend(&text, ": ", std::strerror(error));
   }
-  // SQLite calls only ENOSPC "full". A failed fsync is none of these: what is on the disk is not known then.
+  // SQLite calls only ENOSPC "full". A failed fsync is not among these, because after it the content of the
+  // disk is unknown.
   if (rc == SQLITE_IOERR_WRITE && (error == ENOSPC || error == EDQUOT || error == EFBIG)) {
     return absl::ResourceExhaustedError(text);
   }
@@ -133,7 +134,7 @@ absl::Status Statement::Finish() {
 }
 
 absl::StatusOr<std::unique_ptr<Database>> Database::Open(const std::string& path, Sync sync) {
-  // SQLite reports a FIFO as "not a database". This closes the file again before SQLite has locks on it.
+  // SQLite reports a FIFO as "not a database". The file is closed again here before SQLite has locks on it.
   const absl::Status regular = platform::OpenRegularFile(path, O_RDONLY).status();
   if (absl::IsInvalidArgument(regular)) {
     return regular;
@@ -148,7 +149,7 @@ absl::StatusOr<std::unique_ptr<Database>> Database::Open(const std::string& path
   sqlite3_extended_result_codes(db, 1);
   for (const char* pragma : {"PRAGMA journal_mode=WAL",
                              sync == Sync::kFull ? "PRAGMA synchronous=FULL" : "PRAGMA synchronous=NORMAL",
-                             // The lock is taken by the first write.
+                             // The first write takes the lock.
                              "BEGIN IMMEDIATE", "COMMIT"}) {
     const absl::Status status = out->Execute(pragma);
     if (absl::IsFailedPrecondition(status)) {
@@ -167,7 +168,7 @@ absl::StatusOr<std::unique_ptr<Database>> Database::Open(const std::string& path
 
 absl::StatusOr<std::unique_ptr<Database>> Database::OpenReader(const std::string& path) {
   sqlite3* db = nullptr;
-  // Not "read-only" for SQLite, which would then not know that the process has the file.
+  // Opened for writing, because SQLite does not share a read-only file with the process's other connections.
   const int rc =
       sqlite3_open_v2(path.c_str(), &db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX, kOfThisProcess);
   std::unique_ptr<Database> out(new Database(db, path));

@@ -23,8 +23,8 @@ namespace {
 
 constexpr int64_t kStoreSchema = 1;
 constexpr size_t kLeastIdPrefix = 4;
-constexpr int kMostCandidates = 4;                   // that an ambiguous prefix names
-constexpr int64_t kMostLogBytes = int64_t{4} << 20;  // then it is emptied though nothing is quiet
+constexpr int kMostCandidates = 4;                   // that an error about an ambiguous prefix names
+constexpr int64_t kMostLogBytes = int64_t{4} << 20;  // beyond it, the log is emptied at once
 
 constexpr char kTables[] = R"(
 CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -44,7 +44,7 @@ absl::Status DataLoss(const std::string& path, const std::string& what) {
   return absl::DataLossError(absl::StrCat(path, ": the store holds ", what, " that cannot be read"));
 }
 
-// A file that is damaged is not mended here: what it acknowledged must not be dropped in silence.
+// A damaged file is not repaired here, because acknowledged commits must not be dropped silently.
 constexpr char kOfDamage[] = "put a copy of it back, or give another --state and submit the jobs again";
 
 absl::Status MakeDirectory(const std::string& directory) {
@@ -55,7 +55,7 @@ absl::Status MakeDirectory(const std::string& directory) {
                                                error.message(),
                                                "; make it for this user, or give another --state"));
   }
-  // SQLite would only say that it is "unable to open database file".
+  // SQLite's error is only "unable to open database file".
   if (faccessat(AT_FDCWD, directory.c_str(), W_OK | X_OK, AT_EACCESS) != 0) {
     return absl::PermissionDeniedError(
         absl::StrCat("cannot write the state directory ", directory, ": ", std::strerror(errno)));
@@ -121,8 +121,8 @@ absl::StatusOr<std::unique_ptr<Store>> Store::OpenIn(const std::string& director
   TANDEM_ASSIGN_OR_RETURN(std::unique_ptr<Database> db, Database::Open(path, Database::Sync::kFull));
   TANDEM_RETURN_IF_ERROR(db->Check());
   TANDEM_RETURN_IF_ERROR(db->CheckIndexes("jobs"));
-  // Its log is moved to the file by Tidy alone: SQLite's way would leave frames behind that are older than
-  // the file, and which would be read again, up to the first that is damaged.
+  // Only Tidy moves the log to the file. SQLite's own way would leave frames that are older than the file,
+  // and that would be read again, up to the first damaged frame.
   TANDEM_RETURN_IF_ERROR(db->Execute("PRAGMA wal_autocheckpoint=0"));
   std::unique_ptr<Store> store(new Store(std::move(db), directory));
   TANDEM_RETURN_IF_ERROR(store->Prepare(random));
@@ -137,7 +137,7 @@ absl::StatusOr<std::unique_ptr<Store>> Store::Open(const std::string& directory,
 
 absl::Status Store::Prepare(platform::Random& random) {
   const DiskTurn turn(mu_);
-  // What the store says about itself comes before anything is written to it.
+  // Reads what the store says about itself before anything is written to it.
   Statement has_meta = db_->Prepare("SELECT count(*) FROM sqlite_master WHERE name = 'meta'");
   TANDEM_ASSIGN_OR_RETURN(const int64_t num_meta, ReadNumber(has_meta));
   int64_t schema = kStoreSchema;
@@ -213,8 +213,7 @@ absl::Status Store::TidyIfQuiet() {
   }
   TANDEM_RETURN_IF_ERROR(db_->CheckInPlace());
   const absl::Status tidied = Tidy();
-  return absl::IsResourceExhausted(tidied) ? absl::OkStatus()
-                                           : tidied;  // tried again in the next quiet second
+  return absl::IsResourceExhausted(tidied) ? absl::OkStatus() : tidied;  // the next quiet second tries again
 }
 
 absl::StatusOr<State> Store::Load() {
@@ -245,7 +244,7 @@ absl::StatusOr<State> Store::ReadState() {
     if (state.jobs.contains(entry.job.id())) {
       return absl::DataLossError(absl::StrCat(path_, ": the store holds job ", entry.job.id(), " twice"));
     }
-    // An older build, which knows no sums, has no row here, or one of an earlier revision.
+    // A row of an older build has no checksum, or that of an earlier revision.
     const std::string sum = all.Bytes(8);
     if (!sum.empty() && all.Int(7) >= entry.job.revision() &&
         sum != SumOf(all.Bytes(2), all.Int(3), all.Bytes(4), all.Int(5), all.Int(6), all.Bytes(0),
@@ -277,7 +276,7 @@ absl::Status Store::End(absl::Status written) {
     written = db_->Execute("COMMIT");
   }
   if (!written.ok()) {
-    // The first error is the one to report; after some, SQLite has rolled back by itself.
+    // The first error is reported. After some errors SQLite has rolled back by itself.
     db_->Execute("ROLLBACK").IgnoreError();
   }
   return written;
@@ -301,7 +300,7 @@ absl::Status Store::CommitNow(const std::vector<v1::Event>& events,
                   "the journal of the store cannot be written; it is begun anew in the next quiet second",
                   {{"error", std::string(noted.message())}});
   }
-  // The commit stands, whatever becomes of the log.
+  // The commit is durable, even if the log cannot be emptied.
   if (db_->LogBytes() > kMostLogBytes) {
     const absl::Status tidied = Tidy();
     return absl::IsResourceExhausted(tidied) ? absl::OkStatus() : tidied;
