@@ -19,7 +19,7 @@ void SetSlot(const std::string& worker, const RankState& rank, v1::Cause& cause)
   cause.set_worker(worker);
 }
 
-// For a rank that died: only its last finished instruction is known.
+// Names the last finished instruction of a rank that died; nothing else of it is known.
 void SetLastInstruction(const AttemptState& attempt, const RankState& rank, v1::Cause& cause) {
   const int64_t index = rank.sample.instruction;
   if (index >= 0 && index < attempt.program.size()) {
@@ -34,7 +34,7 @@ struct Verdict {
   bool log_says_more = false;
 };
 
-// What an exit code without a Failed message says.
+// Returns the class and reason of an exit code for which there is no Failed message.
 Verdict VerdictOf(int exit_code) {
   if (exit_code >= 64 && exit_code <= 78 && exit_code != static_cast<int>(ExitCode::kPreempted)) {
     return {v1::FAILURE_CLASS_USER, proto::ReasonCode("UserError"), "an error of the job; its log says which",
@@ -59,7 +59,7 @@ Verdict VerdictOf(int exit_code) {
     case ExitCode::kOutOfMemory:
       return {v1::FAILURE_CLASS_OUT_OF_MEMORY, proto::ReasonCode("OutOfMemory"), "out of memory"};
     case ExitCode::kUserError:
-      break;  // above
+      break;  // handled above
   }
   return {v1::FAILURE_CLASS_INFRASTRUCTURE, proto::ReasonCode("RankExited"), "its log says more", true};
 }
@@ -93,8 +93,8 @@ v1::Cause FromExit(const AttemptState& attempt, const RankState& rank, const Exi
   const std::string where = Whereabouts(attempt, rank.sample);
   const std::string reason = attempt.stop ? attempt.stop->reason : "";
   if (exit.signal != 0) {
-    // The daemon sends SIGKILL and no other signal: whatever else it was came from elsewhere, also within the
-    // grace of a stop.
+    // The daemon sends no signal other than SIGKILL, so any other came from elsewhere, even within the grace
+    // of a stop.
     if (exit.signal == SIGKILL && rank.kill_sent && !exit.before_kill) {
       return Requested(reason, absl::StrCat("rank ", number, " was stopped with SIGKILL ", where));
     }
@@ -145,7 +145,7 @@ std::optional<v1::Cause> CauseOfExit(const std::string& worker, const AttemptSta
   }
   if (exit.signal == 0) {
     cause.set_exit_code(exit.exit_code);
-  } else if (!rank.failed) {  // its own words are the cause; the signal is how it fell over afterwards
+  } else if (!rank.failed) {  // its message is the cause; the signal came afterwards
     cause.set_signal(exit.signal);
   }
   return cause;

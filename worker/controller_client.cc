@@ -23,18 +23,18 @@
 namespace tandem::worker {
 namespace {
 
-constexpr size_t kMostTextBytes = 8 << 10;  // half of what the controller takes
+constexpr size_t kMostTextBytes = 8 << 10;  // half of what the controller accepts
 constexpr absl::Duration kFirstBackoff = absl::Milliseconds(200);
 constexpr absl::Duration kLongestBackoff = absl::Seconds(2);
-// Each try is a line of two logs; a controller whose certificates are mended is found again well before it
-// gives the worker's jobs up.
+// Each attempt writes a line into two logs. A controller whose certificates have been mended is still found
+// well before it gives up the worker's jobs.
 constexpr absl::Duration kLongestOfRefused = absl::Seconds(5);
 constexpr absl::Duration kLogAway = absl::Seconds(2);  // then twice as long, and so on
 constexpr absl::Duration kLongestDial = absl::Seconds(20);
 
-// A connection of its own, dialled at the first call. It is not used again once it broke: gRPC would time its
-// next dial by a timer, and those stand still after the wall clock was set back, until it is again what it
-// was (its sleep ends at a time of that clock where it is built on Abseil's mutexes, as Debian's is).
+// Makes a connection of its own, which is dialled at the first call. It is not used again after it broke:
+// gRPC's timer for the next dial stands still after the wall clock was set back, until the clock is where it
+// was. (If gRPC is built on Abseil's mutexes, as Debian's is, it sleeps until a time of that clock.)
 std::shared_ptr<grpc::Channel> Dial(const ControllerAddress& address) {
   grpc::ChannelArguments args;
   args.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
@@ -58,7 +58,8 @@ std::shared_ptr<grpc::Channel> Dial(const ControllerAddress& address) {
                                    grpc::SslCredentials({texts.ca, texts.key, texts.certificate}), args);
 }
 
-// Grows with every failure; each pause is a random part of it, so workers do not come back all at once.
+// The pauses between attempts grow with each failure. Each is random, so that workers do not return all at
+// once.
 class Backoff {
  public:
   explicit Backoff(platform::Random& random) : random_(random) {}
@@ -77,7 +78,7 @@ class Backoff {
 
 }  // namespace
 
-// One Session stream over a connection of its own, read by the thread that opens it, written by another.
+// A Session stream over a connection of its own. The thread that opens it reads, and another one writes.
 class ControllerClient::Session {
  public:
   explicit Session(const ControllerAddress& address)
@@ -92,8 +93,8 @@ class ControllerClient::Session {
     }
   }
 
-  // Dials. False: nothing answers there within kLongestDial, it was cancelled, or no thread is left to write;
-  // only Finish may follow.
+  // Dials. Returns false if no controller answers within kLongestDial, if it was cancelled, or if no thread
+  // can be started for writing; then only Finish may follow.
   bool Open() ABSL_LOCKS_EXCLUDED(mu_) {
     absl::StatusOr<std::thread> writer = platform::StartThread([this] { Write(); });
     if (!writer.ok()) {
@@ -106,7 +107,8 @@ class ControllerClient::Session {
     return channel_->GetState(/*try_to_connect=*/false) == GRPC_CHANNEL_READY;
   }
 
-  // Dropped before the hello: it is of the session before, whose end its sender has not heard of yet.
+  // A message before the hello is dropped: it belongs to the session before, of whose end the sender does
+  // not know yet.
   void Send(v1::WorkerMessage message) {
     greeted_ = greeted_ || message.has_hello();
     if (greeted_) {
@@ -116,15 +118,15 @@ class ControllerClient::Session {
   bool Receive(v1::ControllerMessage& message) { return stream_->Read(&message); }
   void Cancel() { context_.TryCancel(); }
 
-  // No more is sent after what was; waits until the controller, which then ends the stream, has read all of
-  // it, at most `limit`.
+  // Ends sending after the messages that were put. Waits, for `limit` at most, until the controller has read
+  // them all and ended the stream.
   void Flush(absl::Duration limit) ABSL_LOCKS_EXCLUDED(mu_) {
     outbox_.Close();
     const absl::MutexLock lock(&mu_);
     changed_.AwaitFor(mu_, limit, [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return ended_; });
   }
 
-  // After Receive returned false.
+  // Call after Receive has returned false.
   grpc::Status Finish() ABSL_LOCKS_EXCLUDED(mu_) {
     outbox_.Close();
     if (stream_ == nullptr) {
@@ -154,7 +156,7 @@ class ControllerClient::Session {
       changed_.AwaitFor(mu_, absl::InfiniteDuration(), opened);
     }
     if (stream_ == nullptr) {
-      return;  // the session ends before it was opened
+      return;  // the session was ended before it was opened
     }
     while (const std::optional<v1::WorkerMessage> message = outbox_.Take(absl::InfiniteDuration())) {
       if (!stream_->Write(*message)) {
@@ -170,7 +172,7 @@ class ControllerClient::Session {
   std::unique_ptr<grpc::ClientReaderWriter<v1::WorkerMessage, v1::ControllerMessage>> stream_;  // by Open
   Mailbox<v1::WorkerMessage> outbox_;
   grpc::Status no_writer_;  // why Open made no stream
-  bool greeted_ = false;    // of the thread that sends
+  bool greeted_ = false;    // used by the thread that sends
   absl::Mutex mu_;
   platform::SteadyCondition changed_;         // of what follows
   bool opened_ ABSL_GUARDED_BY(mu_) = false;  // Open is over
@@ -178,13 +180,13 @@ class ControllerClient::Session {
   std::thread writer_;
 };
 
-// One Reports stream: batches out on the calling thread, acknowledgements in on another.
+// A Reports stream: the calling thread sends batches, another one receives acknowledgements.
 class ControllerClient::ReportStream {
  public:
   ReportStream(const std::shared_ptr<grpc::Channel>& channel, ReportQueue& reports)
       : reports_(reports), stub_(v1::Workers::NewStub(channel)) {}
 
-  // Until the stream breaks or is cancelled.
+  // Returns when the stream breaks or is cancelled.
   grpc::Status Run() {
     const auto stream = stub_->Reports(&context_);
     reports_.Restart();
@@ -294,8 +296,8 @@ bool ControllerClient::Pause(absl::Duration pause) {
 }
 
 std::shared_ptr<ControllerClient::Session> ControllerClient::OpenSession(Away& away) {
-  // At each session: the route may have become another one, as a laptop's does. Before it is opened: the
-  // controller waits a few seconds for the hello, and a name service may take longer.
+  // Found for each session, because the route may have changed, as a laptop's does; and before the session
+  // is opened, because a name service may take longer than the controller waits for the hello.
   const absl::StatusOr<std::string> data_address =
       address_.data_address.empty() ? address_.local_address(address_.target) : address_.data_address;
   auto session = std::make_shared<Session>(address_);
@@ -367,12 +369,12 @@ void ControllerClient::RunSessions() {
     const grpc::Status status = ReadSession(*session);
     session.reset();
     away = {.since = platform::SteadyClock().Now(), .log_after = kLogAway};
-    // A controller that answers at once that it will not have this worker is no reason to hurry.
+    // The pause keeps growing if the controller refuses this worker at once.
     if (away.since - begin > kLongestBackoff) {
       backoff.Reset();
     }
     sink_(Disconnected{});
-    // A certificate that is not believed, or another's, may be replaced while this daemon runs.
+    // The certificate that was refused, of either side, may be replaced while this daemon runs.
     const bool refused = status.error_code() == grpc::StatusCode::UNAUTHENTICATED ||
                          status.error_code() == grpc::StatusCode::PERMISSION_DENIED;
     const absl::Duration pause = backoff.Next(refused ? kLongestOfRefused : kLongestBackoff);
@@ -403,7 +405,7 @@ void ControllerClient::RunReports() {
     }
     const absl::Time begin = platform::SteadyClock().Now();
     const grpc::Status status = stream->Run();
-    bool alone = false;  // the session goes on
+    bool alone = false;  // the report stream alone; the session goes on
     {
       const absl::MutexLock lock(&mu_);
       report_stream_.reset();

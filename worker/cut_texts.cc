@@ -11,7 +11,7 @@ using google::protobuf::FieldDescriptor;
 using google::protobuf::Message;
 using google::protobuf::Reflection;
 
-// `text` is valid UTF-8.
+// Requires valid UTF-8.
 std::string Cut(const std::string& text, size_t max_bytes) {
   constexpr char kEnd[] = "...";
   size_t size = max_bytes - (sizeof(kEnd) - 1);

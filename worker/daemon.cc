@@ -22,7 +22,7 @@ namespace {
 using platform::Log;
 using platform::LogLevel;
 
-// At most a second between looks at the pages.
+// Pages are sampled once a second at least.
 absl::Duration HeartbeatInterval(const WorkerState& state) {
   return std::clamp(state.heartbeat_interval, absl::Milliseconds(50), absl::Seconds(1));
 }
@@ -36,7 +36,7 @@ Overloaded(Handlers...) -> Overloaded<Handlers...>;
 
 }  // namespace
 
-// What a thread that may hang forever, and so outlive the daemon, needs of it.
+// The parts of the daemon that a thread needs which may hang forever, and so outlive the daemon.
 class Daemon::RecoveredReports {
  public:
   explicit RecoveredReports(ReportQueue& reports) : reports_(&reports) {}
@@ -105,7 +105,7 @@ Daemon::Daemon(DaemonConfig config, const JobChecks& checks, const platform::Clo
 }
 
 Daemon::~Daemon() {
-  // What feeds the daemon ends before what it feeds.
+  // Threads that feed the daemon end before what they feed.
   recovered_->Close();
   uploads_->Stop();
   client_.reset();
@@ -117,7 +117,7 @@ absl::Status Daemon::Run() {
   while (!ended_) {
     std::optional<Input> input;
     const absl::Time next_heartbeat =
-        last_heartbeat + HeartbeatInterval(state_);  // whose length a Welcome may have changed
+        last_heartbeat + HeartbeatInterval(state_);  // a Welcome may have changed the interval
     if (const absl::Time before = clock_.Now(); before >= next_heartbeat) {
       Sampled sampled{launcher_->Sample()};
       TrimLogs(sampled);
@@ -224,8 +224,8 @@ void Daemon::Write(const LogLine& line) {
   }
 }
 
-// Training may have been faster than the daemon that died with it. On a thread of its own, since the file
-// system of a job may never answer.
+// Recovers reports that died with the former daemon before it sent them. Runs on a thread of its own,
+// because the file system of a job may hang forever.
 void Daemon::RecoverReports(const std::map<AttemptKey, MetricsPlace>& places) {
   if (places.empty()) {
     return;
@@ -243,7 +243,7 @@ void Daemon::RecoverReports(const std::map<AttemptKey, MetricsPlace>& places) {
   }
 }
 
-// Before any rank starts, so that none can outlive the daemon unknown.
+// Written before any rank starts, so that the next daemon knows every rank that may outlive this one.
 void Daemon::WriteRanks(const RecordRanks& command) {
   RanksRecord record{.store_id = command.store_id};
   for (const int rank : command.ranks) {
@@ -262,7 +262,7 @@ void Daemon::WriteRanks(const RecordRanks& command) {
   inputs_.Put(std::move(recorded));
 }
 
-// On another thread: the disk may not answer for a while.
+// Trims on another thread, because the disk may not answer for a while.
 void Daemon::TrimLogs(const Sampled& sampled) {
   if (sampled.samples.empty() || trimming_.exchange(true)) {
     return;
@@ -297,7 +297,7 @@ void Daemon::RecordProcess(const RankSpawned& spawned) {
 
 void Daemon::WriteAgain(const AttemptKey& attempt, const RanksRecord& record) {
   if (const absl::Status written = records_.WriteRanks(attempt, record); !written.ok()) {
-    // A leftover would die with this daemon all the same (its death signal).
+    // The daemon goes on: ranks without a record die with it anyway (by their death signal).
     Log(LogLevel::kWarning, "what is known of ranks is not recorded",
         {{"error", std::string(written.message())}});
   }

@@ -20,13 +20,14 @@
 namespace tandem::worker {
 namespace {
 
-// Empty: it is neither IPv4 nor IPv6.
+// Returns an empty text if the address is neither IPv4 nor IPv6.
 std::string NumericText(const sockaddr* address, socklen_t size) {
   char text[NI_MAXHOST];
   return getnameinfo(address, size, text, sizeof(text), nullptr, 0, NI_NUMERICHOST) == 0 ? text : "";
 }
 
-// The local address of a datagram socket that is connected to `remote`; empty, with errno, without a route.
+// Returns the local address of a datagram socket that is connected to `remote`. If there is no route,
+// returns an empty text and sets errno.
 std::string LocalAddress(const addrinfo& remote) {
   const platform::Descriptor descriptor(socket(remote.ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   sockaddr_storage local{};
@@ -42,7 +43,7 @@ std::string LocalAddress(const addrinfo& remote) {
   return text;
 }
 
-// The local address of a datagram socket toward a numeric address; empty without a route.
+// Returns the local address of a datagram socket to a numeric address; empty without a route.
 std::string LocalAddressTowardNumeric(const char* address) {
   const addrinfo hints{.ai_flags = AI_NUMERICHOST, .ai_family = AF_UNSPEC, .ai_socktype = SOCK_DGRAM};
   addrinfo* found = nullptr;
@@ -53,8 +54,8 @@ std::string LocalAddressTowardNumeric(const char* address) {
   return LocalAddress(*found);
 }
 
-// An address of this machine at which others are likely to reach it: that of the default route, otherwise the
-// first of an interface that is up. Empty where it has none but loopback.
+// Returns an address of this machine at which others can probably reach it: that of the default route,
+// otherwise the first of an interface that is up. Empty if it has only loopback addresses.
 std::string OutsideAddress() {
   for (const char* const far_away : {"192.0.2.1", "2001:db8::1"}) {  // for documentation: RFC 5737, RFC 3849
     if (std::string local = LocalAddressTowardNumeric(far_away);

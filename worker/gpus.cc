@@ -25,11 +25,11 @@
 namespace tandem::worker {
 namespace {
 
-constexpr int kNotFound = 127;  // of the shell
+constexpr int kNotFound = 127;  // the shell's exit code
 
 bool IsMig(absl::string_view entry) { return absl::StartsWith(entry, "MIG-"); }
 
-// The GPU that an entry of CUDA_VISIBLE_DEVICES means; null for none, or more than one.
+// Finds the GPU that an entry of CUDA_VISIBLE_DEVICES names; null if none or several match.
 const v1::Slot* FindGpu(const std::vector<v1::Slot>& gpus, absl::string_view entry) {
   int index = 0;
   const bool by_number = absl::SimpleAtoi(entry, &index);
@@ -48,7 +48,7 @@ const v1::Slot* FindGpu(const std::vector<v1::Slot>& gpus, absl::string_view ent
   return found;
 }
 
-// What nvidia-smi prints; nothing where there is none.
+// Returns what nvidia-smi prints; empty if there is no nvidia-smi.
 absl::StatusOr<std::string> AskDriver(const std::string& flags) {
   // A driver that hangs must not keep the worker from starting.
   FILE* const pipe = popen(absl::StrCat("timeout 20 nvidia-smi ", flags, " 2>&1").c_str(), "re");
@@ -71,7 +71,7 @@ absl::StatusOr<std::string> AskDriver(const std::string& flags) {
   return text;
 }
 
-// What nvidia-smi says where it does not know: "[N/A]", "[Not Supported]".
+// nvidia-smi prints "[N/A]" or "[Not Supported]" for a value that it does not know.
 bool IsUnknown(absl::string_view field) {
   return absl::StartsWith(field, "[") || absl::EqualsIgnoreCase(field, "N/A");
 }
@@ -93,7 +93,7 @@ absl::StatusOr<std::vector<v1::Slot>> FindMigs() {
 std::vector<v1::Slot> ReadMigs(const std::string& text) {
   std::vector<v1::Slot> slots;
   for (const absl::string_view whole : absl::StrSplit(text, '\n', absl::SkipWhitespace())) {
-    // "  MIG 1g.10gb     Device  0: (UUID: MIG-46a1a8d2-...)", below the line of its GPU.
+    // Matches "  MIG 1g.10gb     Device  0: (UUID: MIG-46a1a8d2-...)", which follows the line of its GPU.
     const absl::string_view line = absl::StripAsciiWhitespace(whole);
     const size_t begin = line.find("(UUID: ");
     const size_t end = line.rfind(')');
@@ -145,7 +145,7 @@ absl::StatusOr<std::vector<v1::Slot>> VisibleGpus(const std::vector<v1::Slot>& g
                  [](const v1::Slot& slot) { return !IsMig(slot.uuid()); });
   } else {
     const absl::string_view value = absl::StripAsciiWhitespace(visible);
-    // What says "no GPU" to CUDA, and what Slurm says to a job without one.
+    // CUDA takes these for "no GPU"; Slurm sets NoDevFiles for a job without a GPU.
     if (value.empty() || value == "-1" || value == "NoDevFiles") {
       return slots;
     }

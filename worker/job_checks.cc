@@ -27,7 +27,7 @@ class CheckThreads::Shared {
   Shared(const JobChecks& checks, const platform::Clock& clock, Sink sink)
       : checks_(checks), clock_(clock), sink_(std::move(sink)) {}
 
-  // True: another thread is needed, which is to call Work.
+  // Returns true if the caller must start another thread, which calls Work.
   bool Put(const AttemptKey& attempt, const v1::JobSpec& resolved) ABSL_LOCKS_EXCLUDED(mu_) {
     const absl::MutexLock lock(&mu_);
     waiting_.push_back({attempt, resolved});
@@ -42,8 +42,8 @@ class CheckThreads::Shared {
     return false;
   }
 
-  // There was no thread to call Work. One that is there already takes the check later; it fails where there
-  // is none, or each has hung for so long that this one would wait for as long.
+  // Called if no thread could be started for Work. A thread that is at work takes the check later. The check
+  // fails if there is none, or if all of them hang, because it would then wait as long as they do.
   void NotStarted(const AttemptKey& attempt, const absl::Status& why) ABSL_LOCKS_EXCLUDED(mu_) {
     const absl::MutexLock lock(&mu_);
     const absl::Time now = clock_.Now();
@@ -55,7 +55,7 @@ class CheckThreads::Shared {
                     {{"job", attempt.job}, {"error", std::string(why.message())}});
       return;
     }
-    // A thread that has ended since may have done the check.
+    // A thread that has ended meanwhile may have done the check.
     if (std::erase_if(waiting_, [&](const Task& task) { return task.attempt == attempt; }) > 0) {
       sink_(Checked{.attempt = attempt,
                     .problem = absl::StrCat("its files cannot be checked on this worker: ", why.message()),
@@ -85,7 +85,7 @@ class CheckThreads::Shared {
     AttemptKey attempt;
     v1::JobSpec resolved;
   };
-  // A path that a thread looks at.
+  // A path that a thread is inspecting.
   struct Look {
     std::string path;
     absl::Time since;
@@ -95,7 +95,7 @@ class CheckThreads::Shared {
     return !look.path.empty() && now - look.since >= kPathLimit;
   }
 
-  // nullopt: none waits, and the calling thread counts no more.
+  // Returns nullopt if no check waits; the calling thread then no longer counts.
   std::optional<Task> Next() ABSL_LOCKS_EXCLUDED(mu_) {
     const absl::MutexLock lock(&mu_);
     if (closed_ || waiting_.empty()) {
@@ -120,7 +120,7 @@ class CheckThreads::Shared {
       checked.program = checks_.name_program(task.resolved);
     }
     if (!checked.problem.empty()) {
-      checked.violations.clear();  // of a part of the files
+      checked.violations.clear();  // they are those of a part of the files
     }
     return checked;
   }
@@ -134,7 +134,7 @@ class CheckThreads::Shared {
     looks_.erase(look);
   }
 
-  // False, and why: the path hangs already.
+  // Returns false, and the reason in `checked`, if the path hangs already.
   bool Enter(const AttemptKey& attempt, const std::string& field, const std::string& path, Look& look,
              Checked& checked) ABSL_LOCKS_EXCLUDED(mu_) {
     {
@@ -168,7 +168,7 @@ class CheckThreads::Shared {
     return paths;
   }
 
-  // Under the lock, so that Close waits for it.
+  // Calls the sink under the lock, so that Close waits for the call.
   void Say(Input input) ABSL_LOCKS_EXCLUDED(mu_) {
     const absl::MutexLock lock(&mu_);
     if (!closed_) {
@@ -177,11 +177,11 @@ class CheckThreads::Shared {
   }
 
   const JobChecks checks_;
-  const platform::Clock& clock_;  // until Close
-  const Sink sink_;               // until Close
+  const platform::Clock& clock_;  // valid until Close
+  const Sink sink_;               // valid until Close
   absl::Mutex mu_;
   std::deque<Task> waiting_ ABSL_GUARDED_BY(mu_);
-  std::list<Look> looks_ ABSL_GUARDED_BY(mu_);  // of the threads at work
+  std::list<Look> looks_ ABSL_GUARDED_BY(mu_);  // one for each thread at work
   int num_threads_ ABSL_GUARDED_BY(mu_) = 0;
   bool closed_ ABSL_GUARDED_BY(mu_) = false;
 };

@@ -29,8 +29,8 @@
 namespace tandem::worker {
 namespace {
 
-// A trainer that has closed its socket is about to exit; one that does not begin to is broken. The end itself
-// takes longer: kernel and driver take back what it had pinned and mapped, 20 GiB of it in 4 s.
+// A trainer that has closed its socket begins to exit at once, unless it is broken. The exit itself takes
+// longer: kernel and driver take 4 s to take back 20 GiB that it had pinned and mapped.
 constexpr int kExitAfterCloseMs = 2000;
 
 int64_t NowNs(clockid_t clock) {
@@ -48,7 +48,7 @@ PageSample Look(const link::SharedPage& page) {
   if (progress > 0) {
     sample.since_progress = absl::Nanoseconds(std::max<int64_t>(0, NowNs(CLOCK_MONOTONIC) - progress));
   }
-  // Whatever wrote the page, nothing beyond it is read.
+  // Bounded, because the page may contain anything.
   const int communicators = std::clamp(page.num_communicators.load(std::memory_order_relaxed), 0,
                                        link::SharedPage::kMaxCommunicators);
   for (int i = 0; i < communicators; ++i) {
@@ -75,7 +75,8 @@ class Launcher::Rank {
     outbox_.Put(std::move(first));
   }
 
-  // An error: there is no thread for it; nothing was started, and nothing will be said of it.
+  // Returns an error if no thread can be started; then nothing was started, and the sink is not called for
+  // this rank.
   absl::Status Begin() {
     TANDEM_ASSIGN_OR_RETURN(thread_, platform::StartThread([this] { Run(); }));
     return absl::OkStatus();
@@ -90,7 +91,7 @@ class Launcher::Rank {
 
   void Send(v1::ToTrainer message) { outbox_.Put(std::move(message)); }
 
-  // Also while it is being started: then as soon as it runs.
+  // If the rank is being started, it is killed as soon as it runs.
   void Kill() ABSL_LOCKS_EXCLUDED(mu_) {
     const absl::MutexLock lock(&mu_);
     killed_ = true;
@@ -109,7 +110,7 @@ class Launcher::Rank {
     }
   }
 
-  // nullopt: not running.
+  // Returns nullopt if the rank does not run.
   std::optional<PageSample> Sample() ABSL_LOCKS_EXCLUDED(mu_) {
     const absl::MutexLock lock(&mu_);
     if (!process_) {
@@ -129,7 +130,7 @@ class Launcher::Rank {
     }
     absl::StatusOr<std::thread> writer = platform::StartThread([this] { Write(); });
     if (!writer.ok()) {
-      Reap();  // which kills it
+      Reap();  // this kills it
       launcher_.sink_(SpawnFailed{key_, std::string(writer.status().message())});
       return;
     }
@@ -174,12 +175,12 @@ class Launcher::Rank {
   void Write() {
     while (const std::optional<v1::ToTrainer> message = outbox_.Take(absl::InfiniteDuration())) {
       if (!channel_->Send(*message).ok()) {
-        return;  // it is gone, which the reader reports
+        return;  // the rank is gone, and the reader reports it
       }
     }
   }
 
-  // Until the process has ended and all that it said is read.
+  // Reads until the process has ended and all its messages are read.
   void Read(const SpawnedProcess& process) {
     bool open = true;
     bool reported = false;
@@ -196,8 +197,7 @@ class Launcher::Rank {
           ReportStuck();
         }
       } else if (fds[0].revents != 0) {
-        channel_
-            ->Shutdown();  // so that the end of what it said is seen even if a child of its holds the socket
+        channel_->Shutdown();  // ends the reading even if a child of the trainer holds the socket
         while (open) {
           open = ReceiveOne();
         }
@@ -208,7 +208,7 @@ class Launcher::Rank {
     }
   }
 
-  // false: there will be no more.
+  // Returns false after the last message.
   bool ReceiveOne() {
     v1::FromTrainer message;
     const absl::StatusOr<bool> got = channel_->Receive(message);
@@ -252,7 +252,7 @@ class Launcher::Rank {
     launcher_.sink_(std::move(input));
   }
 
-  // Once Start has succeeded.
+  // Call after Start has succeeded.
   PageSample LookAtPage() ABSL_LOCKS_EXCLUDED(mu_) {
     const absl::MutexLock lock(&mu_);
     return Look(**page_);
@@ -260,7 +260,8 @@ class Launcher::Rank {
 
   Exit Reap() ABSL_LOCKS_EXCLUDED(mu_) {
     const absl::MutexLock lock(&mu_);
-    // Until it is reaped its group's number cannot be given again: children of the trainer go with it.
+    // Also kills the trainer's children, which are in its process group. The group's number cannot be reused
+    // before the trainer is reaped.
     kill(-process_->id.pid, SIGKILL);
     int status = 0;
     rusage used{};
@@ -280,7 +281,7 @@ class Launcher::Rank {
                                  : ""};
   }
 
-  // As OutOfMemoryWatch does. A group of its own counts its own kills.
+  // Does what OutOfMemoryWatch does; a control group of its own has its own count of kills.
   std::string WhyKilled(const RankGroup* group, int64_t held_bytes) const {
     if (group == nullptr) {
       return launcher_.memory_.WhyKilled(held_bytes);
@@ -293,15 +294,15 @@ class Launcher::Rank {
   const RankKey key_;
   const std::string log_file_;
   const std::string program_;
-  std::unique_ptr<RankGroup> group_;  // from Start to Reap, where ranks have groups
+  std::unique_ptr<RankGroup> group_;  // from Start to Reap, if ranks have groups
   std::optional<link::Channel> channel_;
   Mailbox<v1::ToTrainer> outbox_;
   absl::Mutex mu_;
   bool killed_ ABSL_GUARDED_BY(mu_) = false;
   bool dying_before_kill_ ABSL_GUARDED_BY(mu_) = false;
   int64_t orphan_deadline_ns_ ABSL_GUARDED_BY(mu_);
-  std::optional<link::MappedPage> page_ ABSL_GUARDED_BY(mu_);   // once it was started
-  std::optional<SpawnedProcess> process_ ABSL_GUARDED_BY(mu_);  // while it runs
+  std::optional<link::MappedPage> page_ ABSL_GUARDED_BY(mu_);   // set once the rank was started
+  std::optional<SpawnedProcess> process_ ABSL_GUARDED_BY(mu_);  // set while it runs
   std::thread thread_;
 };
 
@@ -339,7 +340,7 @@ void Launcher::Spawn(const RankKey& key, const v1::Start& start, const std::stri
 }
 
 void Launcher::Remove(const AttemptKey& attempt) {
-  std::vector<std::shared_ptr<Rank>> gone;  // their threads are joined outside of the lock
+  std::vector<std::shared_ptr<Rank>> gone;  // their threads are joined without the lock
   const absl::MutexLock lock(&mu_);
   for (auto it = ranks_.begin(); it != ranks_.end();) {
     if (it->first.attempt == attempt) {

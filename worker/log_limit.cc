@@ -28,7 +28,7 @@ constexpr int64_t kMostOfEnded = 4096 * kMib;
 constexpr int64_t kBlock = int64_t{64} << 10;  // a multiple of the blocks of file systems
 constexpr int64_t kBytesOfStatBlock = 512;
 
-// What is kept where there are no holes: it is held in memory for a moment.
+// How much is kept if the file system has no holes: it is copied through memory.
 constexpr int64_t kMostKeptWithoutHoles = kMib;
 
 absl::StatusOr<int64_t> Empty(int fd, int64_t size, int64_t keep) {
@@ -54,7 +54,7 @@ struct AttemptLogs {
   int64_t bytes = 0;
 };
 
-// What cannot be looked at counts as old and empty.
+// Logs that cannot be inspected count as old and empty.
 AttemptLogs Look(const std::string& root, const AttemptKey& attempt) {
   AttemptLogs logs{.attempt = attempt};
   std::error_code error;
@@ -64,7 +64,7 @@ AttemptLogs Look(const std::string& root, const AttemptKey& attempt) {
     if (!error) {
       logs.written = std::max(logs.written, written);
     }
-    struct stat info;  // of the disk: a long log begins with a hole
+    struct stat info;  // counts blocks of the disk, because a long log begins with a hole
     if (stat(file.path().c_str(), &info) == 0) {
       logs.bytes += std::min<int64_t>(info.st_size, int64_t{info.st_blocks} * kBytesOfStatBlock);
     }

@@ -20,14 +20,14 @@ absl::StatusOr<int64_t> SizeOf(int fd) {
                                : absl::ErrnoToStatus(errno, "look at a log");
 }
 
-// Where the first data at or after `offset` begins: `offset` itself at the end of the file, and where the
-// file system does not say.
+// Returns where the first data at or after `offset` begin; `offset` itself at the end of the file, or if the
+// file system does not know.
 int64_t DataAfter(int fd, int64_t offset) {
   const off_t data = lseek(fd, offset, SEEK_DATA);
   return data < 0 ? offset : static_cast<int64_t>(data);
 }
 
-// As many bytes as there are, up to `size`.
+// Reads as many bytes as there are, at most `size`.
 absl::StatusOr<size_t> ReadAt(int fd, char* data, size_t size, int64_t offset) {
   ssize_t got = 0;
   do {
@@ -37,7 +37,7 @@ absl::StatusOr<size_t> ReadAt(int fd, char* data, size_t size, int64_t offset) {
                  : absl::StatusOr<size_t>(static_cast<size_t>(got));
 }
 
-// Where the last `lines` lines begin; 0 if the log, or what is left of it, has fewer.
+// Returns where the last `lines` lines begin; 0 if the log, or the part of it that is left, has fewer.
 absl::StatusOr<int64_t> TailOffset(int fd, int64_t lines) {
   if (lines <= 0) {
     return 0;
@@ -51,7 +51,7 @@ absl::StatusOr<int64_t> TailOffset(int fd, int64_t lines) {
     TANDEM_ASSIGN_OR_RETURN(const size_t got,
                             ReadAt(fd, buffer.data(), static_cast<size_t>(end - begin), begin));
     for (int64_t i = static_cast<int64_t>(got) - 1; i >= 0; --i) {
-      // The newline at the very end closes the last line; it begins none.
+      // The newline at the very end ends the last line, and begins no other.
       if (buffer[static_cast<size_t>(i)] == '\n' && begin + i + 1 < size && ++newlines == lines) {
         return begin + i + 1;
       }
@@ -70,7 +70,7 @@ absl::StatusOr<LogReader> LogReader::Open(int fd, int64_t lines) {
 
 absl::StatusOr<int64_t> LogReader::Dropped() {
   TANDEM_ASSIGN_OR_RETURN(const int64_t size, SizeOf(fd_));
-  if (offset_ > size) {  // emptied, on a file system without holes
+  if (offset_ > size) {  // the log was emptied, on a file system without holes
     const int64_t dropped = offset_ - size;
     offset_ = 0;
     return dropped;
@@ -95,7 +95,7 @@ absl::Status LogReader::Read(size_t most, std::string& data) {
     TANDEM_ASSIGN_OR_RETURN(const size_t got, ReadAt(fd_, data.data(), most, offset_));
     data.resize(got);
     if (got > 0 && DataAfter(fd_, offset_) != offset_) {
-      continue;  // dropped since the first look: these are zeros
+      continue;  // dropped since DataAfter looked: the bytes are zeros
     }
     offset_ += static_cast<int64_t>(got);
     if (!in_dropped_line_ || got == 0) {

@@ -14,7 +14,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-// The controller takes no more, and no longer names.
+// The controller accepts no more scalars, and no longer names.
 constexpr int kMostScalarsOfLine = 256;
 constexpr size_t kMostNameBytes = 128;
 
@@ -22,7 +22,7 @@ Json Parsed(std::string_view text) {
   return Json::parse(text.begin(), text.end(), nullptr, /*allow_exceptions=*/false);
 }
 
-// What is not finite is null there.
+// Numbers that are not finite are null in the file.
 std::optional<double> NumberOf(const Json& value) {
   if (value.is_null()) {
     return std::numeric_limits<double>::quiet_NaN();
@@ -30,17 +30,17 @@ std::optional<double> NumberOf(const Json& value) {
   return value.is_number() ? std::optional(value.get<double>()) : std::nullopt;
 }
 
-// Whether the directory is the job's: another one may have gone on there since.
+// Whether the directory still belongs to the job; another job may have taken it since.
 bool IsOf(platform::Files& files, const std::string& directory, const std::string& job) {
   const absl::StatusOr<checkpoint::Owner> owner = checkpoint::ReadOwner(files, directory);
   return owner.ok() && owner->job == job;
 }
 
-// Whole lines.
+// Returns the last lines that are complete.
 std::string TailOf(platform::Files& files, const std::string& path) {
   const int64_t begin = std::max<int64_t>(0, files.Size(path).value_or(0) - kMostTailBytes);
   std::string text = files.ReadRange(path, begin, kMostTailBytes).value_or("");
-  text.resize(text.rfind('\n') == text.npos ? 0 : text.rfind('\n'));  // a crash may have torn the last
+  text.resize(text.rfind('\n') == text.npos ? 0 : text.rfind('\n'));  // a crash may have torn the last line
   return begin == 0 ? text : text.substr(std::min(text.size(), text.find('\n')));
 }
 

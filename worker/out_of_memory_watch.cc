@@ -7,7 +7,7 @@
 namespace tandem::worker {
 namespace {
 
-// A rank's death is seen at once; a machine without memory is slow.
+// A rank's death is noticed at once, but a machine without memory is slow.
 constexpr absl::Duration kInterval = absl::Seconds(10);
 
 std::string Gibibytes(int64_t bytes) {

@@ -22,7 +22,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The root itself, or something below it.
+// Whether the path is the root itself or below it.
 bool IsBelow(const std::string& path, const std::string& root) {
   return path == root || (path.starts_with(root) && (root == "/" || path[root.size()] == '/'));
 }
@@ -48,8 +48,8 @@ absl::StatusOr<std::vector<std::string>> CanonicalRoots(const char* flag,
   return out;
 }
 
-// Where a path leads, also if nothing is there yet: a program that makes a file follows links to nothing,
-// too.
+// Returns where a path leads, even if nothing is there yet, because a program that makes a file follows such
+// links, too.
 std::string LeadsTo(const std::string& path, std::error_code& error) {
   constexpr int kMostLinks = 40;
   fs::path to = path;
@@ -62,7 +62,7 @@ std::string LeadsTo(const std::string& path, std::error_code& error) {
     while (link.has_relative_path() && !fs::is_symlink(fs::symlink_status(link, error))) {
       link = link.parent_path();
     }
-    error.clear();  // of what is not there
+    error.clear();  // caused by what does not exist yet
     if (!link.has_relative_path()) {
       return to.string();
     }
@@ -85,7 +85,7 @@ class Checker {
     if (rules_.read.empty() || !before_(field, pattern)) {
       return;
     }
-    // Where there are none, this is said when the files are looked for.
+    // A pattern without files passes here; the check of files reports it.
     for (const std::string& path : jobspec::DataPaths(pattern)) {
       if (!Allow(field, pattern, path, rules_.read, "files", "--read-root")) {
         return;
@@ -93,8 +93,8 @@ class Checker {
     }
   }
 
-  // A job appends to files of the folder and resumes from steps in it: links there are judged as the folder
-  // is.
+  // A job appends to files of the folder and resumes from its steps, so links in it must obey the rule for
+  // the folder.
   void Checkpoints(const std::string& field, const std::string& path) {
     if (!rules_.write.empty() && before_(field, path) &&
         Allow(field, path, path, rules_.write, "a folder", "--write-root")) {
@@ -102,8 +102,8 @@ class Checker {
     }
   }
 
-  // A job may read what is its own, too: weights to start from, in files that may be links. Every name that
-  // the folder has is judged, also those that a text's folder would hide.
+  // Weights to start from may also lie where the job may write, and their files may be links. All names in
+  // the folder are checked, also names that are hidden in the folder of a text.
   void Weights(const std::string& field, const std::string& folder) {
     if (rules_.read.empty() || !before_(field, folder) ||
         !Allow(field, folder, folder, Readable(), "files", "--read-root")) {
@@ -120,7 +120,7 @@ class Checker {
   }
 
   // A job copies files into its checkpoint.directory, where its user can read them
-  // (jobspec/source_folders.h).
+  // (jobspec/source_folders.h), so they must be readable for jobs.
   void Copied(const v1::JobSpec& spec) {
     const std::vector<jobspec::DataText> train = jobspec::TrainingTexts(spec.data());
     if (rules_.read.empty() || !violations_.empty() || CopiesNothing(spec.checkpoint()) ||
@@ -168,7 +168,7 @@ class Checker {
     return absl::StrCat(folder, folder.ends_with('/') ? "" : "/", name);
   }
 
-  // A job that goes on in its own directory has copied these files already.
+  // Whether the job continues in its own directory, so that it has copied the files already.
   bool CopiesNothing(const v1::Checkpoint& checkpoint) {
     const std::string& directory = checkpoint.directory();
     if (jobspec::IsResumePath(checkpoint.resume())) {
@@ -180,7 +180,8 @@ class Checker {
     return checkpoint.resume() == jobspec::kResumeNewest && steps.ok() && !steps->empty();
   }
 
-  // None if nothing is there. What cannot be listed is refused: a rank, as another user, may be able to.
+  // Returns no names if nothing is there. A folder that cannot be listed is refused, because a rank may be
+  // able to list it as another user.
   absl::StatusOr<std::vector<std::string>> NamesIn(const std::string& field, const std::string& value,
                                                    const std::string& folder) {
     absl::StatusOr<std::vector<std::string>> names = files_.List(folder);
@@ -196,7 +197,8 @@ class Checker {
     return names;
   }
 
-  // Each folder in it, linked or not, is looked at as it is, so many levels deep. False: one is refused.
+  // Checks the links in a folder and, for `levels` levels, in the folders below it, linked or not. Returns
+  // false if one is refused.
   bool LinksIn(const std::string& field, const std::string& value, const std::string& folder, int levels) {
     const absl::StatusOr<std::vector<std::string>> names = NamesIn(field, value, folder);
     for (const std::string& name : names.ok() ? *names : std::vector<std::string>()) {
@@ -213,7 +215,7 @@ class Checker {
     return names.ok();
   }
 
-  // `path` belongs to the field's `value`; parts of it that are not there yet lead where they are written.
+  // `path` belongs to the field's `value`. Parts of it that do not exist yet lead where their names say.
   bool Allow(const std::string& field, const std::string& value, const std::string& path,
              const std::vector<std::string>& roots, const char* what, const char* flag,
              const char* remedy = "use another path") {

@@ -23,7 +23,8 @@ constexpr size_t kFlags = 6;
 constexpr size_t kStartTime = 19;
 constexpr uint64_t kExiting = 0x4;  // PF_EXITING of the kernel: it tears down its memory, which may take long
 
-// The fields of /proc/PID/stat behind the name, "S ppid ...": the state is field 3, the start time field 22.
+// Returns the fields of /proc/PID/stat after the name, "S ppid ...": the state is field 3, the start time
+// field 22.
 absl::StatusOr<std::vector<std::string>> ReadStat(pid_t pid) {
   const absl::StatusOr<std::string> stat = platform::SystemFiles().Read(absl::StrCat("/proc/", pid, "/stat"));
   if (!stat.ok()) {
@@ -78,7 +79,7 @@ absl::Status KillLeftover(const ProcessId& process, absl::Duration limit) {
       return absl::OkStatus();
     }
     if (!now.ok()) {
-      return now.status();  // out of descriptors: it may well be there
+      return now.status();  // out of descriptors, so it may still run
     }
     if (!(*now == process)) {
       return absl::OkStatus();
@@ -93,7 +94,7 @@ absl::Status KillLeftover(const ProcessId& process, absl::Duration limit) {
                        " of an earlier tandem-worker does not die; look at what it waits for in /proc/",
                        process.pid, "/stack, or restart the machine"));
     }
-    absl::SleepFor(absl::Milliseconds(5));  // not our child: nothing to wait on
+    absl::SleepFor(absl::Milliseconds(5));  // not our child, so it cannot be waited for
   }
 }
 

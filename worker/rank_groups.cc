@@ -25,7 +25,7 @@
 namespace tandem::worker {
 namespace {
 
-// Of the memory of all: what the daemon keeps for itself.
+// The largest part of the group's memory that the daemon keeps for itself.
 constexpr int64_t kMostReserve = int64_t{256} << 20;
 
 bool WriteText(const std::string& path, const std::string& text) {
@@ -35,13 +35,14 @@ bool WriteText(const std::string& path, const std::string& text) {
 
 bool MakeFolder(const std::string& path) { return mkdir(path.c_str(), 0755) == 0 || errno == EEXIST; }
 
-// The number of a file of one; none: "max", or there is no such file.
+// Returns the number in a file; nullopt if the file says "max" or does not exist.
 std::optional<int64_t> NumberOfFile(const std::string& path) {
   int64_t number = 0;
   return absl::SimpleAtoi(platform::ReadKernelFile(path), &number) ? std::optional(number) : std::nullopt;
 }
 
-// systemd says of a unit's group that it is the unit's; the root of what a container sees is the container's.
+// Whether the group was given to this service: systemd marks the group of a unit, and the root that a
+// container sees belongs to it.
 bool IsGiven(const std::string& group, const std::string& path) {
   if (path == "/") {
     return true;
@@ -55,7 +56,7 @@ bool IsGiven(const std::string& group, const std::string& path) {
   return false;
 }
 
-// This process and those above it.
+// Returns this process and its ancestors.
 std::set<int> OwnLine() {
   std::set<int> line;
   for (int pid = getpid(); pid > 0 && line.insert(pid).second;) {
@@ -72,7 +73,7 @@ std::set<int> OwnLine() {
   return line;
 }
 
-// Whether nothing runs in the group but this process and what has started it.
+// Whether no process is in the group except this one and its ancestors.
 bool IsAlone(const std::string& group) {
   const std::set<int> line = OwnLine();
   for (const absl::string_view word :
@@ -85,7 +86,7 @@ bool IsAlone(const std::string& group) {
   return true;
 }
 
-// All processes of a group; one may be started meanwhile.
+// Moves all processes of a group. Repeats, because new ones may start meanwhile.
 bool MoveProcesses(const std::string& from, const std::string& to) {
   constexpr int kMostPasses = 10;
   for (int pass = 0; pass < kMostPasses; ++pass) {
@@ -127,7 +128,7 @@ std::unique_ptr<RankGroups> RankGroups::Make(const std::string& root) {
   const std::vector<std::string> controllers =
       absl::StrSplit(platform::ReadKernelFile(group + "/cgroup.controllers"), absl::ByAnyChar(" \n"));
   struct stat status {};
-  // The machine's own root has no limit, and is not a worker's to divide.
+  // The root group of the machine has no limit, and a worker must not divide it.
   const bool is_root_of_machine = stat((group + "/memory.max").c_str(), &status) != 0;
   if (is_root_of_machine ||
       std::find(controllers.begin(), controllers.end(), "memory") == controllers.end() ||
@@ -154,7 +155,7 @@ std::unique_ptr<RankGroups> RankGroups::Make(const std::string& root) {
   }
   std::error_code ignored;
   for (const auto& left :
-       std::filesystem::directory_iterator(ranks, ignored)) {  // by a daemon that was killed
+       std::filesystem::directory_iterator(ranks, ignored)) {  // left by a daemon that was killed
     rmdir(left.path().c_str());
   }
   platform::Log(platform::LogLevel::kInfo, "each rank has a control group of its own", {{"group", ranks}});

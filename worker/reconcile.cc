@@ -15,7 +15,7 @@
 namespace tandem::worker {
 namespace {
 
-// One round. Every command changes the state so that the next round does not give it again.
+// One round. Each command also changes the state, so that the next round does not repeat it.
 class Reconciler {
  public:
   Reconciler(WorkerState& state, absl::Time now, Commands& commands)
@@ -34,7 +34,7 @@ class Reconciler {
       Do(DropSession{state_.session.drop});
       state_.session = {};
     } else if (state_.session.open && !changed_) {
-      Talk();  // only of what has come to rest: what changes in this round is sent in the next
+      Talk();  // what changes in this round is sent in the next
     }
     if (state_.deadline_stale) {
       Do(RenewDeadline{state_.orphan_timeout * 0.8});
@@ -62,14 +62,14 @@ class Reconciler {
     Do(SendToController{std::move(message)});
   }
 
-  // The first stop of an attempt, or an earlier one.
+  // Stops an attempt, or moves its stop to an earlier time.
   void Stop(const AttemptKey& key, AttemptState& attempt, worker::Stop stop) {
     StopAttempt(key, attempt, std::move(stop), commands_);
     changed_ = true;
   }
 
-  // Every attempt saves a checkpoint and ends, with its ranks on other workers; there is nothing to wait for
-  // after the last.
+  // Asks every attempt to save a checkpoint and to end, with its ranks on other workers. The process ends
+  // when no attempt is left.
   void Drain() {
     if (state_.live.empty()) {
       state_.shutdown_at = now_;
@@ -82,7 +82,7 @@ class Reconciler {
     }
   }
 
-  // Everything ends; the process as soon as every end is recorded and sent, or the limit has passed.
+  // Ends everything. The process exits once every end is recorded and sent, or at the limit.
   void Shutdown() {
     if (state_.exit_sent) {
       return;
@@ -94,7 +94,7 @@ class Reconciler {
     const bool ends_sent =
         !state_.session.hello_sent || std::none_of(state_.ended.begin(), state_.ended.end(),
                                                    [](const auto& ended) { return ended.second.dirty; });
-    // The controller looks for a worker that goes without a word.
+    // If the worker left without a message, the controller would wait for it to return.
     const bool all_sent = ends_sent && (!state_.session.welcomed || state_.session.drain_sent);
     if ((state_.live.empty() && all_sent) || now_ >= state_.shutdown_at + kShutdownLimit) {
       Do(ExitProcess{state_.fatal.value_or("")});
@@ -120,8 +120,8 @@ class Reconciler {
       Reconcile({key, number}, attempt, rank);
       all_gone = all_gone && rank.life == Life::kGone;
     }
-    // Without waiting for a check, which writes nothing and may never come back. The shell records in order,
-    // so the record of ranks is not written into a folder that this one has closed.
+    // Does not wait for a check, which writes nothing and may never end. The shell records in order, so the
+    // record of ranks is not written into a folder that this command has closed.
     if (all_gone && !attempt.recording) {
       v1::AttemptStatus status = StatusOf(key, attempt, now_);
       status.set_ended(true);
@@ -174,7 +174,7 @@ class Reconciler {
                               "): mend or unmount that file system there, or use another path");
   }
 
-  // Without a rank the attempt cannot step, so no rank needs to be asked.
+  // The attempt cannot make a step without all its ranks, so none has to be asked.
   void StopTheOthers(const AttemptKey& key, AttemptState& attempt) {
     std::optional<absl::Time> begin;
     for (const auto& [number, rank] : attempt.ranks) {
@@ -248,7 +248,7 @@ class Reconciler {
     }
   }
 
-  // Ranks agree by collective when to act on a request, so telling one of them is enough. False: none runs.
+  // Asks one rank; the ranks agree by collective when to act on a request. Returns false if none runs.
   bool AskOneRank(const AttemptKey& key, const AttemptState& attempt, v1::Desired desired, uint64_t request) {
     for (const auto& [number, rank] : attempt.ranks) {
       if (rank.life != Life::kRunning) {
@@ -291,8 +291,8 @@ class Reconciler {
       AfterHello();
       return;
     }
-    // Only the inventory goes before the welcome, since a checkpoint's notice waits for it: an end that
-    // overtook the notice would end the job without it.
+    // Before the welcome only the inventory is sent, because notices of checkpoints wait for it: an end that
+    // overtook such a notice would end the job without it.
     if (!state_.session.welcomed) {
       return;
     }
@@ -308,7 +308,7 @@ class Reconciler {
     }
     bool is_heard = false;
     for (auto& [key, attempt] : state_.live) {
-      // While its files are checked, an attempt is neither accepted nor refused.
+      // An attempt whose files are being checked is neither accepted nor refused.
       const bool known = attempt.preparation == Preparation::kReady || attempt.refused || attempt.stop;
       if (!known || (!attempt.dirty && !state_.heartbeat_due)) {
         continue;
@@ -343,8 +343,8 @@ class Reconciler {
     }
   }
 
-  // The inventory said all of it but the rendezvous; what ranks have set and wait for, and checkpoint
-  // notices, are sent again once welcome.
+  // The inventory has everything except the rendezvous: keys that ranks have set or wait for, and notices of
+  // checkpoints, are sent again after the welcome.
   void AfterHello() {
     state_.session.hello_sent = true;
     state_.session.drain_sent = state_.shutdown_at != absl::InfiniteFuture();
@@ -380,7 +380,7 @@ class Reconciler {
     for (const std::string& name : attempt.rendezvous.unasked) {
       const std::set<int>& ranks = attempt.rendezvous.waiting.at(name);
       if (ranks.empty()) {
-        continue;  // the ranks that asked are gone
+        continue;  // the ranks that waited for it are gone
       }
       v1::WorkerMessage message;
       v1::KvGet& get = *message.mutable_get();

@@ -21,21 +21,21 @@
 namespace tandem::worker {
 namespace {
 
-constexpr absl::Duration kKillLimit = absl::Minutes(1);  // the kernel takes back much memory
+constexpr absl::Duration kKillLimit = absl::Minutes(1);  // the kernel may free much memory
 constexpr int64_t kMostRecordBytes = int64_t{64} << 20;
 
 std::string RanksFile(const std::string& folder) { return folder + "/ranks.json"; }
 std::string EndFile(const std::string& folder) { return folder + "/ended.pb"; }
 
-// A record of an attempt; empty where there is none, or one that is too large to be a record. What cannot be
-// read now may well be there, and is not to be replaced by another end.
+// Returns the record of an attempt; empty if there is none or it is too large to be one. If it cannot be
+// read now, returns an error, because it may exist, and must not be replaced by another end.
 absl::StatusOr<std::string> ReadRecord(platform::Files& files, const std::string& path) {
   absl::StatusOr<std::string> text = platform::ReadAtMost(files, path, kMostRecordBytes);
   const bool is_none = absl::IsNotFound(text.status()) || absl::IsInvalidArgument(text.status());
   return is_none ? std::string() : std::move(text);
 }
 
-// The record of an attempt's ranks, an object; empty where there is none, or a torn one.
+// Returns the record of an attempt's ranks as an object; empty if there is none or it is torn.
 absl::StatusOr<nlohmann::json> ReadRanks(platform::Files& files, const std::string& folder) {
   TANDEM_ASSIGN_OR_RETURN(const std::string text, ReadRecord(files, RanksFile(folder)));
   nlohmann::json record = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
@@ -154,7 +154,7 @@ absl::StatusOr<v1::AttemptStatus> Records::RecoverAttempt(const AttemptKey& atte
   status.Clear();
   *status.mutable_id() = IdOf(attempt);
   status.set_ended(true);
-  // Without a record of ranks none was started, since the record is durable before.
+  // Without a record of ranks no rank was started, because the record is durable before.
   TANDEM_ASSIGN_OR_RETURN(const nlohmann::json record, ReadRanks(files_, folder));
   TANDEM_ASSIGN_OR_RETURN(const std::string boot, BootId());
   status.set_store_id(record.value("store", ""));

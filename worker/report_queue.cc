@@ -19,7 +19,8 @@ auto FirstUnsent(Entries& entries) {
 
 }  // namespace
 
-// Sent norms that are dropped are most likely on their way; only if the stream breaks now are they lost.
+// Norms that were sent may be dropped, because they are most likely on their way; they are lost only if the
+// stream breaks now.
 void ReportBuffer::Add(v1::StepReport report, absl::Time now) {
   entries_.Push({.step = std::move(report), .time = now});
 }
@@ -56,7 +57,7 @@ std::optional<v1::ReportBatch> ReportBuffer::Next(absl::Time now, bool flush) {
     *batch.mutable_table() = *table_;
     table_sent_ = true;
   }
-  size_t bytes = batch.table().ByteSizeLong();  // a large one goes alone: a message holds 4 MiB
+  size_t bytes = batch.table().ByteSizeLong();  // a large table goes alone: a message has 4 MiB at most
   for (auto entry = FirstUnsent(entries_); entry != entries_.end(); ++entry) {
     if (bytes > 0 && bytes + entry->bytes > limits_.batch_bytes) {
       break;
@@ -105,7 +106,8 @@ void ReportQueue::AddTable(const AttemptKey& attempt, v1::ParameterTable table) 
 }
 
 void ReportQueue::AddRecovered(const AttemptKey& attempt, std::vector<v1::StepReport> reports) {
-  // A controller without the job acknowledges none; one that refuses them ends the stream of all the others.
+  // A controller without the job acknowledges no report of it. (If it refused them, that would end the
+  // stream for all other reports.)
   constexpr absl::Duration kKeepRecovered = absl::Minutes(10);
   const absl::MutexLock lock(&mu_);
   Attempt& found = Find(attempt);

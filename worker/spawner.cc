@@ -33,7 +33,7 @@ constexpr char kOomScoreFile[] = "/proc/self/oom_score_adj";
 constexpr int kOomScoreAboveWorker = 500;
 constexpr int kMostOomScore = 1000;
 
-// What the child needs, made before the fork: after it only async-signal-safe calls are allowed.
+// Everything that the child needs, made before the fork: after it only async-signal-safe calls are allowed.
 struct ChildPlan {
   const char* program = nullptr;
   char* const* argv = nullptr;
@@ -42,16 +42,16 @@ struct ChildPlan {
   int log_fd = -1;
   int control_fd = -1;
   int page_fd = -1;
-  int group_fd = -1;              // -1: its group stays that of the parent
-  const char* oom_score = "";     // what it writes to its own oom_score_adj
-  int error_fd = -1;              // closes with exec; before that, a ChildFailure goes through it
-  const RunAs* run_as = nullptr;  // null: as we are
+  int group_fd = -1;              // -1: the child stays in the parent's group
+  const char* oom_score = "";     // written to the child's oom_score_adj
+  int error_fd = -1;              // closed by exec; carries a ChildFailure if exec does not happen
+  const RunAs* run_as = nullptr;  // null: the daemon's own user
 };
 
-// Why the program does not run.
+// Why the program could not be started.
 struct ChildFailure {
   int error = 0;          // errno
-  const char* what = "";  // a literal, which the parent has at the same address
+  const char* what = "";  // a literal, so parent and child have it at one address
 };
 
 [[noreturn]] void FailChild(const ChildPlan& plan, const char* what = "") {
@@ -60,11 +60,11 @@ struct ChildFailure {
   _exit(127);
 }
 
-// For good, and so that no program of theirs gets more than they have. The kernel's calls, not the C
-// library's: those change all threads of a process under a lock that another thread may have held at the
-// fork.
+// Becomes the user for good, so that programs started by the rank gain no rights. Makes system calls
+// directly: those of the C library change all threads of a process under a lock that another thread may have
+// held at the fork.
 bool Become(const RunAs& who) {
-  // Root alone may set groups; another user has its own already.
+  // Only root may set groups; any other user has its own already.
   const bool is_root = geteuid() == 0;
   return (!is_root || syscall(SYS_setgroups, who.groups.size(), who.groups.data()) == 0) &&
          (!is_root || syscall(SYS_setresgid, who.group, who.group, who.group) == 0) &&
@@ -72,8 +72,8 @@ bool Become(const RunAs& who) {
          prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0;
 }
 
-// What the kernel is to kill first when there is no memory: a rank, and not the worker with all its jobs. A
-// wish: where it may not be written, ranks are what they were.
+// Lets the kernel kill a rank first when memory runs out, instead of the worker with all its jobs. If the
+// file cannot be written, nothing changes.
 void OfferToOomKiller(const char* score) {
   const int fd = open(kOomScoreFile, O_WRONLY | O_CLOEXEC);
   if (fd >= 0) {
@@ -82,7 +82,7 @@ void OfferToOomKiller(const char* score) {
   }
 }
 
-// Text for OfferToOomKiller: above that of this process.
+// Returns the score of ranks, which is above that of this process.
 std::string OomScoreOfRanks() {
   int own = 0;
   std::ifstream(kOomScoreFile) >> own;
@@ -90,12 +90,13 @@ std::string OomScoreOfRanks() {
 }
 
 [[noreturn]] void RunChild(const ChildPlan& plan) {
-  // Both before it is another user's, whose files these are not.
+  // Done before the process becomes another user's, who may not write these files.
   OfferToOomKiller(plan.oom_score);
-  if (plan.group_fd >= 0) {  // a wish too
+  if (plan.group_fd >= 0) {  // an error is ignored
     [[maybe_unused]] const ssize_t written = write(plan.group_fd, "0", 1);
   }
-  // Before the death signal, which the kernel forgets when a process becomes another user's.
+  // Done before the death signal is set, because the kernel clears it when the process becomes another
+  // user's.
   if (plan.run_as != nullptr && !Become(*plan.run_as)) {
     FailChild(plan);
   }
@@ -103,13 +104,13 @@ std::string OomScoreOfRanks() {
     FailChild(plan);
   }
   if (getppid() != plan.parent) {
-    _exit(127);  // the daemon died before the line above
+    _exit(127);  // the daemon died before the call above
   }
   setpgid(0, 0);
   if (chdir("/") != 0) {
     FailChild(plan, " in its working directory /");
   }
-  signal(SIGPIPE, SIG_DFL);  // exec keeps what is ignored
+  signal(SIGPIPE, SIG_DFL);  // exec would keep it ignored
   sigset_t none;
   sigemptyset(&none);
   if (sigprocmask(SIG_SETMASK, &none, nullptr) != 0) {
@@ -119,7 +120,7 @@ std::string OomScoreOfRanks() {
       dup2(plan.log_fd, STDERR_FILENO) < 0) {
     FailChild(plan);
   }
-  // All descriptors are close-on-exec already, as far as every library keeps to it; this makes sure.
+  // All descriptors should be close-on-exec already; this also covers libraries that forget it.
   close_range(STDERR_FILENO + 1, ~0U, CLOSE_RANGE_CLOEXEC);
   if (fcntl(plan.control_fd, F_SETFD, 0) != 0 || fcntl(plan.page_fd, F_SETFD, 0) != 0) {
     FailChild(plan);
@@ -142,7 +143,7 @@ absl::StatusOr<SpawnedProcess> ForkAndExec(const SpawnRequest& request, const Ru
       platform::OpenRegularFile(request.log_file, O_WRONLY | O_CREAT | O_APPEND, 0644);
   if (!log.ok()) {
     const absl::string_view remedy = platform::RemedyOf(log.status());
-    const bool of_folder = !absl::IsOutOfRange(log.status());  // not of the number of open files
+    const bool of_folder = !absl::IsOutOfRange(log.status());  // not about the number of open files
     return absl::Status(
         log.status().code(),
         absl::StrCat(log.status().message(), "; ", of_folder ? "its log lies in the worker's --state: " : "",
@@ -177,7 +178,7 @@ absl::StatusOr<SpawnedProcess> ForkAndExec(const SpawnRequest& request, const Ru
                        .error_fd = write_end.get(),
                        .run_as = run_as};
 
-  // _Fork runs no fork handlers: gRPC's would wait for its other threads.
+  // _Fork runs no fork handlers; gRPC's would wait for its other threads.
   const pid_t pid = _Fork();
   if (pid == 0) {
     RunChild(plan);
@@ -202,7 +203,7 @@ absl::StatusOr<SpawnedProcess> ForkAndExec(const SpawnRequest& request, const Ru
     Reap(pid);
     return status;
   }
-  // It may have died already; no other process can have the pid before it is reaped.
+  // The child may have died already, but its pid is not reused before it is reaped.
   if (const absl::StatusOr<ProcessId> id = Identify(pid); id.ok()) {
     process.id = *id;
   }

@@ -22,7 +22,7 @@ v1::RankPhase PhaseOf(const RankState& rank) {
   if (rank.finished) {
     return v1::RANK_PHASE_FINISHED;
   }
-  // The page is sampled, so it may lag behind the message.
+  // The page is sampled, so it may be older than the message.
   if (rank.ready && rank.sample.phase < v1::RANK_PHASE_READY) {
     return v1::RANK_PHASE_READY;
   }

@@ -10,7 +10,7 @@
 namespace tandem::worker {
 
 Commands Step(WorkerState& state, const Input& input, absl::Time now) {
-  // A stop needs 4: decide it, ask the ranks, record the end, report it.
+  // A stop takes 4 rounds: decide it, ask the ranks, record the end, report it.
   constexpr int kMaxRounds = 16;
   Commands commands;
   Take(input, state, now, commands);

@@ -21,14 +21,15 @@ absl::Duration GraceOf(const v1::Assignment& assignment) {
 
 constexpr char kAskedToEnd[] = "a worker of the job was asked to end before the job began";
 
-// Ids become names of folders.
+// Ids become folder names.
 bool IsSafeName(const std::string& id) {
   return !id.empty() && id.size() <= 64 && std::all_of(id.begin(), id.end(), [](char c) {
     return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-';
   });
 }
 
-// Why this worker cannot run an assignment, before any file is looked at; empty: it can.
+// Returns why this worker cannot run an assignment, which is known before any file is inspected; empty if it
+// can.
 std::string Unfit(const WorkerState& state, const v1::Assignment& assignment) {
   if (assignment.ranks().empty()) {
     return "the assignment has no rank for this worker";
@@ -63,7 +64,7 @@ std::string Unfit(const WorkerState& state, const v1::Assignment& assignment) {
   return "";
 }
 
-// Changes the state by what an input says.
+// Applies inputs to the state.
 class Taker {
  public:
   Taker(WorkerState& state, absl::Time now, Commands& commands)
@@ -79,7 +80,7 @@ class Taker {
     const v1::ControllerMessage& message = input.message;
     const bool greeting = message.item_case() == v1::ControllerMessage::kWelcome ||
                           message.item_case() == v1::ControllerMessage::kRefused;
-    // A controller that was turned down may have more on the way.
+    // Messages of a controller that was turned down may still arrive.
     if (!state_.session.open || (!state_.session.welcomed && !greeting)) {
       return;
     }
@@ -271,9 +272,9 @@ class Taker {
         }
         attempt.dirty = true;
         break;
-      case v1::FromTrainer::kTable:     // of the report queue
-      case v1::FromTrainer::kReport:    // of the report queue
-      case v1::FromTrainer::kProfiled:  // of the profiles
+      case v1::FromTrainer::kTable:     // goes to the report queue
+      case v1::FromTrainer::kReport:    // goes to the report queue
+      case v1::FromTrainer::kProfiled:  // goes to the profiles
       case v1::FromTrainer::ITEM_NOT_SET:
         break;
     }
@@ -297,7 +298,7 @@ class Taker {
     if (it == state_.live.end()) {
       return;
     }
-    // Every rank is gone, so nothing of it has an age.
+    // No rank is left, so no age counts.
     v1::AttemptStatus status = StatusOf(it->first, it->second, absl::InfinitePast());
     status.set_ended(true);
     state_.ended[input.attempt] = {.status = std::move(status)};
@@ -311,7 +312,7 @@ class Taker {
   void operator()(const Woken&) {}
 
  private:
-  // Why this controller must not be listened to; empty: it may.
+  // Returns why this controller must not be obeyed; empty if it may.
   std::string WhyNot(const v1::Welcome& welcome) const {
     if (welcome.store_id() == state_.store_id && welcome.term() < state_.highest_term) {
       return absl::StrCat("the controller's term ", welcome.term(), " is older than term ",
@@ -346,8 +347,8 @@ class Taker {
 
   void TakeAssignments(const v1::Assignments& assignments) {
     std::set<AttemptKey> listed;
-    // Stops come first: a slot that they free may be assigned in the same message only after the ranks are
-    // gone, so an assignment never overtakes them.
+    // Stops come first: a slot that they free can be assigned in the same message only after its rank is
+    // gone, so an assignment never overtakes a stop.
     for (const v1::Assignment& assignment : assignments.all()) {
       listed.insert(KeyOf(assignment.id()));
     }
@@ -371,13 +372,13 @@ class Taker {
       TakeAssignment(assignment);
     }
     for (const v1::AttemptId& id : assignments.forget()) {
-      // A controller asks to forget jobs that it does not know; another one may still have to hear of this
-      // end.
+      // A controller also sends `forget` for jobs that it does not know, but another controller may still
+      // need this end.
       const auto ended = state_.ended.find(KeyOf(id));
       if (ended == state_.ended.end()) {
         continue;
       }
-      const std::string& store = ended->second.status.store_id();  // empty: recorded by an older build
+      const std::string& store = ended->second.status.store_id();  // empty if an older build recorded it
       if (!store.empty() && store != state_.store_id) {
         continue;
       }
@@ -401,7 +402,7 @@ class Taker {
       }
     } else {
       if (!IsSafeName(key.job) || key.attempt < 1) {
-        return;  // no controller of ours sends it
+        return;  // no controller of ours sends such a job
       }
       const bool draining = IsDraining(state_, now_);
       if (state_.shutdown_at != absl::InfiniteFuture() && !draining) {
@@ -416,7 +417,7 @@ class Taker {
       }
       commands_.push_back(
           LogLine{.attempt = key, .text = absl::StrCat("assigned ", assignment.ranks_size(), " rank(s)")});
-      if (draining) {  // assigned before the controller heard of it
+      if (draining) {  // assigned before the controller knew of the drain
         Refuse(key, *attempt, v1::FAILURE_CLASS_PREEMPTED, proto::ReasonCode("Preempted"), kAskedToEnd);
       } else if (!unfit.empty()) {
         Refuse(key, *attempt, v1::FAILURE_CLASS_INFRASTRUCTURE, proto::ReasonCode("BadAssignment"), unfit);
@@ -435,14 +436,14 @@ class Taker {
                   commands_);
   }
 
-  // The attempt, where an answer about its preparation is still of use: it may have been stopped or refused,
-  // and have ended, while a path of it hung.
+  // Returns the attempt if an answer about its preparation still matters: while a path hung, the attempt may
+  // have been stopped or refused, or have ended.
   AttemptState* Preparing(const AttemptKey& key) {
     AttemptState* const attempt = FindAttempt(state_, key);
     return attempt == nullptr || attempt->stop || attempt->refused ? nullptr : attempt;
   }
 
-  // A look at the rank's page.
+  // Takes a sample of the rank's page.
   void Look(RankState& rank, const PageSample& sample) {
     const int64_t steps = sample.step - rank.sample.step;
     if (steps > 0) {
@@ -451,7 +452,7 @@ class Taker {
       }
       rank.sampled_at = now_;
     }
-    // The page has the times of instructions alone: a new phase is as old as this look.
+    // The page has times of instructions only, so a new phase begins with this sample.
     const PageSample& last = rank.sample;
     const bool moved = rank.progressed_at == absl::InfinitePast() || sample.phase != last.phase ||
                        sample.step != last.step || sample.collectives != last.collectives;
@@ -464,7 +465,7 @@ class Taker {
     rank.sample = sample;
   }
 
-  // The rank, of whose change the controller should hear at once; null where it is not live.
+  // Returns the rank, and marks it so that the controller gets its change at once; null if it is not live.
   RankState* Touch(const RankKey& key) {
     RankState* const rank = FindRank(state_, key);
     if (rank != nullptr) {

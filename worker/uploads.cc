@@ -23,11 +23,11 @@ namespace tandem::worker {
 namespace {
 
 constexpr size_t kMostLogs = 64;
-constexpr size_t kMostProfiles = 1024;  // a rank each
+constexpr size_t kMostProfiles = 1024;  // one for each rank
 constexpr size_t kLogChunkBytes = size_t{256} << 10;
-constexpr size_t kMostStepBytes = size_t{3} << 20;  // a message holds 4 MiB
+constexpr size_t kMostStepBytes = size_t{3} << 20;  // a message has 4 MiB at most
 constexpr absl::Duration kFollowPeriod = absl::Milliseconds(100);
-constexpr absl::Duration kAskPeriod = absl::Seconds(1);  // then an empty chunk asks whether anybody reads
+constexpr absl::Duration kAskPeriod = absl::Seconds(1);  // then an empty chunk asks whether a reader is left
 
 }  // namespace
 
@@ -66,7 +66,7 @@ class Uploads::Stream {
 
   void Finish() {
     writer_->WritesDone();
-    writer_->Finish();  // the controller tells its reader what was lost
+    writer_->Finish();  // the controller tells the reader what was lost
   }
 
  private:
@@ -116,7 +116,7 @@ void Uploads::Start(std::shared_ptr<grpc::Channel> channel, const v1::UploadRequ
       std::make_unique<Upload>(std::move(channel), request, RankKey{KeyOf(request.id()), request.rank()});
   absl::StatusOr<std::thread> thread =
       platform::StartThread([this, &upload = *upload, too_many] { Run(upload, too_many); });
-  if (!thread.ok()) {  // which the controller notices
+  if (!thread.ok()) {  // the controller notices it
     platform::Log(platform::LogLevel::kWarning, "a log or a profile cannot be sent",
                   {{"job", request.id().job_id()}, {"error", std::string(thread.status().message())}});
     return;

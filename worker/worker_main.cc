@@ -54,8 +54,8 @@ namespace {
 namespace platform = tandem::platform;
 namespace worker = tandem::worker;
 
-// The GPUs that ranks may use. The ranks inherit the list by UUID, so that the number of a rank's slot is
-// that of its GPU.
+// Returns the GPUs that ranks may use. Ranks inherit the list by UUID, so that the number of a rank's slot
+// is also that of its GPU.
 worker::OfferedGpus GpuSlots(const std::string& trainer) {
   absl::StatusOr<std::vector<tandem::v1::Slot>> gpus = worker::FindGpus();
   const char* const visible = getenv("CUDA_VISIBLE_DEVICES");
@@ -76,7 +76,7 @@ worker::OfferedGpus GpuSlots(const std::string& trainer) {
   return offered;
 }
 
-// Behind the GPUs, whose index is their number for CUDA.
+// CPU slots follow the GPUs, whose indices are their numbers for CUDA.
 std::vector<tandem::v1::Slot> CpuSlots(int count, int first_index) {
   const int64_t memory = platform::MemoryBytes();
   std::vector<tandem::v1::Slot> slots;
@@ -91,8 +91,8 @@ std::vector<tandem::v1::Slot> CpuSlots(int count, int first_index) {
   return slots;
 }
 
-// One line where there is one violation; several are joined, since a cause is one line. What a job may not
-// look at is not looked at, and nothing of a job that this build would train as another one.
+// Returns all violations in one line, because a cause has one line. Reads no files of a job that this build
+// would train as another job, and none that the job may not read.
 std::string CheckFiles(const tandem::v1::JobSpec& resolved, const worker::PathRules& rules,
                        const tandem::jobspec::BeforePath& before) {
   std::vector<tandem::v1::Violation> violations = tandem::jobspec::CheckKnown(resolved);
@@ -114,7 +114,7 @@ std::string CheckDuration(const std::string& text) {
              : absl::StrCat(text, " is not a duration; allowed: 0s, 30s, 10m and the like");
 }
 
-// The address of a controller, as gRPC takes it too where it begins with a scheme.
+// Checks the address of a controller. An address with a scheme must be one of gRPC's.
 std::string WhyNotController(const std::string& address) {
   const std::optional<platform::HostPort> target = platform::ReadTarget(address);
   return address.starts_with("unix-abstract:") || (target.has_value() && target->port > 0)
@@ -129,13 +129,13 @@ std::string WhyNotId(const std::string& id) {
                             "\" is not the name of a worker; allowed: ", tandem::proto::kWorkerIds);
 }
 
-// A start that fails says why in one line.
+// Prints why the start failed, in one line.
 int Fail(const absl::Status& status) {
   std::fprintf(stderr, "tandem-worker: %s\n", std::string(status.message()).c_str());
   return 1;
 }
 
-// What the command line says, as it says it.
+// The flags of the command line, as the user wrote them.
 struct Flags {
   std::string controller;
   std::string id = platform::HostName();
@@ -150,7 +150,7 @@ struct Flags {
   std::string failpoints;
 };
 
-// `flags` outlives `app`.
+// `flags` must outlive `app`.
 void AddFlags(CLI::App& app, Flags& flags) {
   app.add_option("--controller", flags.controller, "Address of the controller: unix:/path or host:port")
       ->check(WhyNotController)
@@ -201,12 +201,12 @@ void AddFlags(CLI::App& app, Flags& flags) {
 
 bool DialsTls(const Flags& flags) { return flags.tls.given() && !flags.controller.starts_with("unix:"); }
 
-// What the flags say together that no machine allows; "": nothing.
+// Returns what is wrong with the flags on every machine; empty if nothing is.
 std::string WhyNot(const Flags& flags) {
   if (const absl::Status named = tandem::tls::CheckNamed(flags.tls); DialsTls(flags) && !named.ok()) {
     return std::string(named.message());
   }
-  // A name that does not resolve yet, or a route that is not there yet, may come; another form does not.
+  // A name or a route may appear later, but an address in another form does not become right.
   if (const absl::Status known = worker::LocalAddressToward(flags.controller).status();
       flags.data_address.empty() && absl::IsInvalidArgument(known)) {
     return absl::StrCat("--controller: ", known.message(), "; name one with --data-address");
@@ -220,7 +220,7 @@ std::string WhyNot(const Flags& flags) {
   return "";
 }
 
-// Looks on this machine for what the flags name: files, a user, an address, GPUs. Errors name the flag.
+// Finds what the flags name on this machine: files, a user, an address, GPUs. Errors name the flag.
 absl::StatusOr<worker::DaemonConfig> ConfigOf(const Flags& flags) {
   worker::DaemonConfig config{
       .controller = {.target = flags.controller, .data_address = flags.data_address},
@@ -260,20 +260,19 @@ absl::StatusOr<worker::DaemonConfig> ConfigOf(const Flags& flags) {
   return config;
 }
 
-// For what the daemon does from now on. Call before the first thread starts.
+// Prepares the process for the daemon. Call before the first thread starts.
 void PrepareProcess() {
   platform::IgnoreLockCycles();
-  platform::RaiseDescriptorLimit();  // every rank and every log that is read costs a few
-  // Trainers are started by fork and exec from one thread; gRPC's own fork handlers would only get in the
-  // way.
+  platform::RaiseDescriptorLimit();  // each rank, and each log that is read, needs a few
+  // One thread starts trainers by fork and exec; gRPC's own fork handlers would be in the way.
   setenv("GRPC_ENABLE_FORK_SUPPORT", "0", 1);
-  // Its errors come with the statuses of calls; its own lines are not those of our log.
+  // Its errors come with the statuses of calls, and its own lines do not have our log's form.
   gpr_set_log_function([](gpr_log_func_args*) {});
   signal(SIGPIPE, SIG_IGN);
-  signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is an error of the write; trainers inherit this
+  signal(SIGXFSZ, SIG_IGN);  // a write to a file that may not grow returns an error; trainers inherit this
 }
 
-// From the start until a signal, or the controller, ends it. The code to exit with.
+// Runs until a signal ends the daemon, or the controller does. Returns the exit code.
 int Serve(worker::DaemonConfig config, const worker::PathRules& rules, absl::Duration drain) {
   const sigset_t signals = platform::BlockEndSignals();
   const bool is_root = !config.run_as.has_value() && geteuid() == 0;
@@ -309,7 +308,7 @@ int Serve(worker::DaemonConfig config, const worker::PathRules& rules, absl::Dur
   if (!status.ok()) {
     platform::Log(platform::LogLevel::kError, std::string(status.message()));
   }
-  // All that matters is on disk; a file system that hangs under a check must not keep the process.
+  // Everything that counts is on disk. The process must not wait for a check that hangs in a file system.
   fflush(nullptr);
   _exit(status.ok() ? 0 : 1);
 }
