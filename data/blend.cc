@@ -69,7 +69,7 @@ size_t Blend::Next() {
   size_t best = weights_.size();
   for (size_t i = 0; i < weights_.size(); ++i) {
     if (next_[i] > recent_) {
-      continue;  // it has its quota
+      continue;  // the source has its quota
     }
     if (best == weights_.size() ||
         (recent_counts_[i] + 1) * weights_[best] < (recent_counts_[best] + 1) * weights_[i]) {

@@ -29,7 +29,7 @@ std::vector<Block> SampledBlocks(int64_t bytes) {
 }
 
 absl::StatusOr<std::string> ContentSample(int file, int64_t bytes) {
-  // To read ahead of each block would read much more than the blocks.
+  // Without this the kernel would read ahead of each block, and so much more than the blocks.
   posix_fadvise(file, 0, 0, POSIX_FADV_RANDOM);
   std::string sample;
   for (Block block : SampledBlocks(bytes)) {

@@ -28,7 +28,7 @@ absl::Status Refused(const std::string& path, const std::string& allowed) {
   return absl::InvalidArgumentError(absl::StrCat(path, " must be ", allowed));
 }
 
-// Null where it is absent, too.
+// Returns null also if the member is absent.
 const Json& Member(const Json& object, const char* key) {
   static const Json none;
   const auto found = object.find(key);

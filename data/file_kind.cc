@@ -19,7 +19,7 @@ namespace {
 struct Kind {
   std::string_view name;
   std::string_view suffix;
-  std::string_view beginning;  // empty: known by its suffix alone
+  std::string_view beginning;  // empty: the suffix alone identifies it
 };
 
 constexpr Kind kKinds[] = {

@@ -114,7 +114,7 @@ FileReader::Shared FileReader::Open(int number) const {
 }
 
 void FileReader::Keep(int number, Shared descriptor, absl::Time checked) const {
-  Shared closed;  // when the lock is released
+  Shared closed;  // closed after the lock is released
   const absl::MutexLock lock(&mu_);
   if (const auto kept = kept_.find(number); kept != kept_.end()) {
     kept->second.checked = checked;
@@ -164,9 +164,9 @@ void FileReader::Read(int file, int64_t begin, int64_t count, char* bytes) const
 void FileReader::WillRead(int file, int64_t begin, int64_t count) const {
   try {
     const Shared opened = Open(file);
-    static_cast<void>(posix_fadvise(opened->get(), begin, count, POSIX_FADV_WILLNEED));  // a wish
+    static_cast<void>(posix_fadvise(opened->get(), begin, count, POSIX_FADV_WILLNEED));  // a hint
   } catch (const DataError&) {
-    // Read says so, if the job goes on that far.
+    // Read reports the error, if the job gets that far.
   }
 }
 

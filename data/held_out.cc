@@ -44,7 +44,7 @@ std::vector<int64_t> HeldOutBytes(const std::vector<NamedSize>& files, double fr
   if (fraction <= 0) {
     return held;
   }
-  // In the order of a hash, every file that brings the sum closer to what is wanted.
+  // Takes files in the order of a hash, if a file brings the sum closer to the size that is wanted.
   std::vector<std::pair<uint64_t, size_t>> order;
   for (size_t i = 0; i < files.size(); ++i) {
     order.push_back({XXH3_64bits(files[i].name.data(), files[i].name.size()), i});

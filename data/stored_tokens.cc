@@ -21,8 +21,8 @@ namespace {
 constexpr int64_t kPointersAtOnce = 128;
 constexpr int64_t kSequencesAtOnce = 1 << 16;  // of an index that is read as a whole
 
-// Widens tokens that lie at the end of the memory of as many int64_t, front to back: what is written has been
-// read.
+// Widens tokens that lie at the end of the memory of as many int64_t. Works from front to back, so that only
+// tokens that have been read are overwritten.
 template <typename Token>
 void Widen(int64_t count, int64_t* tokens) {
   const char* const packed =
@@ -286,7 +286,7 @@ void StoredTokens::Read(int64_t begin, int64_t count, int64_t* tokens) const {
 }
 
 void StoredTokens::WillRead(int64_t begin, int64_t count) const {
-  constexpr int64_t kAround = 512;  // sequences; how far from where they are expected they often are
+  constexpr int64_t kAround = 512;  // sequences; how far from its expected place a sequence often is
   for (const auto& [shard, offset, length] : RunsOf(begin, count)) {
     const int64_t size = BytesOf(shard->file.type);
     files_->WillRead(shard->bin, shard->file.begin + offset * size, length * size);
@@ -341,7 +341,7 @@ std::vector<int64_t> StoredTokens::DocumentStarts(int64_t begin, int64_t count) 
             RefuseIndex(shard, absl::StrCat("says that sequence ", sequence, " begins at byte ", pointer,
                                             ", before the one before it or behind the last token"));
           }
-          if (start < end && start > previous) {  // a sequence without tokens begins where the next one does
+          if (start < end && start > previous) {  // a sequence without tokens has the start of the next one
             starts.push_back(start);
             previous = start;
           }

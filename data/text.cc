@@ -142,7 +142,7 @@ SplitText OpenTokens(const TextOptions& options, const platform::Clock& clock) {
   CheckEndOfDocument(options);
   const auto files = std::make_shared<FileReader>(clock);
   std::vector<Folder> trained;
-  Folder known;  // the first that says its tokenizer
+  Folder known;  // the first one with a known tokenizer
   const auto open = [&](const TextPath& path) {
     const auto folder = std::make_shared<const StoredTokens>(path, files, end_of_document);
     if (options.documents.has_value()) {

@@ -52,7 +52,7 @@ bool IsFile(const std::string& path) {
 
 std::string WithoutSuffix(const std::string& path) { return path.substr(0, path.size() - kSuffixBytes); }
 
-// The prefixes of pairs that `path` may name.
+// Returns the prefixes of the pairs that `path` may name.
 std::vector<std::string> PairPrefixes(const std::string& path) {
   std::vector<std::string> prefixes = {path};
   if (path.ends_with(kTokens) || path.ends_with(kIndex)) {
@@ -70,7 +70,7 @@ bool IsLlmc(std::string_view beginning) {
              std::end(kLlmcMagics);
 }
 
-// Tokens behind byte `begin` up to the end of the file.
+// Describes the tokens from byte `begin` to the end of the file.
 absl::StatusOr<TokenFile> Behind(int64_t begin, int64_t bytes, TokenType type) {
   if (bytes < begin || (bytes - begin) % BytesOf(type) != 0) {
     return Wrong(absl::StrCat("has ", bytes, " bytes, which is not a whole number of tokens of ",
@@ -80,7 +80,7 @@ absl::StatusOr<TokenFile> Behind(int64_t begin, int64_t bytes, TokenType type) {
   return TokenFile{.begin = begin, .type = type, .tokens = (bytes - begin) / BytesOf(type)};
 }
 
-// The text behind 'key': in a header of numpy, without spaces before it. Empty where there is none.
+// Returns the text after 'key': in a header of numpy, without leading spaces; empty if there is none.
 std::string_view BehindKey(std::string_view header, std::string_view key) {
   const std::string quoted = absl::StrCat("'", std::string(key), "'");
   const size_t at = header.find(quoted);
@@ -126,8 +126,9 @@ absl::StatusOr<TokenFile> ReadPair(const std::string& prefix) {
   return file;
 }
 
-// What a file is that has no numbers without a header. Empty where it may have: the first tokens of a text
-// may be two bytes of gzip's, so that more is asked for than of files of text.
+// Returns the kind of a file that cannot be numbers without a header; empty if it can. The first tokens of a
+// text may equal the two bytes with which gzip begins, so more bytes are compared here than for files of
+// text.
 std::string KindOfNoNumbers(const std::string& path, std::string_view beginning) {
   for (const std::string_view suffix : {kIndex, ".json", ".md", ".txt"}) {
     if (path.ends_with(suffix)) {
@@ -164,8 +165,7 @@ absl::StatusOr<TokenFile> ReadSingle(const std::string& path, TextFormat format,
   return file;
 }
 
-// The files of a folder, a glob or a single file, in the order of their paths; of pairs, without their
-// indices.
+// Returns the files of a folder, a glob or a single file, sorted by path; of pairs, without the indices.
 absl::StatusOr<std::vector<std::string>> TokenPaths(const std::string& path, TextFormat format) {
   absl::StatusOr<std::vector<std::string>> files = platform::ListFiles(path);
   if (!files.ok()) {
@@ -184,7 +184,7 @@ absl::StatusOr<std::vector<std::string>> TokenPaths(const std::string& path, Tex
   return files;
 }
 
-// The token of the file at which its first document from token `position` on begins.
+// Returns the token of the file at which its first document at or after token `position` begins.
 int64_t DocumentInFile(const TokenFile& file, int64_t position) {
   const absl::StatusOr<platform::Descriptor> index = platform::OpenRegularFile(file.index, O_RDONLY);
   if (!index.ok()) {
@@ -309,7 +309,7 @@ TextFormat FormatOf(const std::string& path, TextFormat format) {
   }
   const absl::StatusOr<std::vector<std::string>> files = platform::ListFiles(path);
   if (!files.ok()) {
-    return TextFormat::kBytes;  // what reads it says what is wrong
+    return TextFormat::kBytes;  // the reader of bytes reports what is wrong
   }
   const std::string& first = files->front();
   if ((first.ends_with(kTokens) || first.ends_with(kIndex)) && !PairPrefixes(first).empty()) {
@@ -398,7 +398,7 @@ std::vector<std::string> PathsReadFor(const std::string& path) {
   }
   const absl::StatusOr<std::vector<std::string>> files = platform::ListFiles(path);
   std::error_code error;
-  const bool has_partners = std::filesystem::is_directory(path, error);  // a folder lists both of a pair
+  const bool has_partners = std::filesystem::is_directory(path, error);  // a folder has both files of a pair
   for (const std::string& file : files.ok() ? *files : std::vector<std::string>{}) {
     paths.insert(file);
     if (!has_partners && (file.ends_with(kTokens) || file.ends_with(kIndex))) {

@@ -15,7 +15,7 @@
 namespace tandem::device {
 namespace {
 
-// With swap; the kernel would promise more, and kill this process later.
+// Returns the machine's memory and swap. The kernel would promise more, and kill this process later.
 int64_t MachineMemory() {
   struct sysinfo info;
   if (sysinfo(&info) != 0) {
@@ -24,7 +24,7 @@ int64_t MachineMemory() {
   return static_cast<int64_t>((info.totalram + info.totalswap) * info.mem_unit);
 }
 
-// "MemTotal" of /proc/meminfo, in bytes; 0 where it does not say.
+// Returns a value of /proc/meminfo, such as "MemTotal", in bytes; 0 if the file does not have it.
 int64_t OfMeminfo(const std::string& name) {
   std::ifstream file("/proc/meminfo");
   std::string word;
@@ -37,7 +37,7 @@ int64_t OfMeminfo(const std::string& name) {
   return 0;
 }
 
-// Pages come zeroed from the kernel, on first touch, on the node of the thread that touches them.
+// The kernel provides zeroed pages when they are first touched, on the node of the thread that touches them.
 class MappedRegion final : public Region {
  public:
   explicit MappedRegion(int64_t bytes) : bytes_(bytes) {
@@ -55,7 +55,7 @@ class MappedRegion final : public Region {
       throw OutOfMemory("this machine cannot give this rank " + std::to_string(bytes) + " bytes of memory");
     }
     begin_ = static_cast<char*>(mapped);
-    madvise(begin_, static_cast<size_t>(bytes_), MADV_HUGEPAGE);  // a wish; without it memory is only slower
+    madvise(begin_, static_cast<size_t>(bytes_), MADV_HUGEPAGE);  // a hint; without it memory is only slower
   }
   ~MappedRegion() override {
     if (begin_ != nullptr) {
@@ -123,7 +123,7 @@ class CpuDevice final : public Device {
     std::memset(begin, byte, static_cast<size_t>(bytes));
   }
   std::unique_ptr<TimeMark> MarkTime() override { return std::make_unique<ClockMark>(); }
-  void Synchronize() override {}  // what is called runs at once; streams are joined by their events
+  void Synchronize() override {}  // work runs at once, and streams are joined by their events
 
  private:
   StreamFactory* const streams_;  // null: streams are threads

@@ -41,14 +41,14 @@ class CpuEvent final : public PooledEvent<CpuEvent> {
       host_changed_.NotifyAll();
     }
   }
-  // For streams.
+  // Called by streams.
   void Await() ABSL_LOCKS_EXCLUDED(mu_) {
     const absl::MutexLock lock(&mu_);
     while (!reached_) {
       changed_.Wait(&mu_);
     }
   }
-  // For the host; false when the time is over.
+  // Called by the host. Returns false at the limit.
   bool AwaitFor(absl::Duration time) ABSL_LOCKS_EXCLUDED(mu_) {
     const absl::MutexLock lock(&mu_);
     ++num_hosts_;
@@ -60,18 +60,19 @@ class CpuEvent final : public PooledEvent<CpuEvent> {
  private:
   absl::Mutex mu_;
   absl::CondVar changed_;
-  // Waits with a limit take one by CLOCK_MONOTONIC, which costs twice as much: nearly all waits are streams'.
+  // Only the host waits with a limit. Such waits go by CLOCK_MONOTONIC, which costs twice as much, and
+  // nearly all waits are those of streams.
   platform::SteadyCondition host_changed_;
-  int num_hosts_ ABSL_GUARDED_BY(mu_) = 0;  // that wait
+  int num_hosts_ ABSL_GUARDED_BY(mu_) = 0;  // hosts that are waiting
   std::atomic<bool> reached_ = false;       // changed to true under mu_
 };
 
 CpuEvent& Own(const Event& event) { return static_cast<CpuEvent&>(*event.state()); }
 
-// How late an error may be noticed by a host that waits for a stream.
+// How late a host that waits for a stream may notice an error.
 constexpr absl::Duration kErrorPoll = absl::Milliseconds(5);
 
-// Events are reached and waited for after an error too: only work is skipped, so nothing waits forever for
+// After an error events are still reached and waited for; only work is skipped. So nothing waits forever for
 // a stream whose work failed.
 struct Reach {
   Event event;
@@ -86,7 +87,7 @@ class CpuStream final : public Stream {
   CpuStream(const std::string& name, StreamError error)
       : error_(std::move(error)), thread_([this, name] { Run(name); }) {}
 
-  // Runs what is queued first.
+  // Queued work runs first.
   ~CpuStream() override {
     {
       const absl::MutexLock lock(&mu_);
@@ -127,7 +128,7 @@ class CpuStream final : public Stream {
       const absl::MutexLock lock(&mu_);
       queue_.push_back(std::move(task));
       wake = idle_;
-      idle_ = false;  // one wake-up is enough
+      idle_ = false;  // one wake-up suffices
     }
     if (wake) {
       changed_.Signal();
@@ -137,7 +138,7 @@ class CpuStream final : public Stream {
   void Run(const std::string& name) ABSL_LOCKS_EXCLUDED(mu_) {
     pthread_setname_np(pthread_self(), name.substr(0, 15).c_str());
     at::set_num_threads(1);
-    // Neither graphs nor version counters; a node that wraps autograd lifts this inside itself.
+    // Disables autograd's graphs and version counters; a node that wraps autograd enables them for itself.
     const c10::InferenceMode no_gradients;
     std::vector<Task> batch;
     while (true) {
@@ -174,7 +175,7 @@ class CpuStream final : public Stream {
     } else {
       Own(std::get<Await>(task).event).Await();
     }
-    task = Reach{};  // what it held is let go in order, not at the end of the batch
+    task = Reach{};  // frees what the task held in order, instead of at the end of the batch
   }
 
   StreamError error_;
@@ -184,7 +185,7 @@ class CpuStream final : public Stream {
   std::vector<Task> queue_ ABSL_GUARDED_BY(mu_);
   bool idle_ ABSL_GUARDED_BY(mu_) = false;
   bool ending_ ABSL_GUARDED_BY(mu_) = false;
-  std::thread thread_;  // last: it uses all of the above
+  std::thread thread_;  // declared last: it uses all members above
 };
 
 }  // namespace

@@ -16,7 +16,7 @@ UnitBufferBytes BufferBytesOf(const Layout& layout, const UnitMesh& mesh, int el
   const int64_t folded = MaxTiles(layout, ShardElements(layout, mesh));
   const int64_t held = MaxTiles(layout, HeldRange(layout, mesh).size());
   const auto parameter_norms = static_cast<int64_t>(sizeof(ParameterNorms));
-  // The host's loop keeps mean and update of a block of elements, a GPU's blocks their sums.
+  // The host's loop keeps mean and update of a block of elements; a GPU's blocks keep their sums.
   const int64_t host_scratch = 2 * kBlockChunks * kGranule * element_bytes;
   return {.norm_terms =
               (1 + std::min<int64_t>(folded, kMaxTermBlocks)) * static_cast<int64_t>(sizeof(UnitNormTerms)),

@@ -15,8 +15,8 @@ using device::BytesOf;
 using device::ElementKind;
 using device::Memory;
 
-// One type for all, or bf16 over fp32. Nodes write contributions in what they compute in, or in the main
-// type.
+// Supports one type for all, or bf16 with fp32. Nodes write contributions in their compute type or in the
+// main type.
 bool AreSupported(const ClassTypes& types) {
   using enum ElementKind;
   const bool one = types.compute == types.main && types.transport == types.main;
@@ -44,7 +44,7 @@ ClassShard::ClassShard(std::string name, Layout layout, const UnitMesh& mesh, Cl
                                 "; parameters are float64 in all three, or float32 in all three, or float32 "
                                 "with bfloat16 for compute and bfloat16 or float32 for transport");
   }
-  // On one rank most are the same.
+  // On one rank most shards share their kernels.
   std::vector<std::pair<ShardGeometry, std::shared_ptr<UnitKernels>>> made;
   const auto on = [&](Range range, int num_ranks, ElementKind reduced) {
     ShardGeometry geometry{.fp64 = types.main == ElementKind::kDouble,
@@ -98,7 +98,7 @@ void ClassShard::CheckBytes(const char* what, Memory memory, int64_t bytes) cons
   }
 }
 
-// Exactly as many: a shard of another unit is a mistake, even a larger one.
+// Requires exactly as many bytes, because a larger shard can only be that of another unit.
 Memory ClassShard::Sized(const char* what, Memory memory, int64_t bytes) const {
   if (memory.bytes != bytes) {
     throw std::invalid_argument("unit " + name_ + ": " + what + " has " + std::to_string(memory.bytes) +
@@ -133,7 +133,7 @@ void ClassShard::Initialize(uint64_t seed, const std::vector<ParameterInit>& ini
                                 std::to_string(layout_.parameters.size()) + " parameters");
   }
   const Memory weights = Sized("weights", state.weights, bytes().weights);
-  // Those of a frozen unit may be of a narrower type: they are computed on the host.
+  // Weights of a frozen unit may have a narrower type; the host then computes their initial values.
   const bool in_place = weights_type() == types_.main;
   std::vector<float> main(in_place ? 0 : static_cast<size_t>(held_.size()));  // frozen: in the compute type
   char* const values = in_place ? weights.begin : reinterpret_cast<char*>(main.data());

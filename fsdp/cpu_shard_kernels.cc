@@ -10,18 +10,18 @@
 namespace tandem::fsdp {
 namespace {
 
-// Chunks that are folded at once: as much of the accumulator stays in the first-level cache from the fold to
+// Chunks that are folded at once: so much of the accumulator stays in the first-level cache from the fold to
 // the squares.
 constexpr int64_t kFoldChunks = 64;
 
-// T: of weights, moments and accumulator; C: of contributions.
+// T: the type of weights, moments and accumulator; C: the type of contributions.
 template <typename T, typename C>
 class CpuUnitKernels final : public UnitKernels {
  public:
   explicit CpuUnitKernels(ShardGeometry geometry)
       : geometry_(std::move(geometry)), runs_(RunsOf(geometry_.pieces)) {}
 
-  // Only the parameters: what lies in the gaps of a contribution is whatever was there before.
+  // Folds only the parameters, because the gaps of a contribution have undefined content.
   void Fold(const void* staging, void* gradients, bool add, UnitNormTerms* norm_terms) const override {
     if (norm_terms == nullptr) {
       for (const Range& run : runs_) {
@@ -88,7 +88,7 @@ class CpuUnitKernels final : public UnitKernels {
     return static_cast<const T*>(shard) + (flat - geometry_.begin);
   }
 
-  // values: of the block's elements.
+  // values: the elements of the block.
   void AddBlock(const T* values, Range block, Magnitude& magnitude) const {
     ForEachChunk(block, kGranule, [&](Range chunk) {
       magnitude.squares.Add(SumOfSquares(values + (chunk.begin - block.begin), chunk.size()));
@@ -96,7 +96,7 @@ class CpuUnitKernels final : public UnitKernels {
     magnitude.max_abs = std::max(magnitude.max_abs, MaxAbs(values, block.size()));
   }
 
-  // Also after a step that leaves the weights as they are: what is published is written as a whole.
+  // Also called after a step that changes no weight, because published weights are written as a whole.
   void PublishBlock(const T* weight, Range block, void* published) const {
     if constexpr (std::is_same_v<T, float>) {
       if (published != nullptr) {

@@ -42,8 +42,8 @@ template <typename T, typename C>
   }
 }
 
-// Element i goes to lane i % kLanes; the lanes are added as a tree. So the order is the same whether the
-// compiler uses vectors of 2, 4 or 8, or none.
+// Element i goes to lane i % kLanes, and the lanes are added as a tree. So the order does not depend on
+// whether the compiler uses vectors of 2, 4 or 8 elements, or none.
 constexpr int64_t kLanes = 8;
 
 [[gnu::always_inline]] inline double AddLanes(const double* lanes) {
@@ -86,8 +86,8 @@ template <typename T>
   return sum;
 }
 
-// Magnitudes have the order of their bits as integers, whose maximum is vectorised where that of floating
-// point, with its NaN, is not; NaN is above infinity there. Bits: as wide as T.
+// Magnitudes have the same order as their bits as integers, with NaN above infinity. The maximum of integers
+// is vectorised; that of floating point is not, because of NaN. Bits: an integer as wide as T.
 template <typename Bits, typename T>
 [[gnu::always_inline]] inline T MaxAbsAny(const T* values, int64_t elements) {
   constexpr Bits kInfinity = std::bit_cast<Bits>(std::numeric_limits<T>::infinity());

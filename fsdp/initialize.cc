@@ -10,9 +10,9 @@
 namespace tandem::fsdp {
 namespace {
 
-// An element takes 30 ns, and a model has billions; each is a pure function, so that any thread may write it.
+// An element takes 30 ns, and a model has billions. Each is a pure function, so any thread may write it.
 constexpr int64_t kElementsOfAThread = 1 << 19;
-constexpr int64_t kMostThreads = 16;  // of one rank of those of a machine
+constexpr int64_t kMostThreads = 16;  // for one rank of several on a machine
 
 }  // namespace
 

@@ -14,7 +14,7 @@ constexpr int64_t kAlignmentBytes = 128;
   throw std::invalid_argument("layout: parameter '" + parameter.name + "': " + std::string(reason));
 }
 
-// Of its slice.
+// Returns the number of elements in its slice.
 int64_t ElementsOf(const ParameterSpec& parameter) {
   if (parameter.shape.empty()) {
     Refuse(parameter, "has no dims, at least one is needed");
@@ -59,7 +59,7 @@ Layout MakeLayout(const std::vector<ParameterSpec>& parameters, int element_byte
 
   Layout layout;
   std::set<std::string_view> names;
-  std::set<int> closed_blocks;  // a block that ended cannot go on later
+  std::set<int> closed_blocks;  // a block must not continue after it has ended
   int open_block = -1;
   int64_t cursor = 0;
   for (const ParameterSpec& parameter : parameters) {

@@ -6,7 +6,7 @@
 namespace tandem::fsdp {
 namespace {
 
-// With a range for each dim, and one dim at least.
+// Returns the slice with a range for each dim, of which there is at least one.
 Slice WithRanges(const Shape& shape, const Slice& slice) {
   if (shape.empty()) {
     return {{.begin = 0, .end = 1}};
@@ -78,8 +78,8 @@ std::vector<CommonRun> CommonRuns(const Shape& shape, const Slice& a, Range of_a
   for (size_t d = 0; d < box_a.size(); ++d) {
     common.push_back(Intersect(box_a[d], box_b[d]));
   }
-  // Both have the same ranges of the dims behind `inner`: all that they share of dim `inner` follows each
-  // other.
+  // Both slices have the same ranges in the dims after `inner`, so the elements that they share of dim
+  // `inner` are contiguous.
   size_t inner = common.size() - 1;
   int64_t row = 1;  // elements of one index of that dim
   while (inner > 0 && box_a[inner] == box_b[inner]) {

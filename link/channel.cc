@@ -29,7 +29,7 @@ absl::StatusOr<Filled> Fill(int fd, char* data, size_t size) {
       got += static_cast<size_t>(n);
     } else if (n < 0 && errno == EINTR) {
       continue;
-    } else if (n == 0 || errno == ECONNRESET) {  // reset: it died with our bytes unread
+    } else if (n == 0 || errno == ECONNRESET) {  // reset: the peer died before it read all our bytes
       return got == 0 ? Filled::kNothing : Filled::kPart;
     } else {
       return absl::ErrnoToStatus(errno, "receive from the control socket");

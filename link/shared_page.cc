@@ -19,7 +19,7 @@ namespace {
 
 constexpr size_t kPageBytes = 4096;
 static_assert(sizeof(SharedPage) <= kPageBytes);
-// Two processes share it: an atomic with a lock inside would be two locks.
+// Two processes share the page: an atomic with a lock inside would have one lock in each process.
 static_assert(std::atomic<int64_t>::is_always_lock_free && std::atomic<int32_t>::is_always_lock_free &&
               std::atomic<uint64_t>::is_always_lock_free);
 

@@ -10,7 +10,7 @@ namespace tandem::parallel {
 namespace {
 
 struct MeshNames {
-  const char* of;  // whose parameters
+  const char* of;  // the parameters that the mesh is for
   const char* whole;
   const char* inner;
   const char* outer;

@@ -6,7 +6,7 @@
 namespace tandem::parallel {
 namespace {
 
-// Null where the spec says nothing of the group.
+// Returns null if the spec has no options for the group.
 const v1::NcclOptions* Find(const v1::NcclGroups& spec, const std::string& group) {
   const google::protobuf::FieldDescriptor* const field = v1::NcclGroups::descriptor()->FindFieldByName(group);
   if (field == nullptr || !spec.GetReflection()->HasField(spec, field)) {

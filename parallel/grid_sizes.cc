@@ -23,7 +23,7 @@ GridSizes WithDefaults(GridSizes sizes) {
   return sizes;
 }
 
-// Each size is at most 2^20, so a product of three fits.
+// Each size is at most 2^20, so a product of three does not overflow.
 int64_t DenseModelRanks(const GridSizes& sizes) {
   return int64_t{sizes.tensor} * sizes.context * sizes.pipeline;
 }
@@ -54,7 +54,7 @@ class GridChecker {
   std::vector<GridViolation> Run() {
     CheckSizes();
     if (!violations_.empty()) {
-      return std::move(violations_);  // nothing that follows from them means anything
+      return std::move(violations_);  // the checks that follow depend on these
     }
     CheckWorld();
     if (sizes_.virtual_pipeline > 1 && sizes_.pipeline == 1) {
@@ -98,7 +98,7 @@ class GridChecker {
     }
   }
 
-  // What the sizes multiply to divides the world, and the replicas what is left of it.
+  // Checks that the product of the sizes divides the world, and the replicas what is left.
   void CheckWorld() {
     const int64_t dense = DenseModelRanks(sizes_);
     if (sizes_.world % dense != 0) {

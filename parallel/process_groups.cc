@@ -18,7 +18,7 @@ using Lists = std::vector<RankList>;
 Lists DenseData(const Grids& grids) { return grids.dense.Groups("dp-cp"); }
 Lists ExpertData(const Grids& grids) { return grids.expert.Groups("dp"); }
 
-// The ranks of one copy of the sharded state, and those that hold the same shard of it.
+// Inner returns the ranks of each copy of the sharded state; Outer the ranks that have the same shard of it.
 Lists Inner(const Lists& data, int replicas) {
   return SplitLevel(data, static_cast<int>(data.front().size()) / replicas, 1);
 }
@@ -28,8 +28,8 @@ Lists Outer(const Lists& data, int replicas) {
                        : SplitLevel(data, replicas, static_cast<int>(data.front().size()) / replicas);
 }
 
-// `count` neighbouring lists put together, in order. Members are not sorted: group rank is position. Requires
-// that `count` divides the number of lists.
+// Concatenates each `count` neighbouring lists in order. Members are not sorted: their positions are their
+// group ranks. `count` must divide the number of lists.
 Lists Concatenated(const Lists& lists, int count) {
   TANDEM_CHECK(count > 0 && lists.size() % count == 0, "as many lists go into every group");
   Lists groups;
@@ -42,7 +42,7 @@ Lists Concatenated(const Lists& lists, int count) {
   return groups;
 }
 
-// The first member of every list, and the last where there is another.
+// Returns the first member of every list, and its last member if there are two or more.
 Lists Ends(const Lists& lists) {
   Lists ends;
   for (const RankList& list : lists) {
@@ -68,17 +68,17 @@ Lists World(const Grids& grids) {
   return {all};
 }
 
-// One name of the table below. Of a clone `clone_of` is there, of hcp and link neither function, else
+// One name of the table below. Clones have `clone_of`; hcp and link have neither function; all others have
 // `lists`.
 struct Row {
   const char* name;
   const char* purpose;
-  Lists (*lists)(const Grids&);           // empty: the sizes give it no meaning
-  const char* (*clone_of)(const Grids&);  // null: likewise
+  Lists (*lists)(const Grids&);           // returns no lists if the sizes give the name no meaning
+  const char* (*clone_of)(const Grids&);  // returns null in that case
 };
 
-// Parameters are gathered where they are sharded: with replicas, inside one of them. A clone copies the
-// members of the group that is there; worked out again they could differ.
+// Parameters are gathered over the ranks that share them; with replicas, over one replica's. A clone copies
+// the members of its parent: computed again, they could differ.
 const char* DenseGathers(const Grids& grids) {
   return !grids.sizes.separate_all_gather ? nullptr : grids.sizes.replicas > 1 ? "intra_dp_cp" : "dp_cp";
 }
@@ -150,8 +150,8 @@ void AddLevels(const Grids& grids, std::vector<GroupKind>& kinds) {
   }
 }
 
-// By stages, from and to, values before gradients. Values go to the next stage, and with several chunks on a
-// rank from the last stage to the first; their gradients come back.
+// The links of each stage, from and to, values before gradients. Values go to the next stage, and if a rank
+// has several chunks, from the last stage to the first; gradients go back.
 void AddLinks(const Grids& grids, std::vector<GroupKind>& kinds) {
   const int stages = grids.sizes.pipeline;
   const Lists pipelines = grids.dense.Groups("pp");
@@ -183,7 +183,7 @@ const GroupKind* FindIn(const std::vector<GroupKind>& kinds, std::string_view na
   return found == kinds.end() ? nullptr : &*found;
 }
 
-// The names and those that they are clones of.
+// Returns the names, and the names of the groups that these are clones of.
 std::vector<std::string> WithParents(const Grids& grids, std::vector<std::string> names) {
   for (const Row& row : kRows) {
     const bool wanted = std::find(names.begin(), names.end(), row.name) != names.end();

@@ -18,10 +18,10 @@
 namespace tandem::platform {
 namespace {
 
-// What v1 says where there is no limit: all bits of a signed number but those of a page.
+// In cgroups v1 a limit at least as large means that there is no limit.
 constexpr int64_t kNoLimit = int64_t{1} << 60;
 
-// The numbers of a file of one line; "max" and what is none end them.
+// Returns the numbers of a file with one line, up to "max" or any other word that is not a number.
 std::vector<int64_t> ReadNumbers(const std::string& path) {
   std::vector<int64_t> out;
   for (const absl::string_view word :
@@ -35,10 +35,10 @@ std::vector<int64_t> ReadNumbers(const std::string& path) {
   return out;
 }
 
-// A hierarchy that this process is in.
+// A hierarchy of groups to which this process belongs.
 struct Membership {
   std::string mount;
-  std::string path;  // "/a/b", of which a container may see nothing but the root
+  std::string path;  // "/a/b"; a container may see only its root
   bool is_v2 = false;
 };
 
@@ -63,7 +63,7 @@ std::vector<Membership> ReadMemberships(const std::string& root) {
   return out;
 }
 
-// Calls `look` with the folder of each group from that of the process to the root of what is mounted.
+// Calls `look` with the folder of each group, from that of the process up to the mounted root.
 void ForEachLevel(const Membership& membership, const std::function<void(const std::string&)>& look) {
   std::string path = membership.path == "/" ? "" : membership.path;
   while (true) {
@@ -95,7 +95,7 @@ std::optional<int64_t> ReadCounter(const std::string& path, absl::string_view na
   for (const absl::string_view line : absl::StrSplit(ReadKernelFile(path), '\n')) {
     const std::vector<absl::string_view> words = absl::StrSplit(line, ' ', absl::SkipEmpty());
     int64_t number = 0;
-    // The kernel may align the number, and add a unit.
+    // The kernel may align the number and append a unit.
     if (words.size() >= 2 && words[0] == name && absl::SimpleAtoi(words[1], &number)) {
       return number;
     }
@@ -160,7 +160,7 @@ int64_t AvailableMemoryBytes(const std::string& root) {
     ForEachLevel(membership, [&](const std::string& folder) {
       const std::vector<int64_t> limit =
           ReadNumbers(folder + (membership.is_v2 ? "/memory.max" : "/memory.limit_in_bytes"));
-      // Files in the cache make way, so that they do not count.
+      // The kernel drops files from its cache under pressure, so they do not count.
       const std::optional<int64_t> held =
           ReadCounter(folder + "/memory.stat", membership.is_v2 ? "anon" : "total_rss");
       if (limit.size() == 1 && limit[0] > 0 && limit[0] < kNoLimit) {

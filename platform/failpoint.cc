@@ -18,7 +18,7 @@ namespace tandem::platform {
 
 namespace {
 
-// What the flag --failpoint asked for: by name, how many hits are left until the kill.
+// The names that --failpoint gives, each with the number of hits until the kill.
 struct Armed {
   absl::Mutex mu;
   std::map<std::string, int64_t, std::less<>> hits_left ABSL_GUARDED_BY(mu);
@@ -69,7 +69,7 @@ void HitFailpoint(const char* name) {
   }
   kill(getpid(), SIGKILL);
   while (true) {
-    pause();  // the signal may take a moment; nothing after this point may run
+    pause();  // the signal may take a moment, and no code after this may run
   }
 }
 

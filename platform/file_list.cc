@@ -70,7 +70,7 @@ absl::Status ListFolder(const std::string& folder, Found& found) {
   return absl::OkStatus();
 }
 
-// Appends what one existing path stands for.
+// Appends the files for which one existing path stands.
 absl::Status ListPath(const std::string& path, const struct stat& info, Found& found) {
   if (S_ISDIR(info.st_mode)) {
     return ListFolder(path, found);
@@ -103,7 +103,7 @@ absl::Status ListGlob(const std::string& pattern, Found& found) {
   }
   for (size_t i = 0; i < matches.glob.gl_pathc; ++i) {
     const std::string path = matches.glob.gl_pathv[i];
-    if (path.ends_with('~') && !pattern.ends_with('~')) {  // a wildcard matches no '.' at the beginning
+    if (path.ends_with('~') && !pattern.ends_with('~')) {  // a wildcard matches no leading '.'
       ++found.num_skipped;
       continue;
     }

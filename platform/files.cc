@@ -30,8 +30,8 @@ absl::Status Failed(absl::string_view operation, const std::string& path) {
   return FileError(errno, operation, path);
 }
 
-// A file that is being written. The disk begins with what it gets before it is synced, and never has more
-// than kSyncBytes or so to do then.
+// A file that is being written. Writing to the disk starts before the sync, so that the sync has about
+// kSyncBytes left at most.
 class SyncedFile final : public OutputFile {
  public:
   SyncedFile(Descriptor file, std::string path) : file_(std::move(file)), path_(std::move(path)) {}
@@ -56,7 +56,7 @@ class SyncedFile final : public OutputFile {
       unsynced_ += put;
       unstarted_ += put;
     }
-    if (unstarted_ >= kFilePartBytes) {  // a wish: the disk begins now, and not at the sync
+    if (unstarted_ >= kFilePartBytes) {  // a hint: starts writing now instead of at the sync
       static_cast<void>(sync_file_range(file_.get(), 0, 0, SYNC_FILE_RANGE_WRITE));
       unstarted_ = 0;
     }
@@ -74,7 +74,7 @@ class SyncedFile final : public OutputFile {
   Descriptor file_;
   const std::string path_;
   int64_t unsynced_ = 0;
-  int64_t unstarted_ = 0;  // of these, those whose writing to the disk was not asked for
+  int64_t unstarted_ = 0;  // the part of it whose writing was not started
 };
 
 class MachineFiles final : public Files {
@@ -135,8 +135,8 @@ class MachineFiles final : public Files {
     if (!MeansNotSupported(errno)) {
       return Failed("fsync folder", path);
     }
-    // The data of its files is durable by their own fsync, and their names as soon as the file system writes
-    // them by itself.
+    // The file system keeps the data durable by the files' own fsync, and the names once it writes them by
+    // itself.
     if (!warned_of_folders_.exchange(true)) {
       Log(LogLevel::kWarning,
           "the file system of a folder refuses to make it durable (fsync): a power cut may lose the newest "
@@ -161,8 +161,8 @@ class MachineFiles final : public Files {
     if (errno != EINVAL && errno != ENOSYS) {
       return Failed("publish", what);
     }
-    // A file system without the flag, such as NFS. There rename(2) replaces no folder but an empty one, and
-    // link(2) nothing.
+    // The file system has no such flag, as NFS. There rename(2) replaces only empty folders, and link(2)
+    // nothing.
     std::error_code error;
     if (std::filesystem::is_directory(from, error)) {
       if (rename(from.c_str(), to.c_str()) == 0) {
@@ -193,7 +193,7 @@ class MachineFiles final : public Files {
     for (const std::filesystem::path& folder : missing) {
       const std::string parent = folder.parent_path().string();
       const absl::Status synced = SyncFolder(parent.empty() ? "." : parent);
-      // One that may be written to and not read cannot be opened for it.
+      // A folder that may be written but not read cannot be opened for a sync.
       if (!synced.ok() && !absl::IsPermissionDenied(synced)) {
         return synced;
       }
@@ -271,12 +271,12 @@ class MachineFiles final : public Files {
   }
 
  private:
-  // expected: how many bytes there are, as far as is known.
+  // expected: the number of bytes, if it is known.
   static absl::StatusOr<std::string> ReadFrom(const Descriptor& file, const std::string& path, int64_t begin,
                                               int64_t expected, int64_t most_bytes) {
     std::string content;
     try {
-      content.reserve(static_cast<size_t>(expected));  // to grow by doubling takes up to twice that
+      content.reserve(static_cast<size_t>(expected));  // growing by doubling would take up to twice that
     } catch (const std::exception&) {
       return absl::ResourceExhaustedError(
           absl::StrCat("read ", path, ": its ", expected, " bytes do not fit in memory"));
@@ -302,7 +302,7 @@ class MachineFiles final : public Files {
     return content;
   }
 
-  // NFS asks the server when a file is opened, and answers stat(2) from its cache.
+  // Opens the file, because NFS asks the server then, but answers stat(2) from its cache.
   static absl::StatusOr<struct stat> Stat(const std::string& path) {
     TANDEM_ASSIGN_OR_RETURN(const Descriptor file, OpenRegularFile(path, O_RDONLY));
     struct stat info;
@@ -334,7 +334,7 @@ absl::StatusOr<std::string> ReadAtMost(Files& files, const std::string& path, in
 absl::Status ReplaceFile(Files& files, const std::string& path, std::string_view content) {
   const std::string temporary = path + ".tmp";
   if (const absl::Status status = files.Write(temporary, content); !status.ok()) {
-    files.RemoveAll(temporary).IgnoreError();  // gives the space of a full disk back; the first error counts
+    files.RemoveAll(temporary).IgnoreError();  // frees space on a full disk; the first error counts
     return status;
   }
   TANDEM_RETURN_IF_ERROR(files.Rename(temporary, path));

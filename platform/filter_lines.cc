@@ -10,13 +10,13 @@
 namespace tandem::platform {
 namespace {
 
-// Takes a file piece by piece, and gives the lines that are kept.
+// Reads a file in pieces, and returns the lines that are kept.
 class LineFilter {
  public:
   LineFilter(size_t most_line_bytes, const std::function<bool(std::string_view line)>& keep)
       : most_line_bytes_(most_line_bytes), keep_(keep) {}
 
-  // Appends to `kept` what is kept of the lines that end in `piece`.
+  // Appends the lines that end in `piece` and are kept.
   void Add(std::string_view piece, std::string& kept) {
     while (!piece.empty()) {
       const size_t end = piece.find('\n');
@@ -38,7 +38,7 @@ class LineFilter {
  private:
   const size_t most_line_bytes_;
   const std::function<bool(std::string_view line)>& keep_;
-  std::string begun_;      // of the current line
+  std::string begun_;      // the beginning of the current line
   bool too_long_ = false;  // the current line: its further bytes are dropped
 };
 
@@ -65,7 +65,7 @@ absl::Status FilterLines(const std::string& path, size_t most_line_bytes,
     status = files.Rename(temporary, path);
   }
   if (!status.ok()) {
-    files.RemoveAll(temporary).IgnoreError();  // gives the space of a full disk back; the first error counts
+    files.RemoveAll(temporary).IgnoreError();  // frees space on a full disk; the first error counts
     return status;
   }
   const std::string folder = std::filesystem::path(path).parent_path().string();

@@ -15,7 +15,7 @@ void ForEachIndex(size_t count, int most_threads, const std::function<void(size_
   std::atomic<bool> failed = false;
   std::vector<std::exception_ptr> errors(count);
   const auto run = [&] {
-    // Indices go out in their order, so that those below one that fails have been given out before it.
+    // Indices are taken in order, so all indices below one that fails have been taken before it.
     for (size_t index = next++; index < count; index = next++) {
       try {
         work(index);
@@ -35,7 +35,7 @@ void ForEachIndex(size_t count, int most_threads, const std::function<void(size_
       try {
         threads.emplace_back(run);
       } catch (const std::system_error&) {
-        allowed = false;  // those that run, at least this one, do all of the work
+        allowed = false;  // the running threads, at least this one, do all the work
       }
     }
     run();

@@ -31,7 +31,7 @@ std::string Json(const nlohmann::ordered_json& value) {
   return value.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }
 
-// What is not plain could forge a line or move a terminal's cursor.
+// Escapes characters that could forge a line or move a terminal's cursor.
 std::string Printable(std::string_view text) { return Shown(text, std::string::npos); }
 
 std::string Line(bool terminal, const std::string& component, LogLevel level, std::string_view message,
@@ -73,7 +73,7 @@ void Log(LogLevel level, std::string_view message,
   Settings& settings = TheSettings();
   const absl::MutexLock lock(&settings.mu);
   const std::string line = Line(isatty(STDERR_FILENO) == 1, settings.component, level, message, fields);
-  // A log that cannot be written has nowhere to complain.
+  // There is no other place to report that the log cannot be written.
   [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, line.data(), line.size());
 }
 

@@ -22,7 +22,7 @@ constexpr size_t kMostSocketPath = sizeof(sockaddr_un{}.sun_path) - 1;
 constexpr std::string_view kSocketScheme = "unix:";
 constexpr std::array kLoopbackNames = {"localhost", "localhost.localdomain", "ip6-localhost", "ip6-loopback"};
 
-// "fe80::1%eth0": an address that holds on one link says which.
+// A link-local address names its interface: "fe80::1%eth0".
 std::optional<in6_addr> ReadIpv6(std::string_view host) {
   in6_addr address;
   return inet_pton(AF_INET6, std::string(host.substr(0, host.find('%'))).c_str(), &address) == 1
@@ -43,7 +43,7 @@ std::optional<int> ReadPort(std::string_view text) {
   return is_one ? std::optional(port) : std::nullopt;
 }
 
-// Without brackets; nullopt: neither a name nor an address.
+// Reads a host without brackets; nullopt if it is neither a name nor an address.
 std::optional<std::string> ReadHost(std::string_view text) {
   if (text.size() > 2 && text.front() == '[' && text.back() == ']') {
     const std::string_view inner = text.substr(1, text.size() - 2);
@@ -93,7 +93,7 @@ std::string HostOf(std::string_view text) {
 }
 
 bool IsLoopback(std::string_view host) {
-  // "127.example.org" is a name, and may be anywhere.
+  // "127.example.org" is a name, which may be that of any machine.
   if (host.starts_with("127.") && host.find_first_not_of("0123456789.") == std::string_view::npos) {
     return true;
   }

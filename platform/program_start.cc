@@ -14,8 +14,8 @@ namespace tandem::platform {
 
 absl::Status OpenClosedStandardDescriptors(ClosedDescriptor becomes) {
   for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
-    // What is to be closed by exec was not there before it: a library has opened it ahead of main, as gRPC
-    // 1.51 does, which opens an eventfd and does not close it where that is 0.
+    // A descriptor that exec closes was opened by a library ahead of main, so it was closed before: gRPC
+    // 1.51 opens an eventfd, and keeps it even if that is 0.
     const int flags = fcntl(fd, F_GETFD);
     if (flags >= 0 && (flags & FD_CLOEXEC) == 0) {
       continue;

@@ -18,7 +18,7 @@ class KernelRandom final : public Random {
     do {
       got = getrandom(&value, sizeof(value), 0);
     } while (got < 0 && errno == EINTR);
-    // Up to 256 bytes the kernel gives all or nothing.
+    // The kernel returns up to 256 bytes completely or not at all.
     TANDEM_CHECK(got == sizeof(value), "getrandom(2) works");
     return value;
   }

@@ -65,7 +65,7 @@ absl::Status FileError(int error, absl::string_view operation, const std::string
       absl::ErrnoToStatus(error, absl::StrCat(operation, " ", Shown(path, std::string::npos)));
   switch (error) {
     case ENOTDIR:
-    case ELOOP:  // a symbolic link that leads to itself, which time does not mend
+    case ELOOP:  // a symbolic link that leads to itself: trying again cannot help
     case ENAMETOOLONG:
       return absl::InvalidArgumentError(status.message());
     case EMFILE:
@@ -86,7 +86,7 @@ absl::Status FileError(int error, absl::string_view operation, const std::string
       return error == EEXIST ? status : absl::UnavailableError(status.message());
     case absl::StatusCode::kFailedPrecondition:
     case absl::StatusCode::kAborted:
-    case absl::StatusCode::kResourceExhausted:  // of memory
+    case absl::StatusCode::kResourceExhausted:  // out of memory
     case absl::StatusCode::kOutOfRange:
       return absl::UnavailableError(status.message());
     default:
@@ -126,7 +126,7 @@ absl::StatusOr<Descriptor> Open(absl::string_view operation, const std::string& 
 absl::StatusOr<Descriptor> OpenRegularFile(const std::string& path, int flags, mode_t mode) {
   const absl::string_view operation = (flags & O_TRUNC) != 0 ? "create" : "open";
   struct stat info;
-  // Before it is opened: that alone has effects on some devices, and says little of a socket.
+  // Checked before the open, which has effects on some devices and reports little about a socket.
   if (stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode)) {
     return WrongKind(operation, path, info.st_mode);
   }

@@ -39,8 +39,8 @@ bool IsAddress(const std::string& host) {
   return inet_pton(AF_INET, host.c_str(), bytes) == 1 || inet_pton(AF_INET6, host.c_str(), bytes) == 1;
 }
 
-// In the words of OpenSSL's configuration. What stands in them comes from checked names (identity.h, hosts),
-// which have no comma.
+// Writes names in the syntax of OpenSSL's configuration. They are checked (identity.h, hosts), so they
+// contain no comma.
 std::string AlternativeNames(const CertificateRequest& request) {
   std::vector<std::string> out;
   if (!request.uri.empty()) {
@@ -63,11 +63,11 @@ absl::Status Extend(X509* certificate, X509* issuer, int nid, const std::string&
   return absl::OkStatus();
 }
 
-// All but extensions and signature.
+// Makes a certificate without extensions and signature.
 absl::StatusOr<CertificateHandle> Blank(const std::string& common_name, const X509_NAME* issuer,
                                         EVP_PKEY* key, absl::Time not_before, absl::Time not_after) {
   CertificateHandle out(X509_new());
-  X509_set_version(out.get(), 2);  // which means 3
+  X509_set_version(out.get(), 2);  // the number of version 3
   BIGNUM* serial = BN_new();
   const bool drawn = BN_rand(serial, 127, BN_RAND_TOP_ANY, BN_RAND_BOTTOM_ANY) == 1 &&
                      BN_to_ASN1_INTEGER(serial, X509_get_serialNumber(out.get())) != nullptr;
@@ -111,7 +111,7 @@ absl::StatusOr<Credential> MakeAuthority(const std::string& common_name, absl::T
 
 absl::StatusOr<Credential> Issue(const Credential& authority, const CertificateRequest& request) {
   const CertificateHandle ca = CertificateOf(authority.certificate);
-  // OpenSSL asks on the terminal if the key has a password; KeyOf would refuse it.
+  // KeyOf refuses a key with a password; without it OpenSSL would ask for the password on the terminal.
   const KeyHandle ca_key(PEM_read_bio_PrivateKey(BioOf(authority.key).get(), nullptr, nullptr, nullptr));
   if (ca == nullptr || ca_key == nullptr) {
     return absl::InvalidArgumentError("the authority's certificate or key cannot be read: " +

@@ -11,7 +11,7 @@ namespace {
 
 std::string NameText(const X509_NAME* name) {
   const BioHandle out(BIO_new(BIO_s_mem()));
-  // RFC 2253's escapes, control characters and those beyond ASCII among them.
+  // RFC 2253 also escapes control characters and characters beyond ASCII.
   X509_NAME_print_ex(out.get(), name, 0, XN_FLAG_RFC2253);
   return TextOf(out.get());
 }

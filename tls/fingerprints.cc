@@ -19,7 +19,7 @@ using NumberHandle = std::unique_ptr<BIGNUM, Freer<BN_free>>;
 using CurveHandle = std::unique_ptr<EC_GROUP, Freer<EC_GROUP_free>>;
 using SignatureHandle = std::unique_ptr<ECDSA_SIG, Freer<ECDSA_SIG_free>>;
 
-// r and s are drawn below the order: that both have so many bits fewer happens once in 2^128 signatures.
+// r and s are drawn below the order. Both are shorter by so many bits once in 2^128 signatures.
 constexpr int kMostBitsFewer = 64;
 
 std::string Sha256Of(const X509* certificate) {
@@ -29,7 +29,7 @@ std::string Sha256Of(const X509* certificate) {
   return absl::BytesToHexString({reinterpret_cast<const char*>(digest), size});
 }
 
-// The orders of all curves that OpenSSL knows by name, each once.
+// Returns the orders of all curves that OpenSSL knows by name, each once.
 const std::vector<NumberHandle>& Orders() {
   static const auto& orders = *new std::vector<NumberHandle>([] {
     std::vector<EC_builtin_curve> known(EC_get_builtin_curves(nullptr, 0));
@@ -43,13 +43,13 @@ const std::vector<NumberHandle>& Orders() {
         out.emplace_back(BN_dup(order));
       }
     }
-    ERR_clear_error();  // of curves that this build does not have
+    ERR_clear_error();  // this build may lack some of the curves
     return out;
   }());
   return orders;
 }
 
-// nullptr: it is no ECDSA signature.
+// Returns null if it is not an ECDSA signature.
 SignatureHandle EcdsaSignatureOf(const X509* certificate, const ASN1_BIT_STRING* signature) {
   int key = NID_undef;
   if (OBJ_find_sigid_algs(X509_get_signature_nid(certificate), nullptr, &key) != 1 ||
@@ -77,14 +77,14 @@ Fingerprints FingerprintsOf(x509_st* certificate) {
     for (const NumberHandle& order : Orders()) {
       if (BN_cmp(r.get(), order.get()) >= 0 || BN_cmp(s.get(), order.get()) >= 0 ||
           BN_num_bits(order.get()) > bits + kMostBitsFewer) {
-        continue;  // the key is of another curve
+        continue;  // the key belongs to another curve
       }
       NumberHandle other(BN_new());
       BN_sub(other.get(), order.get(), s.get());
       ECDSA_SIG_set0(pair.get(), BN_dup(r.get()), other.release());
       unsigned char* encoded = nullptr;
       const int size = i2d_ECDSA_SIG(pair.get(), &encoded);
-      ASN1_STRING_set(const_cast<ASN1_BIT_STRING*>(signature), encoded, size);  // of `twin`, which is ours
+      ASN1_STRING_set(const_cast<ASN1_BIT_STRING*>(signature), encoded, size);  // `twin` is our own copy
       OPENSSL_free(encoded);
       out.push_back(Sha256Of(twin.get()));
     }

@@ -16,7 +16,7 @@ namespace {
 
 constexpr size_t kDigits = 64;  // of SHA-256
 
-// In lower case and without colons; nullopt: not a fingerprint.
+// Returns a fingerprint in lower case and without colons; nullopt if the line is not one.
 std::optional<std::string> ParseFingerprint(absl::string_view line) {
   const size_t equals = line.find('=');
   if (equals != absl::string_view::npos &&

@@ -19,13 +19,13 @@
 namespace tandem::tls {
 namespace {
 
-constexpr size_t kMostPeers = 10'000;  // certificates that are remembered
+constexpr size_t kMostPeers = 10'000;  // the most certificates that are remembered
 
 absl::Status Refused(const std::string& what, const std::string& file) {
   return absl::InvalidArgumentError(absl::StrCat(file, ": ", what, ": ", OpenSslReason()));
 }
 
-// Whether a server may use them as OpenSSL is set up here: a key may be too short for it.
+// Checks that OpenSSL, as it is set up here, accepts the files for a server; it may find a key too short.
 absl::Status CheckUsable(const TlsTexts& texts, const TlsFiles& files) {
   const ContextHandle context(SSL_CTX_new(TLS_server_method()));
   if (context == nullptr) {
@@ -46,8 +46,8 @@ absl::Status FailedAt(const std::string& path, int error) {
                                              "; the TLS files in use are kept there for gRPC"));
 }
 
-// A new file for this user alone. Its time is `seconds` after 1970, so that gRPC, which looks at whole
-// seconds, notices every change.
+// Writes a new file that only this user may read. Its time is `seconds` after 1970: gRPC compares whole
+// seconds, so each change gets another one.
 absl::Status WritePrivate(const std::string& path, const std::string& content, int64_t seconds) {
   platform::Descriptor file(open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
   if (file.get() < 0) {
@@ -64,11 +64,11 @@ absl::Status WritePrivate(const std::string& path, const std::string& content, i
   if (futimens(file.get(), times) != 0) {
     return FailedAt(path, errno);
   }
-  // On NFS, or over a quota, a failed write shows only here.
+  // On NFS, or over a quota, a failed write is reported only by close.
   return close(file.Release()) == 0 ? absl::OkStatus() : FailedAt(path, errno);
 }
 
-// What an authority's signature does not say of a client's certificate.
+// Checks what the authority's signature does not cover, and returns the client that the certificate names.
 absl::StatusOr<Peer> PeerOf(const std::string& pem, const std::string& domain) {
   const absl::StatusOr<Certificate> shown = DescribePem(pem);
   if (!shown.ok()) {
@@ -148,8 +148,8 @@ std::string ServerTls::StampOf(const std::vector<std::string>& files) {
 
 absl::Status ServerTls::Refresh(Watched& watched, absl::Status (ServerTls::*load)()) {
   std::string stamp = StampOf(watched.files);
-  // Certificate and key are replaced one after the other, and do not fit together in between: files are taken
-  // when they have stood still for a call.
+  // Certificate and key are replaced one after the other, and do not match in between. So files are read
+  // after they have stayed unchanged from one call to the next.
   if (stamp != watched.stamp && stamp != watched.seen) {
     watched.seen = std::move(stamp);
     return absl::OkStatus();
@@ -199,7 +199,7 @@ absl::Status ServerTls::Publish(const TlsTexts& texts) {
   const fs::path link = fs::path(parent_) / "next";
   std::error_code error;
   fs::remove(link, error);
-  mkdir(parent_.c_str(), 0700);  // which is there, unless somebody has removed it
+  mkdir(parent_.c_str(), 0700);  // it exists, unless somebody has removed it
   if (mkdir(made.c_str(), 0700) != 0) {
     return FailedAt(made, errno);
   }
@@ -211,7 +211,7 @@ absl::Status ServerTls::Publish(const TlsTexts& texts) {
       (symlink(name.c_str(), link.c_str()) != 0 || rename(link.c_str(), folder().c_str()) != 0)) {
     written = FailedAt(link, errno);
   }
-  // The other one is not used any more, or could not be made.
+  // Removes the other folder, which is no longer used or could not be completed.
   const std::string used = written.ok() ? name : fs::read_symlink(folder(), error).string();
   for (const fs::directory_entry& entry : fs::directory_iterator(parent_, error)) {
     if (!entry.is_symlink() && entry.path().filename() != used) {

@@ -24,7 +24,7 @@ absl::StatusOr<std::string> Read(const std::string& source, const std::string& p
   return text;
 }
 
-// The modes of a key that is to stay secret.
+// Checks the mode of a key, which must stay secret.
 absl::Status CheckSecret(const std::string& source, const std::string& path) {
   struct stat info {};
   if (stat(path.c_str(), &info) != 0) {

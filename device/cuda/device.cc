@@ -30,7 +30,7 @@ void* AllocatePinned(int index, int64_t bytes) {
     const CudaGuard guard(index);
     const cudaError_t error = cudaMallocHost(&begin, static_cast<size_t>(bytes));
     if (error == cudaErrorMemoryAllocation) {
-      cudaGetLastError();  // this one does not stay
+      cudaGetLastError();  // clears the error, which is not permanent
       throw OutOfMemory("this machine cannot pin " + std::to_string(bytes) + " bytes of memory");
     }
     CheckCuda(error, "allocation of pinned memory");
@@ -69,7 +69,7 @@ class CudaDevice final : public Device {
       throw std::runtime_error("there is no GPU " + std::to_string(index) + " here: this process sees " +
                                std::to_string(count));
     }
-    // Makes the GPU's context, so that a broken one shows here.
+    // Makes the GPU's context here, so that a broken GPU is noticed here.
     CheckCuda(cudaSetDevice(index), "start of the GPU");
     CheckCuda(cudaFree(nullptr), "start of the GPU");
   }
@@ -92,7 +92,7 @@ class CudaDevice final : public Device {
     return MakeCudaStream(index_, priority, std::move(error));
   }
   std::unique_ptr<Region> Reserve(int64_t bytes) override {
-    // A free may return an earlier error of the GPU once more.
+    // cudaFree may return an earlier error of the GPU once more, which is ignored.
     return std::make_unique<CudaRegion>(index_, AllocateOnGpu(index_, bytes), bytes,
                                         [](void* begin) { cudaFree(begin); });
   }
@@ -143,7 +143,7 @@ CudaRegion::~CudaRegion() {
 }
 
 void ThrowOutOfMemory(int index, int64_t bytes, const std::string& reason) {
-  cudaGetLastError();  // the error of the allocation does not stay
+  cudaGetLastError();  // clears the allocation's error
   size_t free = 0;
   size_t total = 0;
   CheckCuda(cudaMemGetInfo(&free, &total), "memory of the GPU");

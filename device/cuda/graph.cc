@@ -39,9 +39,9 @@ class CudaGraph final : public Graph {
 
 namespace allocator = c10::cuda::CUDACachingAllocator;
 
-// How often LibTorch's allocator gives out memory of a GPU to this thread while the object lives. The
-// allocator asks, for each piece that it is about to give out on any thread, whether it is to come from a
-// pool; here it never is.
+// Counts how often LibTorch's allocator allocates memory of a GPU for this thread while the object lives.
+// For each allocation on any thread, the allocator asks whether it shall come from a pool; here it never
+// does.
 class AllocationsOfThisThread {
  public:
   explicit AllocationsOfThisThread(c10::DeviceIndex device) : device_(device) {
@@ -86,16 +86,16 @@ std::unique_ptr<Graph> CaptureCudaGraph(int index, const std::function<void()>& 
   const auto device = static_cast<c10::DeviceIndex>(index);
   const c10::cuda::CUDAGuard guard(device);
   const cudaStream_t stream = c10::cuda::getCurrentCUDAStream(device).stream();
-  // What the allocator gives out during a capture it gives out again later, while the graph still uses it.
+  // Memory allocated during a capture would be allocated again later, while the graph still uses it.
   const AllocationsOfThisThread allocations(device);
   Captured captured;
-  // Of the calls of other threads, none ends this capture.
+  // Calls of other threads do not end this capture.
   CheckCuda(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "begin of a capture");
   try {
     work();
   } catch (...) {
     cudaStreamEndCapture(stream, &captured.graph);
-    cudaGetLastError();  // that the capture was ended early
+    cudaGetLastError();  // clears the error that the capture was ended early
     throw;
   }
   CheckCuda(cudaStreamEndCapture(stream, &captured.graph), "end of a capture");

@@ -19,7 +19,7 @@
 namespace tandem::device {
 namespace {
 
-// How long a host that waits for a stream sleeps between two looks.
+// How long a host that waits for a stream sleeps between two queries.
 constexpr std::chrono::microseconds kPoll{20};
 
 class CudaEvent final : public PooledEvent<CudaEvent> {
@@ -55,7 +55,7 @@ class CudaStream final : public Stream {
               "making a stream");
   }
 
-  // Returns at once; the runtime lets go of the stream when its work is done.
+  // Returns at once; the runtime frees the stream when its work is done.
   ~CudaStream() override {
     const CudaGuard guard(device_);
     cudaStreamDestroy(stream_);
@@ -70,7 +70,7 @@ class CudaStream final : public Stream {
       if (error_.is_set()) {
         return;
       }
-      // Neither graphs nor version counters; a node that wraps autograd lifts this inside itself.
+      // Disables autograd's graphs and version counters; a node that wraps autograd enables them for itself.
       const c10::InferenceMode no_gradients;
       const c10::cuda::CUDAStreamGuard current(c10::cuda::getStreamFromExternal(stream_, device_));
       work();
@@ -97,7 +97,8 @@ class CudaStream final : public Stream {
               "waiting for an event");
   }
 
-  // Looks instead of blocking in the runtime: a collective whose peer is gone never ends by itself.
+  // Polls, because a call that blocks in the runtime would never return if a collective waits for a peer
+  // that is gone.
   void Synchronize() override {
     try {
       Await(Record());
@@ -137,7 +138,7 @@ class CudaStream final : public Stream {
   StreamError error_;
   cudaStream_t stream_ = nullptr;
   const std::shared_ptr<EventPool<CudaEvent>> events_ = std::make_shared<EventPool<CudaEvent>>();
-  std::array<Event, kStreamAhead> issued_;  // a ring of the ends of the work that may be in flight
+  std::array<Event, kStreamAhead> issued_;  // a ring: the ends of the work that may be in flight
   size_t oldest_ = 0;
   size_t num_issued_ = 0;
 };

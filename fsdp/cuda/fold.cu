@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The fold of contributions, and the terms of its norm in the same pass. Compiled without contraction
-// (CMakeLists.txt): the bits are those of the CPU's loops.
+// Folds contributions, and computes the terms of their norm in the same pass. Compiled without contraction
+// (CMakeLists.txt), so the bits are those of the CPU's loops.
 #include <cuda_runtime.h>
 
 #include "fsdp/cuda/launch.h"
@@ -17,8 +17,8 @@ struct FoldArrays {
   int num_contributions;
 };
 
-// Folds the warp's packed round at element `at`; returns the sum of the lane's squares, where kTerms wants
-// it. kAdd: to what is there.
+// Folds the warp's packed round at element `at`. Returns the sum of the lane's squares if kTerms. kAdd: adds
+// to the existing gradients.
 template <bool kAdd, bool kTerms, typename T, typename C>
 __device__ double FoldRound(const FoldArrays<T, C>& arrays, int64_t at, Exchange<T>& exchange) {
   constexpr int kSize = kPackSize<T>;
@@ -55,7 +55,7 @@ __device__ double FoldRound(const FoldArrays<T, C>& arrays, int64_t at, Exchange
   return squares;
 }
 
-// Folds the group's elements [begin, end) one by one; returns the sum of the lane's squares.
+// Folds the group's elements [begin, end) one by one. Returns the sum of the lane's squares.
 template <bool kAdd, typename T, typename C>
 __device__ double FoldElements(const FoldArrays<T, C>& arrays, int64_t begin, int64_t end) {
   double squares = 0;
@@ -80,7 +80,7 @@ struct Recounted {
   double nonfinite;
 };
 
-// Element by element, as the CPU does where one is not finite.
+// Counts element by element, as the CPU does if one is not finite.
 template <typename T>
 __device__ __noinline__ Recounted Recount(const T* gradients, int64_t begin, int64_t end) {
   Recounted terms{};
@@ -95,7 +95,7 @@ __device__ __noinline__ Recounted Recount(const T* gradients, int64_t begin, int
   return terms;
 }
 
-// The terms of the chunks that a group has folded, the same on each of its threads.
+// The terms of the chunks that a group has folded; each of its threads has the same.
 struct GroupTerms {
   DoubleDouble squares;
   double nonfinite = 0;
@@ -115,7 +115,7 @@ struct GroupTerms {
   }
 };
 
-// packed: arrays begin where packs may. With kTerms each block leaves the terms of its tiles in
+// packed: the arrays begin at multiples of packs. With kTerms each block writes the terms of its tiles to
 // partials[blockIdx.x].
 template <bool kAdd, bool kTerms, typename T, typename C>
 __global__ void __launch_bounds__(kThreads, sizeof(T) == 4 ? 4 : 1)
@@ -140,7 +140,7 @@ __global__ void __launch_bounds__(kThreads, sizeof(T) == 4 ? 4 : 1)
       }
       continue;
     }
-    // Every lane of a warp makes every round: they exchange values.
+    // Every lane of a warp takes part in every round, because the lanes exchange values.
 #pragma unroll 1
     for (int64_t base = chunks.first; base <= chunks.last; base += kGroups) {
       const int64_t of_warp = base + warp * kChunksOfWarp;
@@ -153,7 +153,7 @@ __global__ void __launch_bounds__(kThreads, sizeof(T) == 4 ? 4 : 1)
               ? FoldRound<kAdd, kTerms>(arrays, of_warp * kGranule - shard.begin, exchanges[warp])
               : FoldElements<kAdd>(arrays, begin, end);
       if constexpr (kTerms) {
-        __syncwarp();  // what the other lanes of the group have written is there
+        __syncwarp();  // what the group's other lanes have written is visible
         terms.Add(lane, arrays.gradients, begin, end);
       }
     }
@@ -174,7 +174,7 @@ __global__ void __launch_bounds__(kThreads, sizeof(T) == 4 ? 4 : 1)
   }
 }
 
-// One block.
+// Called with one block.
 __global__ void AddPartialTerms(const UnitNormTerms* partials, int num_partials, UnitNormTerms* terms) {
   __shared__ DoubleDouble shared[kThreads];
   __shared__ double shared_bad[kThreads];

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The gradient norm, before and behind its exchange. Compiled without contraction (CMakeLists.txt): the bits
-// are those of the CPU's loops.
+// Computes the gradient norm, before and after its exchange. Compiled without contraction (CMakeLists.txt),
+// so the bits are those of the CPU's loops.
 #include <cuda_runtime.h>
 
 #include "fsdp/cuda/launch.h"
@@ -10,7 +10,7 @@ namespace {
 
 constexpr int kThreads = 256;
 
-// One block: the threads read, one adds, in the units' order.
+// Called with one block: all threads read, and one adds in the order of the units.
 __global__ void SumTerms(const UnitNormTerms* const* units, int num_units, const RunInputs* inputs,
                          double uncounted, NormTerms* own) {
   __shared__ UnitNormTerms shared[kThreads];

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// AdamW, what it publishes, and the norms of each parameter, in one pass. Compiled without contraction
-// (CMakeLists.txt): the bits are those of the CPU's loops.
+// Computes AdamW, publishes weights, and computes the norms of each parameter, in one pass. Compiled without
+// contraction (CMakeLists.txt), so the bits are those of the CPU's loops.
 #include <cuda_runtime.h>
 
 #include <cfloat>
@@ -18,11 +18,11 @@ __device__ Magnitude& NormOf(ParameterNorms& norms, int k) {
   return k == 0 ? norms.weight : k == 1 ? norms.gradient : norms.update;
 }
 
-// NaN is no maximum.
+// Ignores NaN.
 __device__ float Max(float a, float b) { return fmaxf(a, b); }
 __device__ double Max(double a, double b) { return fmax(a, b); }
 
-// The quotients and the root of one element, as the host's.
+// Computes the quotients and the root of one element as the host does.
 template <typename T>
 class ExactArithmetic {
  public:
@@ -72,7 +72,7 @@ class QuickArithmetic {
   }
 
  private:
-  // Ordered as |x|, but for zero, which is above all.
+  // Has the order of |x|, except that zero is above all.
   static __device__ unsigned Doubled(float x) { return 2 * __float_as_uint(x) - 1; }
   static __device__ float Product(float x, double factor) {
     return static_cast<float>(static_cast<double>(x) * factor);
@@ -113,7 +113,7 @@ struct QuickestOf<float> {
 template <typename T>
 using Quickest = typename QuickestOf<T>::Type;
 
-// What becomes of one element.
+// The state of one element before and after its step.
 template <typename T>
 struct Element {
   T weight;
@@ -139,7 +139,7 @@ struct Element {
   }
 };
 
-// The largest magnitudes of all that the thread has stepped, in the order of ParameterNorms.
+// The largest magnitudes of all elements that the thread has stepped, in the order of ParameterNorms.
 template <typename T>
 struct ThreadMaxima {
   T max_abs[kNorms] = {};
@@ -216,7 +216,7 @@ struct LaneSquares {
   double sums[kNorms] = {};
 };
 
-// The group's elements [begin, end), one by one.
+// Steps the group's elements [begin, end) one by one.
 template <bool kWithNorms, typename T>
 __device__ LaneSquares StepElements(const AdamWScalars<T>& scalars, bool applied,
                                     const OptimizerPointers<T>& pointers, int64_t begin, int64_t end,
@@ -245,8 +245,8 @@ __device__ LaneSquares StepElements(const AdamWScalars<T>& scalars, bool applied
   return squares;
 }
 
-// The warp's packed round at element `at`, unless it needs exact arithmetic: then false, and nothing is
-// written.
+// Steps the warp's packed round at element `at`. If it needs exact arithmetic, writes nothing and returns
+// false.
 template <bool kWithNorms, typename T>
 __device__ bool StepRound(const AdamWScalars<T>& scalars, Quickest<T> arithmetic, bool applied,
                           const OptimizerPointers<T>& pointers, int64_t at, Exchange<T>& exchange,
@@ -267,7 +267,7 @@ __device__ bool StepRound(const AdamWScalars<T>& scalars, Quickest<T> arithmetic
   return true;
 }
 
-// One block a tile; leaves its norms in tile_norms[blockIdx.x], where they are wanted.
+// One block for each tile. Writes its norms to tile_norms[blockIdx.x] if they are wanted.
 template <bool kWithNorms, typename T>
 __global__ void __launch_bounds__(kThreads, sizeof(T) == 4 ? 3 : 1)
     StepTile(TiledShard shard, AdamWConfig config, OptimizerPointers<T> pointers, bool packed) {
@@ -339,7 +339,7 @@ __global__ void __launch_bounds__(kThreads, sizeof(T) == 4 ? 3 : 1)
   }
 }
 
-// One block a parameter.
+// One block for each parameter.
 __global__ void AddTileNorms(const ParameterNorms* tiles, const int* first_tiles, ParameterNorms* norms) {
   __shared__ Magnitude shared[kThreads];
   ParameterNorms sum;

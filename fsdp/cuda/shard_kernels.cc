@@ -25,7 +25,7 @@ class Table {
     }
     const size_t bytes = elements.size() * sizeof(Element);
     device::CheckCuda(cudaMalloc(&data_, bytes), "memory of a table");
-    // Streams do not wait for the default stream, on which this is.
+    // Copies synchronously, because other streams do not wait for the default stream.
     device::CheckCuda(cudaMemcpy(data_, elements.data(), bytes, cudaMemcpyHostToDevice), "copy of a table");
     device::CheckCuda(cudaStreamSynchronize(nullptr), "copy of a table");
   }
@@ -67,7 +67,7 @@ std::vector<int> FirstTiles(const std::vector<cuda::TiledPiece>& pieces, int num
   return first;
 }
 
-// T: of weights, moments and accumulator; C: of contributions.
+// T: the type of weights, moments and accumulator; C: the type of contributions.
 template <typename T, typename C>
 class CudaUnitKernels final : public UnitKernels {
  public:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Initial values and rounding: each element is computed alone. Compiled without contraction (CMakeLists.txt):
-// the bits are those of the host.
+// Computes initial values and rounding, each element alone. Compiled without contraction (CMakeLists.txt),
+// so the bits are those of the host.
 #include <cuda_runtime.h>
 
 #include "device/cuda/pack.cuh"
@@ -14,7 +14,7 @@ constexpr int kPack = device::kPackSize<Bf16>;
 using Floats = device::Pack<float, device::kPackSize<float>>;
 using Rounded = device::Pack<Bf16, kPack>;
 
-// The first `packs` packs, and one by one the elements behind them.
+// Rounds the first `packs` packs, and the elements after them one by one.
 __global__ void RoundEach(const float* from, int64_t packs, int64_t elements, Bf16* to) {
   const int64_t first = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   const int64_t step = static_cast<int64_t>(gridDim.x) * kThreads;
@@ -42,7 +42,7 @@ __global__ void InitializeEach(InitialValues initial, T* values) {
   }
 }
 
-// For `threads` threads; if there are more, each does several elements.
+// Returns the blocks for `threads` threads; beyond a limit, each thread computes several elements.
 unsigned BlocksOf(int64_t threads) {
   const int64_t blocks = (threads + kThreads - 1) / kThreads;
   return static_cast<unsigned>(blocks < 65536 ? blocks : 65536);
