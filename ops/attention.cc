@@ -9,7 +9,8 @@
 namespace tandem::ops {
 namespace {
 
-// Throws unless heads share key-value heads evenly and documents come as the shape says.
+// Throws unless query heads share key-value heads evenly and documents are given if and only if the shape
+// has them.
 DocumentStarts StartsOf(const AttentionShape& shape, const Array& documents, DeviceKind on) {
   Check(shape.kv_heads > 0 && shape.heads % shape.kv_heads == 0, shape.heads, " heads cannot share ",
         shape.kv_heads, " key-value heads evenly");

@@ -8,14 +8,15 @@ constexpr int64_t Aligned(int64_t bytes) { return (bytes + 255) / 256 * 256; }
 
 int64_t StatisticsBytes(int64_t element_bytes) { return std::max<int64_t>(4, element_bytes); }
 
-// Blocks of `matrices` scores, and of bfloat16 `columns` columns of a sequence in float.
+// The bytes of `matrices` blocks of scores and, for bfloat16, of `columns` columns of a sequence in float.
 int64_t BlockedBytes(const AttentionShape& s, int64_t element_bytes, int64_t matrices, int64_t columns) {
   const int64_t scores =
       s.kv_heads * ScoreBlockRows(s, element_bytes) * s.length * StatisticsBytes(element_bytes);
   return matrices * Aligned(scores) + (element_bytes == 2 ? Aligned(s.length * columns * 4) : 0);
 }
 
-// What the GPU's path takes; the larger where that depends on the GPU, which a plan does not know.
+// The bytes of the GPU's path. If the path depends on the GPU, which a plan does not know, the larger
+// number.
 int64_t EitherBytes(const AttentionShape& s, int64_t element_bytes, int64_t flash, int64_t blocked) {
   if (IsFlashAttention(s, element_bytes, kFlashHeadDim)) {
     return flash;
@@ -23,14 +24,14 @@ int64_t EitherBytes(const AttentionShape& s, int64_t element_bytes, int64_t flas
   return IsFlashAttention(s, element_bytes, kHopperFlashHeadDim) ? std::max(flash, blocked) : blocked;
 }
 
-// What the gradients of scores of one query head of one sequence take; its kernels' tiles are 64 x 128.
+// The bytes of the gradients of one query head's scores in one sequence; the kernels' tiles are 64 x 128.
 int64_t ScoreGradientBytes(const AttentionShape& s) {
   return (s.length + 63) / 64 * 64 * ((s.length + 127) / 128 * 128) * 2;
 }
 
-// The gradients of scores, or those of queries in float, to which blocks add; the sums of context times its
-// gradient, and where query heads share a key-value head the gradients of keys and values of each before they
-// are added up.
+// The bytes of the gradients of scores, or of queries in float, to which blocks add; of the sums of context
+// times its gradient; and if query heads share a key-value head, of the gradients of keys and values of each
+// query head, before they are added up.
 int64_t FlashBackwardBytes(const AttentionShape& s) {
   const AttentionShape part = FlashBackwardPart(s);
   const int64_t rows = part.sequences * part.heads * part.length;
@@ -55,7 +56,7 @@ AttentionShape FlashBackwardPart(const AttentionShape& shape) {
   const int64_t of_kv_head = group * ScoreGradientBytes(shape);
   const int64_t kv_heads = std::max<int64_t>(1, kScoreGradientBytes / of_kv_head);
   part.sequences = std::clamp<int64_t>(kv_heads / shape.kv_heads, 1, shape.sequences);
-  // A divisor: every part has the same shape, so that one graph serves all.
+  // The number divides that of all heads, so that every part has the same shape, and one graph serves all.
   part.kv_heads = std::min(kv_heads, shape.kv_heads);
   while (shape.kv_heads % part.kv_heads != 0) {
     --part.kv_heads;

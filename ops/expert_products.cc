@@ -21,7 +21,7 @@ void ForEachExpert(const Args& args, const Visit& visit) {
   }
 }
 
-// The product of each expert's rows of `from` and its weight, which is transposed or not, into those of `to`.
+// Multiplies each expert's rows of `from` with its weight, transposed or not, into its rows of `to`.
 template <typename Args, typename E>
 Calls BindRows(const DeviceKernels& kernels, const Args& args, const E* from, int64_t from_columns, E* to,
                int64_t to_columns, bool transposed) {

@@ -9,8 +9,8 @@
 namespace tandem::ops {
 namespace {
 
-// The shapes of the products of `rows` rows of type E with the experts' weights, which are consecutive in a
-// matrix of the shape of `weight`.
+// Returns the shapes of the products of `rows` rows of type E with the experts' weights, which are
+// consecutive in a matrix of the shape of `weight`.
 template <typename E>
 ExpertRows ExpertsOf(const char* operation, const Array& begins, int64_t rows, const Array& weight,
                      Workspace work, DeviceKind on) {

@@ -10,7 +10,7 @@
 namespace tandem::ops {
 namespace {
 
-// Throws unless heads can be laid out as ops/attention.h reads them.
+// Throws unless heads can be laid out in the form that ops/attention.h reads.
 void CheckHeads(const LatentHeads& h) {
   Check(h.heads > 0 && h.content >= 0 && h.rotary > 0 && h.rotary % 2 == 0 && h.content % 2 == 0 &&
             h.rotary <= kMostRotary,

@@ -9,7 +9,7 @@
 namespace tandem::ops {
 namespace {
 
-// Rows of y side by side.
+// Views rows of y as adjacent columns.
 template <typename E>
 E* GatesOf(const char* name, const Array& gate, const Array& y, DeviceKind on) {
   Check(gate.rows > 0 && y.columns > 0 && gate.columns % y.columns == 0 &&

@@ -8,8 +8,8 @@
 namespace tandem::ops {
 namespace {
 
-// Frequencies whose wave is longer than the text was are divided by the factor, short ones stay, and those
-// between are interpolated.
+// Divides a frequency by the factor if its wave is longer than the original text, keeps it if its wave is
+// short, and interpolates in between.
 double Llama3Frequency(double frequency, const RopeScaling& scaling) {
   const double waves = scaling.original_length * frequency / (2 * std::numbers::pi);  // in that text
   if (waves < scaling.low_freq_factor) {
@@ -23,7 +23,8 @@ double Llama3Frequency(double frequency, const RopeScaling& scaling) {
   return (1 - smooth) * frequency / scaling.factor + smooth * frequency;
 }
 
-// The dim, not rounded, whose wave turns `rotations` times in the text (arXiv:2309.00071, section 3.2).
+// Returns the dim, not rounded, whose wave turns `rotations` times in the text (arXiv:2309.00071, section
+// 3.2).
 double DimOfRotations(double rotations, double theta, double dims, double length) {
   return dims * std::log(length / (rotations * 2 * std::numbers::pi)) / (2 * std::log(theta));
 }

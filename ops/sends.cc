@@ -11,7 +11,7 @@
 namespace tandem::ops {
 namespace {
 
-// The probabilities of rows whose slots are enough for the experts of a rank.
+// Returns the probabilities of rows that have slots enough for a rank's experts.
 template <typename T>
 T* RowProbabilitiesOf(const Array& probabilities, int64_t top_k, int64_t experts_of_a_rank, DeviceKind on) {
   const int64_t least = std::min(top_k, experts_of_a_rank);

@@ -60,7 +60,7 @@ at::Tensor TensorOf(const Array& array) {
   if (!array.defined()) {
     return {};
   }
-  // Without a target device LibTorch would ask CUDA where the memory is.
+  // With a target device, LibTorch does not ask CUDA where the memory is.
   const c10::Device device = array.on == DeviceKind::kGpu
                                  ? c10::impl::VirtualGuardImpl(c10::kCUDA).getDevice()
                                  : c10::Device(c10::kCPU);

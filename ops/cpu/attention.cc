@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Causal attention, one head at a time. Compiled once per instruction set (CMakeLists.txt).
 //
-// A head's keys and values are packed; strips of query rows meet them in blocks of keys, through products in
-// register tiles, so that what a block needs stays in the cache. The order of the additions is that of whole
-// rows, however long they are: sums over keys, of products and of exponentials, go on in memory where the
-// block before left them, and those over query rows go through these in their order. Exponentials are of a
-// row's largest score of all: the forward keeps the scores of its rows until it has seen them all, and the
-// backward has the forward's log-sum-exp. Where a sequence holds documents, a strip begins at the first key
-// of its first row's document, and what lies before a later row's own has weight 0: finite, it is not seen.
+// A head's keys and values are packed. Strips of query rows are multiplied with blocks of keys by register
+// tiles, so that the data of a block stays in the cache. The order of additions is that of whole rows,
+// however long they are: sums over keys, of products and of exponentials, continue in memory where the block
+// before left them; sums over query rows add these in their order. Exponentials are relative to the largest
+// score of the whole row: the forward keeps the scores of its rows until it has seen all, and the backward
+// has the forward's log-sum-exp. If a sequence has documents, a strip begins at the first key of its first
+// row's document, and keys before the document of a later row have weight 0, which hides them if they are
+// finite.
 //
 // D: head_dim, S: length; Dp: D padded to whole cache lines; ld: row stride of a block's scores.
 #include "ops/attention.h"
@@ -22,12 +23,12 @@
 namespace tandem::ops::cpu::TANDEM_ISA {
 namespace {
 
-// What both passes derive from a shape.
+// Sizes that both passes derive from a shape.
 template <typename E>
 struct Sizes {
   using T = Arithmetic<E>;
 
-  // queries: rows that go through all of their keys together.
+  // queries: the number of rows that are processed together for all of their keys.
   Sizes(const AttentionShape& shape, int64_t queries)
       : shape(shape),
         length(shape.length),
@@ -46,8 +47,7 @@ struct Sizes {
     return lse + (sequence * shape.heads + head) * length;
   }
 
-  // Runs a pass: Begin with each key-value head, then Rows with those of each query head that reads it, then
-  // End.
+  // Runs a pass: calls Begin for each key-value head, then Rows for each query head that reads it, then End.
   template <typename Pass>
   void Run(const Pass& pass) const {
     const int64_t group = shape.heads / shape.kv_heads;
@@ -70,7 +70,7 @@ struct Sizes {
   const int64_t ld;
   const int64_t padded_dim;
   const int64_t transposed;  // elements of a head's matrix, transposed and packed
-  const int64_t matrix;      // and as it is
+  const int64_t matrix;      // not transposed
   const int64_t queries;
   const int64_t most_rows;
   const T scale;

@@ -39,7 +39,7 @@ void Run(const DropOverflowArgs<T>& args) {
     slots_of[expert].push_back(slot);
     args.chosen[slot] = expert;
   }
-  // Of a token whose scores are not finite: last of all.
+  // Tokens whose scores are not finite come last.
   const auto key = [&](int64_t slot) {
     const T probability = args.probabilities[slot];
     return std::isnan(probability) ? -std::numeric_limits<T>::infinity() : probability;

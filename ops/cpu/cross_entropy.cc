@@ -18,7 +18,8 @@ Arithmetic<E> LogitAt(const E* logits, int64_t at) {
   return logit;
 }
 
-// Calls visit(row, id) for the tokens of the chunk; row is among its rows, id may be kNotCounted.
+// Calls visit(row, id) for the tokens of the chunk; `row` counts the chunk's rows, and `id` may be
+// kNotCounted.
 template <typename E, typename Visit>
 void ForEachRow(const CrossEntropyArgs<E>& chunk, const Visit& visit) {
   ForEachToken(

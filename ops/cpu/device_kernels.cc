@@ -39,7 +39,7 @@ class CpuKernels final : public DeviceKernels {
   void PrepareAttention(const AttentionShape&, int64_t) const override {}
 
  private:
-  // Experts have other rows each time.
+  // Experts have different numbers of rows each time.
   template <typename Args>
   Call CallOn(const Args& args) const {
     if constexpr (requires { BindEach(*this, args); }) {

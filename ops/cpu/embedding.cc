@@ -11,9 +11,10 @@
 namespace tandem::ops::cpu {
 namespace {
 
-constexpr int64_t kColumnsAtOnce = 4096;  // of a row that is wider, on the stack
+constexpr int64_t kColumnsAtOnce = 4096;  // of a wide row, on the stack
 
-// Calls visit(first column, columns, factor times those of `row`) for parts of it.
+// Calls visit(first column, columns, scaled) for parts of `row`; `scaled` has their elements times the
+// factor.
 template <typename E, typename Visit>
 void ForEachScaledPart(const E* row, int64_t columns, Arithmetic<E> factor, const Visit& visit) {
   Arithmetic<E> scaled[kColumnsAtOnce];
@@ -39,7 +40,7 @@ void AddScaled(const E* row, int64_t columns, Arithmetic<E> factor, Arithmetic<E
   });
 }
 
-// The first row whose token has that id.
+// Returns the first row whose token has that id.
 int64_t FirstRowOf(const Tokens& tokens, int64_t id) {
   for (int64_t sequence = 0; sequence < tokens.sequences; ++sequence) {
     const int64_t* const begin = tokens.ids + sequence * tokens.stride;
@@ -51,8 +52,8 @@ int64_t FirstRowOf(const Tokens& tokens, int64_t id) {
   return tokens.sequences * tokens.length;
 }
 
-// Sums that are rounded to the elements of the table once, when they are complete. The tokens of each id are
-// looked for, which takes tokens² comparisons, because a sum of every row would take a table of floats.
+// Rounds sums only once, when they are complete. Searches for the tokens of each id, with tokens²
+// comparisons, because keeping sums of all rows would take a table of floats.
 template <typename E>
 void SumAndRound(const EmbeddingBackwardArgs<E>& args) {
   Arithmetic<E> sum[kColumnsAtOnce];

@@ -20,7 +20,7 @@ inline T DotOf(const A* a, const B* b, int64_t count) {
   return Sum<T>(sum);
 }
 
-// What a query or key is multiplied by to be of length 1.
+// Returns the factor that makes a query or key one of length 1.
 template <typename E, typename T = Arithmetic<E>>
 inline T ReciprocalLength(const E* x, int64_t count) {
   return 1 / SquareRoot(DotOf(x, x, count) + static_cast<T>(kDeltaNormEpsilon));
@@ -38,7 +38,7 @@ inline void ScaleRow(const E* x, T factor, int64_t count, T* to) {
   }
 }
 
-// Of a value head at a token: how much of the state stays, and how much of a value is written.
+// The gates of a value head at a token: how much of the state stays, and how much of a value is written.
 template <typename T>
 struct DeltaGates {
   template <typename Args>
@@ -50,7 +50,7 @@ struct DeltaGates {
     beta = 1 / (1 + Exponential(-Raw<T>(args, sequence, t, head, /*second=*/false)));
   }
 
-  // The b of a head, or its a.
+  // Returns the b, or the a, of a head.
   template <typename U, typename Args>
   static U Raw(const Args& args, int64_t sequence, int64_t t, int64_t head, bool second) {
     return Widen(
@@ -61,7 +61,7 @@ struct DeltaGates {
   }
 
   StepLength<T> step;
-  T decay;  // of the state before the token; 0: a document begins
+  T decay;  // of the state before the token; 0 if a document begins
   T beta;
 };
 
@@ -129,13 +129,13 @@ struct DeltaMemory {
         by_beta(misses + s.chunk),
         by_decay(by_beta + s.chunk) {}
 
-  T* adjoints;  // [Hv, Dv, Dk], of the states behind the chunk
-  T* states;    // [chunk + 1, Dk], of one channel: before each token, and behind the last
+  T* adjoints;  // [Hv, Dv, Dk], of the states after the chunk
+  T* states;    // [chunk + 1, Dk], of one channel: before each token, and after the last
   T* q;         // [chunk, Dk], divided by their lengths
   T* k;
   T* grad_q;
   T* grad_k;
-  T* of_q;      // [chunk], what queries are multiplied by to be `q`
+  T* of_q;      // [chunk], the factors that make queries `q`
   T* of_k;      // [chunk]
   T* decays;    // [chunk]
   T* betas;     // [chunk]
@@ -147,12 +147,12 @@ struct DeltaMemory {
 // The tokens of one chunk of a sequence, and a key head.
 struct DeltaChunk {
   int64_t sequence;
-  int64_t begin;  // in the sequence
+  int64_t begin;  // position in the sequence
   int64_t tokens;
   int64_t key_head;
 };
 
-// One channel of a value head: its states forwards, then its adjoint backwards.
+// Computes one channel of a value head: its states forwards, then its adjoint backwards.
 template <typename E, typename T = Arithmetic<E>>
 void DeltaChannelBackward(const GatedDeltaBackwardArgs<E>& args, const DeltaChunk& chunk, int64_t channel,
                           const DeltaMemory<T>& m) {
@@ -238,7 +238,7 @@ void DeltaHeadBackward(const GatedDeltaBackwardArgs<E>& args, const DeltaChunk& 
   args.grad_a_log[head] += a * grad_a;
 }
 
-// The gradient of x, of which x * r, times a scale, was read: r x is of length 1.
+// Returns the gradient of x from that of x * r, times a scale; r x has length 1.
 template <typename E, typename T = Arithmetic<E>>
 void LengthBackward(const E* x, const T* grad, T r, T scale, int64_t count, E* grad_x) {
   const T along = r * r * DotOf(grad, x, count);
@@ -263,7 +263,7 @@ void DeltaChunkBackward(const GatedDeltaBackwardArgs<E>& args, const DeltaChunk&
     ScaleRow(args.k + row_of(t), m.of_k[t], dim, m.k + t * dim);
   }
   for (int64_t i = 0; i < 2 * s.chunk * dim; ++i) {
-    m.grad_q[i] = 0;  // and of keys, which is behind it
+    m.grad_q[i] = 0;  // also of keys, which follow
   }
   for (int64_t head = chunk.key_head * s.share(); head < (chunk.key_head + 1) * s.share(); ++head) {
     DeltaHeadBackward(args, chunk, head, m);
@@ -274,7 +274,7 @@ void DeltaChunkBackward(const GatedDeltaBackwardArgs<E>& args, const DeltaChunk&
   }
 }
 
-// Sequence by sequence, from the last chunk to the first.
+// Computes each sequence from its last chunk to its first.
 template <typename E>
 void Run(const GatedDeltaBackwardArgs<E>& args) {
   using T = Arithmetic<E>;
@@ -318,7 +318,7 @@ void Run(const NormGateArgs<E>& args) {
   }
 }
 
-// As the backward of RmsNorm (rows.cc), whose gradient is what comes through the gate.
+// Computed like the backward of RmsNorm (rows.cc), with the gradient that comes through the gate.
 template <typename E>
 void Run(const NormGateBackwardArgs<E>& args) {
   using T = Arithmetic<E>;

@@ -30,7 +30,7 @@ TANDEM_CPU_KERNEL(HeadNormArgs)
 template <typename E>
 void Run(const HeadNormBackwardArgs<E>& args) {
   const HeadNormArgs<E>& in = args.forward;
-  if (!args.add_weights) {  // zeros also where there are no tokens
+  if (!args.add_weights) {  // zeros are written even if there are no tokens
     std::fill_n(args.grad_query_weight, in.head_dim, 0);
     std::fill_n(args.grad_key_weight, in.head_dim, 0);
   }

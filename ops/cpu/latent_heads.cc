@@ -9,7 +9,7 @@
 namespace tandem::ops::cpu {
 namespace {
 
-// Where the elements of a head go: first half, then second half.
+// The places of a head's elements: first half, then second half.
 template <typename E>
 void PackHead(const LatentHeads& h, const E* content, const E* rotary, E* packed) {
   const int64_t half = h.head_dim() / 2;

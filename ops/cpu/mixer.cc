@@ -11,7 +11,7 @@
 namespace tandem::ops::cpu::TANDEM_ISA {
 namespace {
 
-// The weights of some channels, and their bias.
+// The weights of some channels and their bias.
 template <typename E>
 struct Taps {
   using T = Arithmetic<E>;
@@ -29,7 +29,7 @@ struct Taps {
     bias = args.bias == nullptr ? Vector<T>{} : LoadOfRow(args.bias, channel, args.channels);
   }
 
-  // What the activation gets of row `row`, of which `before` rows of its document are before it.
+  // Returns the activation's input at row `row`; `before` rows of its document precede it.
   Vector<T> Sum(const E* row, int64_t stride, int64_t channel, int64_t channels, int64_t before) const {
     Vector<T> sum = bias;
     for (int64_t back = before < width - 1 ? before : width - 1; back >= 0; --back) {
@@ -61,7 +61,7 @@ void Run(const CausalConvArgs<E>& args) {
   }
 }
 
-// From the last token to the first: a token's gradient comes from the `width` sums that read it.
+// Goes from the last token to the first: a token's gradient comes from the `width` sums that read it.
 template <typename E>
 void Run(const CausalConvBackwardArgs<E>& args) {
   using T = Arithmetic<E>;
@@ -73,7 +73,7 @@ void Run(const CausalConvBackwardArgs<E>& args) {
     for (int64_t sequence = 0; sequence < args.sequences; ++sequence) {
       const int64_t* const starts = args.documents.At(sequence, 0);
       const int64_t first = sequence * args.length;
-      Vector<T> grads[kMostConvWidth] = {};  // of the sums of token t, at t % width
+      Vector<T> grads[kMostConvWidth] = {};  // of the sum of token t, at t % width
       for (int64_t t = args.length - 1; t >= 0; --t) {
         const int64_t before = t - (starts == nullptr ? 0 : starts[t]);
         const E* const x = args.x + (first + t) * args.x_stride;
@@ -89,7 +89,7 @@ void Run(const CausalConvBackwardArgs<E>& args) {
         Vector<T> grad_x = {};
         for (int64_t ahead = 0; ahead < width && t + ahead < args.length; ++ahead) {
           if (starts != nullptr && starts[t + ahead] > t) {
-            break;  // another document
+            break;  // it belongs to another document
           }
           grad_x += taps.weight[width - 1 - ahead] * grads[(t + ahead) % width];
         }
@@ -109,7 +109,7 @@ void Run(const CausalConvBackwardArgs<E>& args) {
   }
 }
 
-// A token's step of time for one head.
+// The time step of a token for one head.
 template <typename T>
 struct TimeStep {
   template <typename Args>
@@ -126,7 +126,7 @@ struct TimeStep {
 
   T length;
   T slope;  // of the length
-  T decay;  // of the state before the token; 0: a document begins
+  T decay;  // of the state before the token; 0 if a document begins
 };
 
 template <typename E>
@@ -186,11 +186,11 @@ struct ScanMemory {
         by_input(decays + s.chunk),
         by_state(by_input + s.chunk) {}
 
-  T* adjoints;  // [H, P, N], of the states behind the chunk
-  T* states;    // [chunk + 1, N], of one channel: before each token, and behind the last
+  T* adjoints;  // [H, P, N], of the states after the chunk
+  T* states;    // [chunk + 1, N], of one channel: before each token, and after the last
   T* grad_b;    // [chunk, N]
   T* grad_c;    // [chunk, N]
-  T* lengths;   // [chunk], of steps
+  T* lengths;   // [chunk], of time steps
   T* decays;    // [chunk]
   T* by_input;  // [chunk], <G_t, x_t ⊗ B_t>
   T* by_state;  // [chunk], exp(dt_t A) <G_t, S_{t-1}>
@@ -199,12 +199,12 @@ struct ScanMemory {
 // The tokens of one chunk of a sequence, and a group of heads.
 struct ScanChunk {
   int64_t sequence;
-  int64_t begin;  // in the sequence
+  int64_t begin;  // position in the sequence
   int64_t tokens;
   int64_t group;
 };
 
-// One channel: its states forwards, then its adjoint backwards.
+// Computes one channel: its states forwards, then its adjoint backwards.
 template <typename E, typename T = Arithmetic<E>>
 void ScanChannelBackward(const StateScanBackwardArgs<E>& args, const ScanChunk& chunk, int64_t head,
                          int64_t p, const ScanMemory<T>& memory) {
@@ -288,7 +288,7 @@ void ScanHeadBackward(const StateScanBackwardArgs<E>& args, const ScanChunk& chu
   args.grad_a_log[head] += a * grad_a;
 }
 
-// Sequence by sequence, from the last chunk to the first.
+// Computes each sequence from its last chunk to its first.
 template <typename E>
 void Run(const StateScanBackwardArgs<E>& args) {
   using T = Arithmetic<E>;
@@ -308,7 +308,7 @@ void Run(const StateScanBackwardArgs<E>& args) {
       const int64_t tokens = s.length - begin < s.chunk ? s.length - begin : s.chunk;
       for (int64_t group = 0; group < s.groups; ++group) {
         for (int64_t i = 0; i < 2 * s.chunk * s.state; ++i) {
-          memory.grad_b[i] = 0;  // and of C, which is behind it
+          memory.grad_b[i] = 0;  // also of C, which follows
         }
         for (int64_t head = group * heads; head < (group + 1) * heads; ++head) {
           ScanHeadBackward(args, {sequence, begin, tokens, group}, head, memory);
@@ -327,7 +327,7 @@ void Run(const StateScanBackwardArgs<E>& args) {
   }
 }
 
-// y silu(gate), of some columns.
+// Computes y silu(gate) of some columns.
 template <typename E, typename T = Arithmetic<E>>
 inline Vector<T> Gated(const E* y, const E* gate, int64_t i, int64_t columns) {
   const Vector<T> g = LoadOfRow(gate, i, columns);
@@ -362,7 +362,7 @@ void Run(const GatedNormArgs<E>& args) {
   }
 }
 
-// As the backward of RmsNorm (rows.cc) of v = y silu(gate), and then of these two.
+// Computed like the backward of RmsNorm (rows.cc) with v = y silu(gate), and then through y and gate.
 template <typename E>
 void Run(const GatedNormBackwardArgs<E>& args) {
   using T = Arithmetic<E>;

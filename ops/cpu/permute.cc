@@ -12,7 +12,7 @@
 namespace tandem::ops::cpu {
 namespace {
 
-// Elements of a token that are summed at a time.
+// How many elements of a token are summed at a time.
 constexpr int64_t kSums = 512;
 
 }  // namespace
@@ -33,7 +33,7 @@ void RunKernel(const PlanRowsArgs& args) {
     }
     std::fill_n(args.counts, args.experts, args.chunk);
   }
-  // The counts hold where each expert begins while rows are moved there.
+  // While rows are moved, `counts` has where each expert begins.
   int64_t begin = 0;
   for (int64_t expert = 0; expert < args.experts; ++expert) {
     begin += std::exchange(args.counts[expert], begin);

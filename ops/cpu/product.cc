@@ -24,7 +24,7 @@ Call BindFactors(const ProductArgs& product, bool add) {
     CheckTiles(product);
     return [product, add] { MultiplyInTiles(product, add); };
   }
-  // The out-variants resize an output of another shape, which would silently leave the given memory.
+  // The out-variants would resize an output of another shape, and so silently leave the given memory.
   Check(output.rows == a.rows && output.columns == b.columns && a.columns == b.rows, "the product is [",
         a.rows, ", ", b.columns, "], its output ", output.shape());
   Check(a.type == b.type && a.type == output.type,

@@ -22,7 +22,7 @@ TANDEM_CPU_KERNEL(QkvBiasArgs)
 
 template <typename E>
 void Run(const QkvBiasBackwardArgs<E>& args) {
-  if (!args.add) {  // zeros also where there are no tokens
+  if (!args.add) {  // zeros are written even if there are no tokens
     std::fill_n(args.grad_query_bias, args.query, 0);
     std::fill_n(args.grad_key_bias, args.key, 0);
     std::fill_n(args.grad_value_bias, args.key, 0);

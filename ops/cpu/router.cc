@@ -15,14 +15,14 @@
 namespace tandem::ops::cpu {
 namespace {
 
-// Added to the sum of sigmoids that probabilities are divided by, as DeepSeek-V3 does.
+// Added to the sum of sigmoids by which probabilities are divided, as DeepSeek-V3 does.
 constexpr double kSumEpsilon = 1e-20;
 
 // Chooses the experts of one token after the other.
 template <typename T>
 class Chooser {
  public:
-  // bias: null: none.
+  // bias: may be null.
   Chooser(const RouterConfig& config, const T* bias)
       : config_(config),
         bias_(bias),
@@ -31,7 +31,7 @@ class Chooser {
         sums_(config.groups),
         groups_(config.groups) {}
 
-  // chosen: [k], ascending. False where a logit is NaN or infinite: nothing was chosen.
+  // chosen: [k], ascending. Returns false, and chooses nothing, if a logit is NaN or infinite.
   bool Choose(const T* logits, int64_t* chosen) {
     for (int64_t e = 0; e < config_.experts; ++e) {
       if (!std::isfinite(logits[e])) {
@@ -48,7 +48,7 @@ class Chooser {
   }
 
  private:
-  // All experts, or those of the best groups.
+  // Finds all experts, or those of the best groups.
   void FindCandidates(const T* logits) {
     candidates_.resize(config_.experts);
     std::iota(candidates_.begin(), candidates_.end(), 0);
@@ -56,7 +56,7 @@ class Chooser {
       return;
     }
     const T* scores = keys_.data();
-    if (config_.score == RouterScore::kSoftmax && config_.best_of_group > 1) {  // else logits do
+    if (config_.score == RouterScore::kSoftmax && config_.best_of_group > 1) {  // otherwise logits suffice
       Softmax(logits, config_.experts, scores_.data());
       scores = scores_.data();
     }
@@ -79,20 +79,20 @@ class Chooser {
 
   const RouterConfig& config_;
   const T* const bias_;
-  std::vector<T> keys_;    // what is compared
-  std::vector<T> scores_;  // of a softmax whose groups are compared by sums
+  std::vector<T> keys_;    // compared to choose experts
+  std::vector<T> scores_;  // of a softmax, if groups are compared by sums
   std::vector<T> sums_;    // of the groups
   std::vector<T> sorted_;
   std::vector<int64_t> groups_;
   std::vector<int64_t> candidates_;
 };
 
-// The scores of a token's chosen experts before scaling, and what a normalised score was divided by.
+// Computes the scores of a token's chosen experts before scaling. Returns the divisor of a normalised score.
 template <typename T>
 T ChosenScores(const RouterConfig& config, const T* logits, const int64_t* chosen, std::vector<T>& all,
                T* scores) {
   if (config.score == RouterScore::kSoftmax) {
-    // Normalised, the chosen are a softmax of their own, which does not underflow.
+    // If scores are normalised, the chosen experts have a softmax of their own, which does not underflow.
     if (config.normalize) {
       for (int64_t j = 0; j < config.top_k; ++j) {
         all[j] = logits[chosen[j]];
@@ -219,7 +219,7 @@ void Run(const UpdateRouterBiasArgs<T>& args) {
   }
   const double sum = std::accumulate(counted.begin(), counted.end(), 0.0);
   for (int64_t e = 0; e < args.experts; ++e) {
-    const double missing = sum - counted[e] * static_cast<double>(args.experts);  // whole numbers: exact
+    const double missing = sum - counted[e] * static_cast<double>(args.experts);  // exact: whole numbers
     args.bias[e] += static_cast<T>(missing > 0 ? args.rate : missing < 0 ? -args.rate : 0);
   }
 }

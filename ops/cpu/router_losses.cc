@@ -11,7 +11,8 @@
 namespace tandem::ops::cpu {
 namespace {
 
-// Adds one to the count of each expert that a token would choose without bias and groups. order: memory.
+// Adds one to the count of each expert that a token would choose without bias and groups. order: work
+// memory.
 template <typename T>
 void CountChoices(const RouterConfig& config, const T* logits, std::vector<int64_t>& order, double* counts) {
   std::iota(order.begin(), order.end(), 0);
@@ -21,8 +22,8 @@ void CountChoices(const RouterConfig& config, const T* logits, std::vector<int64
   }
 }
 
-// The scores of a sequence's tokens as the balance sees them, and how many tokens chose each expert, where
-// that is not given.
+// The scores of a sequence's tokens as the balance uses them, and unless they are given, the counts of
+// tokens that chose each expert.
 template <typename T>
 class Sequence {
  public:
@@ -67,13 +68,13 @@ class Sequence {
   std::vector<double> counts_;  // [E]
 };
 
-// E / (k S^2 B): what sums of counts times scores are multiplied by.
+// E / (k S^2 B), by which sums of counts times scores are multiplied.
 double BalanceScale(const RouterConfig& config, int64_t length, int64_t tokens) {
   return static_cast<double>(config.experts) /
          (static_cast<double>(config.top_k) * static_cast<double>(length) * static_cast<double>(tokens));
 }
 
-// 1 exactly where all count.
+// Exactly 1 if all targets count.
 double CountedShare(const Tokens& targets) {
   if (targets.ids == nullptr) {
     return 1;

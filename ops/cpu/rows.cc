@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Everything but attention: loops over rows. Compiled once per instruction set (CMakeLists.txt).
+// The loops over rows except those of attention. Compiled once per instruction set (CMakeLists.txt).
 #include "ops/cpu/instruction_sets.h"
 #include "ops/cpu/simd.h"
 #include "ops/moves.h"
@@ -203,7 +203,7 @@ void Run(const LogSumExpArgs<E>& args) {
     for (; i < columns; ++i) {
       largest = Widen(logits[i]) > largest ? Widen(logits[i]) : largest;
     }
-    // Of -inf alone the sum is 0, and its logarithm what it should be.
+    // If all numbers are -inf, the sum is 0, and its logarithm -inf.
     const T base = largest == -static_cast<T>(__builtin_inf()) ? T{0} : largest;
     Vector<T> sum = {};
     for (i = 0; i + kLanes<T> <= columns; i += kLanes<T>) {
@@ -234,7 +234,7 @@ void Run(const SoftmaxArgs<E>& args) {
   }
 }
 
-// y[i] = function(y[i], x[i]), in what T is. X, Y: their elements in memory.
+// y[i] = function(y[i], x[i]), computed in T. X, Y: the types of the elements in memory.
 template <typename X, typename Y, typename Function>
 inline void ForEachPair(const X* x, int64_t elements, Y* y, const Function& function) {
   using T = Arithmetic<X>;

@@ -9,7 +9,8 @@
 namespace tandem::ops::cpu {
 namespace {
 
-// Calls visit(token, j, rank, slot): the j-th expert of a token is in that slot of the token's row there.
+// Calls visit(token, j, rank, slot): the j-th expert of a token is in slot `slot` of the token's row on
+// `rank`.
 template <typename Args, typename Visit>
 void ForEachSlot(const Args& args, const Visit& visit) {
   const int64_t* expert = args.chosen;

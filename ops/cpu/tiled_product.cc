@@ -17,7 +17,7 @@
 namespace tandem::ops::cpu {
 namespace {
 
-// An operand whose tiles are copied to `memory` in the order in which they lie, so that elements are read and
+// An operand whose tiles are copied to `memory` in their order in memory, so that elements are read and
 // written in runs.
 class Operand {
  public:
@@ -27,7 +27,7 @@ class Operand {
         elements_(ElementsOf<Bf16>(matrix)),
         memory_(memory) {}
 
-  // [rows, columns] from there on, in float.
+  // Returns the tile [rows, columns] at (row, column) in float.
   at::Tensor Tile(int64_t row, int64_t rows, int64_t column, int64_t columns) const {
     const int64_t runs = transposed_ ? columns : rows;
     const int64_t length = transposed_ ? rows : columns;
@@ -46,7 +46,7 @@ class Operand {
   float* const memory_;
 };
 
-// A row of a tile of sums to the output.
+// Writes a row of a tile of sums to the output.
 void WriteRow(const float* sums, int64_t elements, bool add, float* out) {
   if (add) {
     RunKernel(AddArgs<float>{sums, elements, out});
@@ -101,7 +101,7 @@ void MultiplyInTiles(const ProductArgs& product, bool add) {
       const int64_t tile_rows = std::min(kTileRows, rows - row);
       at::Tensor tile = at::from_blob(sums, {tile_rows, tile_columns}, at::kFloat);
       if (depth == 0) {
-        tile.zero_();  // the sum of nothing
+        tile.zero_();  // the sum of no products
       }
       for (int64_t k = 0; k < depth; k += kTileDepth) {
         const int64_t tile_depth = std::min(kTileDepth, depth - k);

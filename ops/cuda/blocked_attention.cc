@@ -20,7 +20,7 @@ void CheckLaunch(int error) {
   TORCH_CHECK(error == 0, "attention: a kernel did not start, CUDA error ", error);
 }
 
-// Takes pieces of the work memory, in order.
+// Hands out pieces of the work memory in order.
 class Pieces {
  public:
   Pieces(Workspace work, const at::TensorOptions& options)
@@ -41,7 +41,7 @@ class Pieces {
 struct Heads {
   const AttentionShape& s;
 
-  // Head `member` of each group in a matrix of all query heads, or of qkv, whose rows are `row` apart.
+  // Returns head `member` of each group in a matrix of all query heads, or of qkv; its rows are `row` apart.
   at::Tensor Query(const at::Tensor& rows, int64_t member) const {
     const int64_t group = s.heads / s.kv_heads;
     return rows.as_strided({s.kv_heads, s.length, s.head_dim}, {group * s.head_dim, rows.stride(0), 1},
@@ -57,7 +57,7 @@ struct Heads {
   }
 };
 
-// Of the current GPU, with the elements E in memory.
+// Options of a tensor on the current GPU whose elements are E in memory.
 template <typename E>
 at::TensorOptions Options() {
   constexpr at::ScalarType kType = std::is_same_v<E, Bf16>     ? at::kBFloat16
@@ -66,28 +66,28 @@ at::TensorOptions Options() {
   return at::TensorOptions().dtype(kType).device(at::kCUDA, c10::cuda::current_device());
 }
 
-// The matrix of one sequence, of those at `begin`.
+// Returns the matrix of one sequence among those at `begin`.
 template <typename E>
 at::Tensor RowsOf(const AttentionShape& shape, const E* begin, int64_t columns, int64_t sequence) {
   E* const rows = const_cast<E*>(begin) + sequence * shape.length * columns;
   return at::from_blob(rows, {shape.length, columns}, Options<E>());
 }
 
-// output = scale a b, overwritten.
+// Overwrites output with scale a b.
 void Multiply(at::Tensor output, const at::Tensor& a, const at::Tensor& b, double scale) {
   at::baddbmm_out(output, output, a, b, /*beta=*/0, scale);
 }
 
-// What both passes derive from a shape, and the pieces of work memory that they take.
+// The sizes that both passes derive from a shape, and the pieces of work memory that they take.
 template <typename E>
 struct Pass {
   Pass(const AttentionShape& shape, Workspace work) : shape(shape), pieces(work, Options<Arithmetic<E>>()) {}
 
-  // For scores of a block of one query head of each key-value head.
+  // Takes the scores of a block of one query head for each key-value head.
   at::Tensor TakeScores() { return pieces.Take({shape.kv_heads * block * shape.length}); }
 
-  // Calls body(query head of its group, first row, rows) for blocks of query rows, of each head from the last
-  // on: it reads all columns, so that what is summed over blocks is overwritten first.
+  // Calls body(query head of its group, first row, rows) for blocks of query rows, the last block of each
+  // head first: it reads all columns, so it overwrites what later blocks add to.
   template <typename Body>
   void ForEachBlock(const Body& body) const {
     for (int64_t member = 0; member < group; ++member) {
@@ -97,7 +97,7 @@ struct Pass {
     }
   }
 
-  // [kv_heads, rows, columns] in what TakeScores took.
+  // Views the memory of TakeScores as [kv_heads, rows, columns].
   at::Tensor Scores(const at::Tensor& memory, int64_t rows, int64_t columns) const {
     return memory.narrow(0, 0, shape.kv_heads * rows * columns).view({shape.kv_heads, rows, columns});
   }
@@ -200,7 +200,7 @@ void BlockedAttention(const AttentionBackwardArgs<E>& args) {
       CheckLaunch(SoftmaxBackward(scores, probabilities.const_data_ptr<T>(),
                                   grad_scores.mutable_data_ptr<T>(), pass.stream));
       Multiply(heads.Query(out, member).narrow(1, first, rows), grad_scores, key, pass.scale);
-      // The last block of the first query head is the first to come, and has all columns.
+      // The last block of the first query head comes first and has all columns, so it overwrites.
       const int beta = member == 0 && columns == shape.length ? 0 : 1;
       at::Tensor grad_key = heads.Key(out).narrow(1, 0, columns);
       at::Tensor grad_value = heads.Value(out).narrow(1, 0, columns);

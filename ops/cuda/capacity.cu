@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which choices an expert has no room for: each finds out how many of the same expert come before it, the
-// probabilities that equal that of the last with room in the order of the slots (capacity.h).
+// Finds the choices for which an expert has no room. Each choice finds out how many of the same expert come
+// before it; those with the same probability as the last with room are ordered by slot (capacity.h).
 #include <cuda_runtime.h>
 
 #include "ops/capacity.h"
@@ -11,7 +11,7 @@
 namespace tandem::ops::cuda {
 namespace {
 
-// The keys of an expert's rows are in the order of the slots.
+// Writes the keys of each expert's rows in the order of the slots.
 template <typename T>
 __global__ void GatherKeys(DropOverflowArgs<T> args, const int64_t* row_of, T* key_at) {
   TANDEM_EACH(slot, args.slots) {
@@ -20,12 +20,12 @@ __global__ void GatherKeys(DropOverflowArgs<T> args, const int64_t* row_of, T* k
       continue;
     }
     const T probability = args.probabilities[slot];
-    // Of a token whose scores are not finite: last of all.
+    // Tokens whose scores are not finite come last.
     key_at[row] = probability == probability ? probability : -static_cast<T>(INFINITY);
   }
 }
 
-// The key of the last choice that each expert with too many has room for.
+// Finds the key of the last choice for which each expert with too many has room.
 template <typename T>
 __global__ void FindLastKeys(DropOverflowArgs<T> args, const int64_t* row_of, const int64_t* begins,
                              const T* key_at, T* last_of) {
@@ -50,7 +50,7 @@ __global__ void FindLastKeys(DropOverflowArgs<T> args, const int64_t* row_of, co
   }
 }
 
-// last_of: null: by position.
+// last_of: may be null; then only the position counts.
 template <typename T>
 __global__ void DropSlots(DropOverflowArgs<T> args, const int64_t* row_of, const int64_t* begins,
                           const T* key_at, const T* last_of) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cross-entropy and its gradient, a row at a time.
+// Cross-entropy and its gradient, one row at a time.
 #include <cuda_runtime.h>
 
 #include <algorithm>
@@ -17,14 +17,14 @@ namespace {
 
 constexpr int kRowThreads = 1024;
 
-// A block's row is read twice, the second time from the second-level cache, where the rows of all blocks that
-// run at once have room: large rows ask for shared memory that they do not use, so that a multiprocessor has
-// one block. A GPU that gives a block less gets as much as it gives.
+// A block reads its row twice, the second time from the second-level cache, if the rows of all running
+// blocks fit into it. For that, kernels of large rows ask for shared memory that they do not use, so that a
+// multiprocessor runs one block. A GPU that has less per block gives as much as it has.
 constexpr int64_t kLargeRow = 128 << 10;
 constexpr int kAloneBytes = 120 << 10;
 
-// The gradients of a row's logits, by the kBlock threads of a block; may be in place. target: the column that
-// is subtracted from, outside of them: none.
+// Writes the gradients of a row's logits, with the kBlock threads of a block; may be in place. target: the
+// column from which 1 is subtracted; a column outside of the row means none.
 template <int N, int kBlock, typename E, typename T>
 __device__ void WriteGradients(const E* logits, int64_t columns, int64_t target, T lse, T scale,
                                E* grad_logits) {
@@ -66,8 +66,8 @@ __device__ void WriteGradients(const E* logits, int64_t columns, int64_t target,
   }
 }
 
-// What is subtracted from a row's logits: exp(x - infinity) is 0, so that a target that does not count gives
-// zeros.
+// Returns what is subtracted from a row's logits. For a target that does not count it is infinity, and exp(x
+// - infinity) is 0.
 template <typename T>
 __device__ T GradientLse(int64_t id, T lse) {
   return id == kNotCounted ? static_cast<T>(INFINITY) : lse;
@@ -91,16 +91,16 @@ __global__ void __launch_bounds__(kRowThreads) CrossEntropyRow(CrossEntropyArgs<
   WriteGradients<N, kRowThreads>(logits, columns, id, GradientLse(id, lse), scale, args.grad_logits + begin);
 }
 
-// The same for rows of which the second-level cache has no room for all that are read at once, on GPUs with
-// clusters (held_rows.cuh). As a cluster writes the gradients of a row it fetches its next one; of the blocks
-// of a multiprocessor one computes while others wait for memory or for their cluster. Dynamic shared memory:
-// 16 bytes for each of a block's packs of a row.
+// The same for rows of which too many are read at once for the second-level cache, on GPUs with clusters
+// (held_rows.cuh). While a cluster writes the gradients of a row it fetches its next row; of the blocks on a
+// multiprocessor, one computes while others wait for memory or for their cluster. Dynamic shared memory: 16
+// bytes for each of a block's packs of a row.
 template <typename E>
 __global__ void TANDEM_CLUSTER __launch_bounds__(kHeldThreads, kHeldOfMultiprocessor)
     CrossEntropyHeldRows(CrossEntropyArgs<E> args, float scale) {
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
   extern __shared__ __align__(16) unsigned char shared[];
-  // LogSumExp's max and sum of every warp of the cluster, of rows in turns.
+  // LogSumExp's max and sum of every warp of the cluster, of two rows in turn.
   __shared__ float2 parts[2][kHeldBlocks * kHeldWarps];
   const int thread = static_cast<int>(threadIdx.x);
   const int rank = static_cast<int>(RankInCluster());
@@ -112,7 +112,7 @@ __global__ void TANDEM_CLUSTER __launch_bounds__(kHeldThreads, kHeldOfMultiproce
   for (int j = 0; j < kHeldPacks; ++j) {
     packs.Fetch(args.logits + packs.Begin(row), j);
   }
-  SyncCluster();  // all have begun: their shared memory may be written to
+  SyncCluster();  // after all blocks have begun, their shared memory may be written
   for (int turn = 0; row < args.rows; row += stride, turn ^= 1) {
     const int64_t id = IdOf(args.targets, args.first + row);
     const int target = id >= 0 && id < columns ? static_cast<int>(id) : -1;
@@ -124,7 +124,7 @@ __global__ void TANDEM_CLUSTER __launch_bounds__(kHeldThreads, kHeldOfMultiproce
     if (thread % 32 < kHeldBlocks) {
       WriteShared(parts[turn][rank * kHeldWarps + thread / 32], thread % 32, {mine.max, mine.sum});
     }
-    SyncCluster();  // what was written two rows ago has been read before
+    SyncCluster();  // the values written two rows ago have been read by now
     LogSumExp<float> whole;
     for (int i = thread % 32; i < kHeldBlocks * kHeldWarps; i += 32) {
       const float2 part = parts[turn][i];
@@ -141,7 +141,7 @@ __global__ void TANDEM_CLUSTER __launch_bounds__(kHeldThreads, kHeldOfMultiproce
 #endif
 }
 
-// One block. loss = the sum of losses / rows.
+// Called with one block. loss = the sum of losses / rows.
 template <typename T>
 __global__ void MeanLoss(const T* losses, int64_t rows, double* loss) {
   double sum = 0;
@@ -155,8 +155,8 @@ __global__ void MeanLoss(const T* losses, int64_t rows, double* loss) {
   }
 }
 
-// Whether what the GPU loaded is the kernel's code for GPUs with clusters of blocks. A build for older ones
-// has a kernel without any, which a newer GPU compiles from that intermediate code.
+// Whether the GPU loaded the kernel's code for GPUs with clusters of blocks. A build for older GPUs has a
+// kernel without clusters, which a newer GPU compiles from intermediate code.
 template <typename Kernel>
 bool IsCompiledForClusters(Kernel* kernel) {
   cudaFuncAttributes attributes;
@@ -164,8 +164,8 @@ bool IsCompiledForClusters(Kernel* kernel) {
          cudaFuncGetAttributes(&attributes, kernel) == cudaSuccess && attributes.ptxVersion >= 90;
 }
 
-// How many clusters of CrossEntropyHeldRows the current GPU runs at once, with so much dynamic shared memory;
-// 0: it has no room for one. A thread asks the runtime once.
+// Returns how many clusters of CrossEntropyHeldRows the current GPU runs at once with so much dynamic shared
+// memory; 0 if not one fits. A thread asks the runtime once.
 template <typename E>
 int ClustersAtOnce(int bytes) {
   int device = 0;
@@ -190,14 +190,14 @@ int ClustersAtOnce(int bytes) {
       cudaFuncSetAttribute(CrossEntropyHeldRows<E>, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes) !=
           cudaSuccess ||
       cudaOccupancyMaxActiveClusters(&clusters, CrossEntropyHeldRows<E>, &config) != cudaSuccess) {
-    cudaGetLastError();  // no later call is to see it
+    cudaGetLastError();  // so that no later call returns this error
     clusters = 0;
   }
   known = {device, bytes, clusters};
   return clusters;
 }
 
-// Launches CrossEntropyHeldRows where it is for such rows; otherwise returns false.
+// Launches CrossEntropyHeldRows if it suits such rows; otherwise returns false.
 template <int N, typename E, typename T>
 bool LaunchHeldRows(const CrossEntropyArgs<E>& args, T scale, int& error, Stream stream) {
   if constexpr (sizeof(T) == 4 && N == kPackSize<E>) {

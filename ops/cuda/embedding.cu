@@ -10,7 +10,7 @@
 namespace tandem::ops::cuda {
 namespace {
 
-constexpr int kTokensOfABlock = 4;  // whose rows a thread reads before it writes any
+constexpr int kTokensOfABlock = 4;  // a thread reads rows of so many tokens before it writes any
 
 template <int N, typename E>
 __global__ void EmbeddingRows(EmbeddingArgs<E> args) {
@@ -18,7 +18,7 @@ __global__ void EmbeddingRows(EmbeddingArgs<E> args) {
   const int64_t size = args.tokens.sequences * args.tokens.length;
   const int64_t first = static_cast<int64_t>(blockIdx.x) * kTokensOfABlock;
   const int count = static_cast<int>(min(size - first, int64_t{kTokensOfABlock}));
-  const E* from[kTokensOfABlock] = {};  // null: NaN, as the id is outside of the table
+  const E* from[kTokensOfABlock] = {};  // null: NaN, because the id is outside of the table
 #pragma unroll
   for (int q = 0; q < kTokensOfABlock; ++q) {
     const int64_t id = q < count ? IdOf(args.tokens, first + q) : -1;
@@ -54,10 +54,11 @@ __global__ void EmbeddingRows(EmbeddingArgs<E> args) {
   }
 }
 
-constexpr int kRowsAtOnce = 8;  // that a thread reads before it adds
-// Few ids have most tokens of a text. An id of more than so many is shared among blocks and their threads.
+constexpr int kRowsAtOnce = 8;  // rows that a thread reads before it adds
+// In a text, few ids have most tokens. An id with more tokens than this is shared among blocks and their
+// threads.
 constexpr int kFewTokens = 128;
-constexpr int kLanePacks = 16;  // then a block has so many packs of a row, and for each kLanes threads
+constexpr int kLanePacks = 16;  // packs of a row in such a block; kLanes threads have each
 constexpr int kLanes = kThreads / kLanePacks;
 
 template <typename G>
@@ -70,8 +71,8 @@ struct SumArgs {
   G* table;
 };
 
-// The rows of kRowsAtOnce places, and those of the same id that follow them, but ids of many tokens and
-// those that begin before. Each warp finds out what it adds up: lane q knows place q.
+// Adds up the rows of kRowsAtOnce places, and of the same id after them, except ids of many tokens and ids
+// that begin before. Each warp finds out what it adds up: lane q knows place q.
 template <int N, typename E, typename G>
 __device__ void SumFew(const SumArgs<G>& args, const E* grad_output, int64_t first) {
   using T = Arithmetic<E>;
@@ -83,7 +84,7 @@ __device__ void SumFew(const SumArgs<G>& args, const E* grad_output, int64_t fir
   for (int of_warp = static_cast<int>(threadIdx.x) - lane; of_warp < packs; of_warp += kThreads) {
     const int i = of_warp + lane;
     const bool inside = i < packs;
-    bool open = false;  // whether sums are of `id`
+    bool open = false;  // whether the sums are those of `id`
     uint32_t id = kNone;
     T sums[N] = {};
     const auto write = [&] {
@@ -103,7 +104,8 @@ __device__ void SumFew(const SumArgs<G>& args, const E* grad_output, int64_t fir
       const uint32_t before = key_at(at - 1);
       const bool many = key_at(at + kFewTokens) == key;
       const int32_t place = at < sorted.size ? sorted.places[at] : 0;
-      // Of the first places, ids that begin there are added up; of those that follow, the last one alone.
+      // Ids that begin among the first places are added up; of the places that follow, only the last such
+      // id.
       const bool starts = key != before && begin == first;
       const unsigned all_starts = __ballot_sync(kEveryLane, starts);
       const unsigned taken_starts = __ballot_sync(kEveryLane, starts && !many && key < args.vocabulary);
@@ -152,9 +154,8 @@ __device__ void SumFew(const SumArgs<G>& args, const E* grad_output, int64_t fir
   }
 }
 
-// kLanePacks packs, from first_pack on, of the row of the id that `place`, a multiple of kFewTokens, is the
-// first such place of, where the id has many tokens. Lane l adds up every kLanes-th of them, from the l-th
-// on.
+// Adds up kLanePacks packs, from first_pack on, of the row of an id with many tokens, if `place`, a multiple
+// of kFewTokens, is the first such place of the id. Lane l adds up every kLanes-th token, from the l-th on.
 template <int N, typename E, typename G>
 __device__ void SumMany(const SumArgs<G>& args, const E* grad_output, int64_t place, int first_pack) {
   using T = Arithmetic<E>;
@@ -162,7 +163,7 @@ __device__ void SumMany(const SumArgs<G>& args, const E* grad_output, int64_t pl
   const SortedTokens& sorted = args.sorted;
   const uint32_t id = sorted.keys[place];
   const auto is_of_id = [&](int64_t at) { return at >= 0 && at < sorted.size && sorted.keys[at] == id; };
-  // Not that of many: it would reach so far.
+  // Skips ids of few tokens: an id of many would reach so far.
   if (id >= args.vocabulary || !is_of_id(place + 1) || is_of_id(place - kFewTokens)) {
     return;
   }
@@ -171,7 +172,7 @@ __device__ void SumMany(const SumArgs<G>& args, const E* grad_output, int64_t pl
   if (!is_of_id(begin + kFewTokens)) {
     return;
   }
-  int64_t end = begin + kFewTokens;  // of a whole step in which all are of the id
+  int64_t end = begin + kFewTokens;  // the end of a whole step of tokens of the id
   for (int step = kThreads; step == kThreads; end += step) {
     step = __syncthreads_count(is_of_id(end + thread));
   }
@@ -199,7 +200,7 @@ __device__ void SumMany(const SumArgs<G>& args, const E* grad_output, int64_t pl
         there |= 1U << q;
       }
     }
-    find(at + kRowsAtOnce * kLanes);  // while the rows are read
+    find(at + kRowsAtOnce * kLanes);  // the search overlaps with the reads
 #pragma unroll
     for (int q = 0; q < kRowsAtOnce; ++q) {
       if ((there >> q & 1) != 0) {
@@ -228,7 +229,7 @@ __device__ void SumMany(const SumArgs<G>& args, const E* grad_output, int64_t pl
   Narrow(sum, to);
 }
 
-// The first of_many blocks, which take longest, have ids of many tokens.
+// The first of_many blocks have ids of many tokens, because these take longest.
 template <int N, typename E, typename G>
 __global__ void __launch_bounds__(kThreads, 3)
     EmbeddingSums(SumArgs<G> args, const E* grad_output, unsigned of_many, unsigned shares) {

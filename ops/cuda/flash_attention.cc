@@ -30,7 +30,7 @@ using device::Bf16;
 using TensorPtr = std::shared_ptr<Tensor_attributes>;
 using Pointers = std::unordered_map<int64_t, void*>;
 
-// Of the graphs' tensors.
+// The ids of the graphs' tensors.
 enum Uid : int64_t { kQ = 1, kK, kV, kContext, kLse, kGradContext, kGradQ, kGradK, kGradV, kStarts };
 
 void CheckCudnn(cudnn_frontend::error_t error, const char* what) {
@@ -41,10 +41,10 @@ void CheckCudnn(cudnnStatus_t status, const char* what) {
   Check(status == CUDNN_STATUS_SUCCESS, "attention by cuDNN: ", what, ": ", cudnnGetErrorString(status));
 }
 
-// Where the heads of a matrix of attention.h lie: [sequences, heads, length, head_dim].
+// The places of the heads in a matrix of attention.h: [sequences, heads, length, head_dim].
 struct Layout {
-  AttentionShape whole;  // what the matrices hold
-  AttentionShape part;   // what one call computes
+  AttentionShape whole;  // the shape of the matrices
+  AttentionShape part;   // the shape that one call computes
 
   TensorPtr Heads(Graph& graph, Uid uid, int64_t heads, int64_t row) const {
     return graph.tensor(Attributes(uid, heads, row));
@@ -53,7 +53,7 @@ struct Layout {
     const Tensor_attributes as = Attributes(uid, heads, row);
     output->set_output(true).set_uid(uid).set_dim(as.get_dim()).set_stride(as.get_stride());
   }
-  // A part of several sequences has all heads, so that its statistics follow each other.
+  // A part of several sequences has all heads, so its statistics are contiguous.
   TensorPtr Lse(Graph& graph) const {
     return graph.tensor(Tensor_attributes()
                             .set_uid(kLse)
@@ -69,7 +69,7 @@ struct Layout {
         .set_stride({part.heads * part.length, part.length, 1, 1});
   }
 
-  // int32, as the indices that they are compared with.
+  // int32, because the indices with which they are compared are.
   TensorPtr Starts(Graph& graph) const {
     return graph.tensor(Tensor_attributes()
                             .set_uid(kStarts)
@@ -95,9 +95,9 @@ std::unique_ptr<Graph> EmptyGraph() {
   return graph;
 }
 
-// Of scores [B, heads, S, S], tile by tile: those of columns from the document's start to the row itself; the
-// others become -inf. starts: [B, 1, S, 1]. The causal mask comes last and is the library's own: only then do
-// its engines know it and leave out the tiles above the diagonal.
+// Masks scores [B, heads, S, S], tile by tile: keeps the columns from the document's start to the row
+// itself; the others become -inf. starts: [B, 1, S, 1]. The causal mask comes last and must be the library's
+// own: only then do its engines recognise it and skip the tiles above the diagonal.
 TensorPtr WithinDocuments(const std::shared_ptr<Graph>& graph, const TensorPtr& scores,
                           const TensorPtr& starts) {
   using cudnn_frontend::PointwiseMode_t;
@@ -121,14 +121,15 @@ TensorPtr WithinDocuments(const std::shared_ptr<Graph>& graph, const TensorPtr& 
   return cudnn_frontend::graph::attn::score_modifiers::causal_mask(graph, within);
 }
 
-// The mask of the scores: causal, or where the shape has documents that within them.
+// Sets the mask of the scores: causal and, if the shape has documents, within them.
 template <typename Options>
 void SetMask(Graph& graph, const Layout& layout, Options& options) {
   if (!layout.part.documents) {
     options.set_causal_mask(true);
     return;
   }
-  // The backward needs no mask of its own: gradients of scores are products with probabilities, which are 0.
+  // The backward needs no mask of its own, because gradients of scores are products with probabilities,
+  // which are 0.
   options.set_score_mod(
       [starts = layout.Starts(graph)](const std::shared_ptr<Graph>& tile, const TensorPtr& scores) {
         return WithinDocuments(tile, scores, starts);
@@ -181,8 +182,8 @@ int CurrentGpu() {
   return device;
 }
 
-// Takes the front of `work` for the starts of documents as the graphs read them, [B, S]; null where the shape
-// has none.
+// Takes the front of `work` for the starts of documents in the form that the graphs read, [B, S]. Returns
+// null if the shape has no documents.
 int32_t* TakeStarts(const AttentionShape& shape, Workspace& work) {
   if (!shape.documents) {
     return nullptr;
@@ -196,7 +197,7 @@ int32_t* TakeStarts(const AttentionShape& shape, Workspace& work) {
 
 }  // namespace
 
-// The graphs of all shapes and GPUs.
+// Keeps the graphs of all shapes and GPUs.
 class FlashAttention::Graphs {
  public:
   struct Entry {
@@ -204,7 +205,7 @@ class FlashAttention::Graphs {
     int64_t work_bytes = 0;
   };
 
-  // Calls body(handle, entry), one call at a time: a handle is of one thread, and has one stream.
+  // Calls body(handle, entry), one call at a time, because a handle serves one thread and has one stream.
   template <typename Body>
   void With(const AttentionShape& shape, bool backward, const Body& body) ABSL_LOCKS_EXCLUDED(mu_) {
     const int device = CurrentGpu();
@@ -227,8 +228,8 @@ class FlashAttention::Graphs {
     body(handle, entry);
   }
 
-  // A pass: the shape's graph once for each of `parts`, without the starts of its documents, which begin at
-  // its row of them, and are copied for it first.
+  // Binds a pass: the shape's graph once for each of `parts`. If there are documents, their starts are
+  // converted first, and each part reads them from its row on.
   FlashAttention::Bound Bind(const AttentionShape& shape, bool backward, const DocumentStarts& documents,
                              Workspace work, std::vector<std::pair<int64_t, Pointers>> parts) {
     int32_t* const starts = TakeStarts(shape, work);
@@ -260,7 +261,7 @@ class FlashAttention::Graphs {
 
  private:
   absl::Mutex mu_;
-  // Of the process, like what LibTorch keeps: cuDNN may be gone when statics are destroyed.
+  // Never destroyed, as LibTorch's own handles are not: cuDNN may be gone when statics are destroyed.
   std::map<int, cudnnHandle_t> handles_ ABSL_GUARDED_BY(mu_);
   std::map<std::array<int64_t, 10>, Entry> entries_ ABSL_GUARDED_BY(mu_);
 };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The recurrence of gated delta nets in pieces (gated_delta.cuh): each piece's system is solved by itself,
-// then a block passes a few value channels of a head from piece to piece, and then outputs are written piece
-// by piece.
+// The recurrence of gated delta nets in pieces (gated_delta.cuh). Each piece's system is solved by itself;
+// then a block passes a few value channels of a head from piece to piece; then outputs are written piece by
+// piece.
 #include <cuda_runtime.h>
 
 #include <type_traits>
@@ -20,7 +20,7 @@ struct SolveMemory {
   PieceDecays<T> decays;
 };
 
-// A block has a head of a piece.
+// A block computes one head of a piece.
 template <typename E, typename Args, typename T>
 __global__ void __launch_bounds__(kThreads) Solve(Args args, DeltaWork<T> work) {
   extern __shared__ __align__(16) unsigned char dynamic[];
@@ -39,7 +39,7 @@ __global__ void __launch_bounds__(kThreads) Solve(Args args, DeltaWork<T> work) 
           m.matrix.at[i][j] = j < i ? in.Beta(i) * m.decays.L(i, j) * element : T{0};
         });
       });
-  const int column = static_cast<int>(threadIdx.x);  // of the inverse, which a thread has alone
+  const int column = static_cast<int>(threadIdx.x);  // a thread computes one column of the inverse
   for (int i = 0; i < tokens && column < tokens; ++i) {
     T element = i == column ? T{1} : T{0};
     for (int j = column; j < i; ++j) {
@@ -61,8 +61,8 @@ __global__ void __launch_bounds__(kThreads) Solve(Args args, DeltaWork<T> work) 
       });
 }
 
-// From the states before pieces to what their tokens write, and to the states behind them, in order. kept:
-// where those before chunks go; null: nowhere.
+// Computes, from the states before pieces, what their tokens write and the states after them, in order.
+// kept: gets the states before chunks; may be null.
 template <typename E, typename Args, typename T>
 __global__ void __launch_bounds__(kThreads) PassDeltaStates(Args args, DeltaWork<T> work, T* kept) {
   extern __shared__ __align__(16) unsigned char dynamic[];
@@ -130,7 +130,7 @@ struct OutputMemory {
   PieceDecays<T> decays;
 };
 
-// A block has a head of a piece.
+// A block computes one head of a piece.
 template <typename E, typename T>
 __global__ void __launch_bounds__(kThreads) WriteDeltaOutputs(GatedDeltaArgs<E> args, DeltaWork<T> work) {
   extern __shared__ __align__(16) unsigned char dynamic[];

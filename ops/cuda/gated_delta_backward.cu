@@ -13,7 +13,8 @@
 namespace tandem::ops::cuda {
 namespace {
 
-// From the adjoints behind pieces to the gradients of R, and to the adjoints before them, in the other order.
+// Computes, from the adjoints after pieces, the gradients of R and the adjoints before them, in reverse
+// order.
 template <typename E, typename T>
 __global__ void __launch_bounds__(kThreads)
     PassDeltaAdjoints(GatedDeltaBackwardArgs<E> args, DeltaWork<T> work) {

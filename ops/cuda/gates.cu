@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gates of attentions, with a block for each token, and of tokens, with a warp for each row; in the backward
-// a block has every gridDim.x-th row. Rows that consist of packs of 16 bytes are read in these.
+// Gates of attentions, with a block for each token, and gates of tokens, with a warp for each row; in the
+// backward a block has every gridDim.x-th row. Rows that consist of packs of 16 bytes are read in packs.
 #include <cuda_runtime.h>
 
 #include <algorithm>
@@ -14,7 +14,7 @@
 namespace tandem::ops::cuda {
 namespace {
 
-// Calls visit(where a pack begins among the token's heads, and where its gate does in qkv).
+// Calls visit(begin of a pack among the token's heads, begin of its gate in qkv).
 template <int N, typename E, typename Visit>
 __device__ void ForPacksOfToken(const OutputGateArgs<E>& args, const Visit& visit) {
   const int of_head = static_cast<int>(args.head_dim) / N;
@@ -82,8 +82,8 @@ __global__ void TokenGates(TokenGateArgs<E> args) {
   }
 }
 
-// A block has every gridDim.x-th row, and adds up the weight's gradient of these in partial_sums [blocks,
-// columns], where a thread has the same columns each time; null: it is not computed.
+// A block has every gridDim.x-th row, and adds up the weight's gradient of its rows in partial_sums [blocks,
+// columns]; a thread has the same columns for each row. partial_sums may be null.
 template <int N, typename E, typename T = Arithmetic<E>>
 __global__ void TokenGatesBackward(TokenGateBackwardArgs<E> args, T* partial_sums) {
   const TokenGateArgs<E>& in = args.forward;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A matrix product for each expert, one launch for all: where an expert's rows are is read on the GPU.
+// A matrix product for each expert in one launch. The kernel reads on the GPU where each expert's rows are.
 #include <cuda_runtime.h>
 
 #include <type_traits>
@@ -14,14 +14,14 @@
 namespace tandem::ops::cuda {
 namespace {
 
-// Which rows the block's tile has: `rows` from `row` on, of one expert; expert -1: none are left for it.
+// The rows of the block's tile: `rows` from `row` on, of one expert. expert -1: the block has no tile.
 struct RowTile {
   int64_t expert = -1;
   int64_t row = 0;
   int64_t rows = 0;
 };
 
-// The `number`-th tile of kRows rows, where each expert begins a new one. The first warp looks for it.
+// Finds the `number`-th tile of kRows rows; each expert begins a new one. The first warp searches.
 template <int kRows>
 __device__ RowTile FindTile(const int64_t* begins, int64_t experts, int64_t number) {
   __shared__ RowTile found;
@@ -38,7 +38,7 @@ __device__ RowTile FindTile(const int64_t* begins, int64_t experts, int64_t numb
       const int64_t end = expert < experts ? begins[expert + 1] : 0;
       const int64_t tiles = (end - begin + kRows - 1) / kRows;
       const int64_t with = InclusiveWarpSum(tiles);
-      const int64_t own = number - (before + with - tiles);  // the number among the expert's
+      const int64_t own = number - (before + with - tiles);  // the number among the expert's tiles
       if (own >= 0 && own < tiles) {
         found = {expert, begin + own * kRows, end - begin - own * kRows};
       }
@@ -53,8 +53,8 @@ __host__ __device__ unsigned Tiles(int64_t elements, int64_t of_a_tile) {
   return static_cast<unsigned>((elements + of_a_tile - 1) / of_a_tile);
 }
 
-// y = x W_e of the rows of each expert; kB: how W_e lies, [outputs, inputs] or [inputs, outputs]. The grid
-// has one dim, as the others end at 65,535 blocks; tiles of the same rows are adjacent.
+// y = x W_e for the rows of each expert. kB: the layout of W_e, [outputs, inputs] or [inputs, outputs]. The
+// grid has one dim, because the others allow only 65,535 blocks; tiles of the same rows are adjacent.
 template <typename E, Along kB, bool kPacked>
 __global__ void __launch_bounds__(kThreads) RowsProduct(GroupedLinearArgs<E> args) {
   extern __shared__ __align__(128) unsigned char shared[];
@@ -120,7 +120,7 @@ bool IsPacked(std::initializer_list<int64_t> lines, std::initializer_list<const 
 template <typename Kernel, typename... Args>
 int Start(Kernel kernel, dim3 grid, int shared_bytes, Stream stream, const Args&... args) {
   int error = cudaSuccess;
-  if (shared_bytes > 48 << 10) {  // more must be asked for
+  if (shared_bytes > 48 << 10) {  // more than the default must be requested
     error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes);
   }
   kernel<<<grid, kThreads, shared_bytes, stream>>>(args...);
@@ -134,7 +134,7 @@ int MultiplyRows(const GroupedLinearArgs<E>& args, Stream stream) {
     return cudaSuccess;
   }
   using Product = TileProduct<E, Along::kDepth, kB>;
-  // Each expert may have one tile that is not full.
+  // The last tile of each expert may not be full.
   const unsigned row_tiles = Tiles(args.rows, Product::Shape::kRows) + static_cast<unsigned>(args.experts);
   const dim3 grid(row_tiles * Tiles(args.outputs, Product::Shape::kColumns));
   const int64_t line = kB == Along::kDepth ? args.inputs : args.outputs;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Norms of query and key heads. A head is read once, in packs of 16 bytes where heads consist of such, by as
-// many lanes of a warp as it has packs: a power of two, at most all.
+// Norms of query and key heads. A head is read once, in packs of 16 bytes if heads consist of these. As many
+// lanes of a warp read it as it has packs, rounded to a power of two, at most all.
 #include <cuda_runtime.h>
 
 #include <algorithm>
@@ -14,12 +14,12 @@
 namespace tandem::ops::cuda {
 namespace {
 
-// Packs that a lane holds of the largest head.
+// The packs of the largest head that a lane holds.
 template <int N>
 constexpr int kHeldPacks = kMostGpuNormedHeadDim / 32 / N;
 
-// Of a head of `count` packs that `lanes` lanes share, the calling one has every lanes-th: visits each, by
-// its number among the lane's and among the head's.
+// Visits the calling lane's packs of a head, of whose `count` packs it has every lanes-th: visit(number
+// among the lane's packs, number among the head's).
 template <int N, typename Visit>
 __device__ void ForEachHeld(int lanes, int count, const Visit& visit) {
 #pragma unroll
@@ -31,8 +31,8 @@ __device__ void ForEachHeld(int lanes, int count, const Visit& visit) {
   }
 }
 
-// Over the lanes that share a head, the same on each; a tree of one shape. All lanes of the warp take part.
-// kLanes: how many, where it is a constant; else 0.
+// Sums over the lanes that share a head, with the same result on each, as a tree of one shape. All lanes of
+// the warp must call this. kLanes: their number if it is a constant, otherwise 0.
 template <int kLanes = 0, typename... T>
 __device__ void HeadSums(int lanes, T&... values) {
 #pragma unroll
@@ -43,7 +43,7 @@ __device__ void HeadSums(int lanes, T&... values) {
   }
 }
 
-// A block has a token.
+// A block computes one token.
 template <int N, typename E>
 __global__ void HeadNormToken(HeadNormArgs<E> args, int lanes) {
   using T = Arithmetic<E>;
@@ -54,7 +54,7 @@ __global__ void HeadNormToken(HeadNormArgs<E> args, int lanes) {
   const int all = normed + static_cast<int>(args.kv_heads);
   const int64_t token = static_cast<int64_t>(blockIdx.x) * args.qkv_columns();
   const int64_t to_token = static_cast<int64_t>(blockIdx.x) * args.normed_columns();
-  const int64_t gates = args.query_columns - head_dim;  // behind each query
+  const int64_t gates = args.query_columns - head_dim;  // gates follow each query
   const int heads_at_once = kThreads / lanes;
   for (int first = 0; first < all; first += heads_at_once) {
     const int head = first + static_cast<int>(threadIdx.x) / lanes;
@@ -87,9 +87,9 @@ __global__ void HeadNormToken(HeadNormArgs<E> args, int lanes) {
   }
 }
 
-// Heads that a lane has in shared memory, in slots: the one that it computes, and what is on its way there.
-// Of double, and where heads do not consist of packs of 16 bytes, there is one slot: the lane waits for each
-// head.
+// A lane's slots in shared memory: one for the head that it computes, the others for heads that are being
+// copied. For double, and if heads do not consist of packs of 16 bytes, there is one slot, and the lane
+// waits for each head.
 template <int N>
 constexpr int kSlots = kHeldPacks<N> < 4 ? 4 / kHeldPacks<N> : 1;
 
@@ -109,19 +109,20 @@ __device__ void Fetch(const E* from, Pack<E, N>& shared) {
   }
 }
 
-// What a block keeps: the heads of its lanes, and then each warp's part of the gradient of their weight.
+// The shared memory of a block: the heads of its lanes, and later each warp's part of the gradient of their
+// weight.
 template <typename E, int N>
 union HeadNormBackwardMemory {
   Slot<E, N> slots[kSlots<N>];
   Arithmetic<E> partial[kWarps][kMostGpuNormedHeadDim];
 };
 
-// Where the calling lane's packs of one head after the other begin. The normed heads of one kind, those of
-// all tokens, go in turns to the lanes of all blocks that share one.
+// Walks over the begins of the calling lane's packs of one head after another. The normed heads of one kind,
+// of all tokens, go in turn to the groups of lanes of all blocks.
 class HeadTurns {
  public:
-  // number: of the lane's first head; step: to its next one. Elements: `before` of a token before this kind's
-  // heads, `of_head` from one of these to the next, `of_token` from one token to the next.
+  // number: of the lane's first head; step: to its next one. In elements: `before` precede this kind's heads
+  // in a token, `of_head` is from one of these to the next, `of_token` from one token to the next.
   __device__ HeadTurns(int64_t number, int64_t step, int heads, int64_t before, int64_t of_head,
                        int64_t of_token, int first_element)
       : begin_(number / heads * of_token + before + number % heads * of_head + first_element),
@@ -148,10 +149,11 @@ class HeadTurns {
   const int heads_;
   const int step_heads_;
   const int64_t step_elements_;
-  const int64_t other_elements_;  // of a token, from the last head of the kind to the next token's first
+  const int64_t other_elements_;  // from the last head of the kind to the next token's first
 };
 
-// Adds up what the lanes and then the warps of a block have, into sums [head_dim]. All threads take part.
+// Adds up the values of the lanes and then the warps of a block into sums [head_dim]. All threads must call
+// this.
 template <int N, typename T>
 __device__ void SumOfBlock(T (&own)[kHeldPacks<N>][N], int lanes, int packs,
                            T (&partial)[kWarps][kMostGpuNormedHeadDim], T* sums) {
@@ -183,14 +185,14 @@ __device__ void SumOfBlock(T (&own)[kHeldPacks<N>][N], int lanes, int packs,
   }
 }
 
-// What the calling lane has of a head in the backward: every lanes-th of its packs, from the lane-th on.
+// The calling lane's part of a head in the backward: every lanes-th pack from the lane-th on.
 template <int N>
 struct LanePacks {
   int lanes;
   int lane;
   int of_head;
 
-  // visit(which of the lane's, elements from the first one's beginning on)
+  // Calls visit(number among the lane's packs, elements from the begin of the first one).
   template <typename Visit>
   __device__ void ForEach(const Visit& visit) const {
 #pragma unroll
@@ -211,7 +213,7 @@ struct HeadBackward {
   T squares = 0;                 // of x
   T dot = 0;                     // of weighted and x
 
-  // weight: where the lane's packs begin.
+  // weight: at the lane's first pack.
   template <typename E>
   __device__ void Read(const LanePacks<N>& packs, const Slot<E, N>& slot, const E* weight, T added) {
     packs.ForEach([&](int j, int from) {
@@ -227,8 +229,8 @@ struct HeadBackward {
     });
   }
 
-  // Writes the gradient of x, whose lane's packs begin at `to`, and adds that of the weight to `weights`.
-  // squares and dot are those of all lanes.
+  // Writes the gradient of x, to the lane's packs from `to` on, and adds that of the weight to `weights`.
+  // squares and dot: the sums over all lanes.
   template <typename E>
   __device__ void Write(const LanePacks<N>& packs, T of_head_dim, T epsilon, E* to,
                         T (&weights)[kHeldPacks<N>][N]) {
@@ -248,8 +250,8 @@ struct HeadBackward {
   }
 };
 
-// Returns in `sums`, [head_dim], the block's part of the gradient of the weight of one kind. kGates: queries
-// have gates behind them, and the gradient of qkv is not in place. All threads of the block take part.
+// Returns in `sums`, [head_dim], the block's part of the gradient of one kind's weight. kGates: gates follow
+// the queries, and the gradient of qkv is not in place. All threads of the block must call this.
 template <int N, int kLanes, bool kGates, typename E, typename T>
 __device__ void HeadNormBackwardKind(const HeadNormBackwardArgs<E>& backward, int any_lanes, bool queries,
                                      HeadNormBackwardMemory<E, N>& memory, T* sums) {
@@ -265,7 +267,7 @@ __device__ void HeadNormBackwardKind(const HeadNormBackwardArgs<E>& backward, in
   const auto turns_from = [&](int64_t number) {
     return static_cast<int>((args.tokens * heads - number + step - 1) / step);
   };
-  const int turns = turns_from(of_block);  // as many in all lanes, which add up together
+  const int turns = turns_from(of_block);  // the same for all lanes, which add up together
   const int own_turns = packs.lane < packs.of_head ? turns_from(of_block + thread / lanes) : 0;
   HeadTurns heads_ahead(of_block + thread / lanes, step, heads, before * args.head_dim, args.head_dim,
                         args.normed_columns(), packs.lane * N);
@@ -302,21 +304,21 @@ __device__ void HeadNormBackwardKind(const HeadNormBackwardArgs<E>& backward, in
       head.Read(packs, slot, weight + packs.lane * N, added);
     }
     HeadSums<kLanes>(lanes, head.squares, head.dot);
-    fetch(turn + kSlots<N>, slot);  // what was there has been read
+    fetch(turn + kSlots<N>, slot);  // the head in this slot has been read
     if (mine) {
       head.Write(packs, of_head_dim, epsilon, backward.grad_qkv + begin, own);
     }
   }
   WaitGroup<0>();
-  __syncthreads();  // the slots' memory is the warps' now
+  __syncthreads();  // from here on the warps use the slots' memory
   SumOfBlock<N>(own, lanes, packs.of_head, memory.partial, sums);
 }
 
-// kHeadNormGroups blocks run at once on an H100 where each of its multiprocessors has room for so many.
+// On an H100, kHeadNormGroups blocks run at once if so many fit on each of its multiprocessors.
 template <typename E, int N>
 constexpr int kBlocksAtOnce = sizeof(Arithmetic<E>) == 4 && N > 1 ? 4 : 1;
 
-// partial_sums: [blocks, 2 head_dim], of the queries' and then of the keys' weight.
+// partial_sums: [blocks, 2 head_dim], first of the queries' weight, then of the keys'.
 template <int N, int kLanes, bool kGates, typename E, typename T = Arithmetic<E>>
 __global__ void __launch_bounds__(kThreads, kBlocksAtOnce<E, N>)
     HeadNormBackwardHeads(HeadNormBackwardArgs<E> args, int lanes, T* partial_sums) {
@@ -324,13 +326,13 @@ __global__ void __launch_bounds__(kThreads, kBlocksAtOnce<E, N>)
   const int64_t head_dim = args.forward.head_dim;
   T* const sums = partial_sums + blockIdx.x * 2 * head_dim;
   HeadNormBackwardKind<N, kLanes, kGates>(args, lanes, /*queries=*/true, memory, sums);
-  __syncthreads();  // the warps' memory is the slots' again
+  __syncthreads();  // from here on the slots use the warps' memory
   HeadNormBackwardKind<N, kLanes, kGates>(args, lanes, /*queries=*/false, memory, sums + head_dim);
 }
 
 constexpr int kSumThreads = 1024;
 
-// A block adds up 32 columns of the blocks' sums, a warp every 32nd row of them.
+// A block adds up 32 columns of the blocks' sums; each warp adds every 32nd row.
 template <typename T>
 __global__ void __launch_bounds__(kSumThreads)
     AddHeadSums(const T* partial_sums, int64_t blocks, int64_t head_dim, bool add, T* grad_query_weight,
@@ -358,7 +360,7 @@ __global__ void __launch_bounds__(kSumThreads)
   to = add ? to + sum : sum;
 }
 
-// How many share a head of so many packs.
+// Returns how many lanes share a head of so many packs.
 int LanesOf(int64_t packs) {
   int lanes = 1;
   while (lanes < 32 && lanes < packs) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The experts' products of bfloat16 whose output has a row for each of an expert's.
+// The experts' products of bfloat16 whose output has a row for each row of an expert.
 #include "ops/cuda/hopper_product.cuh"
 #include "ops/cuda/hopper_products.h"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The layout of latent attention's heads: a block has a token, and moves packs of 16 bytes where the parts of
-// heads consist of such.
+// The layout of latent attention's heads. A block moves one token, in packs of 16 bytes if the parts of
+// heads consist of these.
 #include <cuda_runtime.h>
 
 #include "ops/cuda/block.cuh"
@@ -10,12 +10,12 @@
 namespace tandem::ops::cuda {
 namespace {
 
-// Of a head, in packs of N elements. A packed query or key has two halves, each of a half of the rotary part
-// and a half of the content: of the rotary part every second dim.
+// Sizes of a head in packs of N elements. A packed query or key has two halves, each with half of the rotary
+// part and half of the content; a half has every second dim of the rotary part.
 template <int N>
 struct HeadPacks {
   int heads;
-  int content;  // packs of it
+  int content;  // packs of the content
   int turned;   // packs of half the rotary part
   int half;     // packs of half a packed head
   int value;
@@ -29,14 +29,14 @@ struct HeadPacks {
 
   __device__ int query() const { return 2 * half; }
   __device__ int key_value() const { return content + value; }
-  // Where a pack of the content lies in a packed head.
+  // Returns the place of a pack of the content in a packed head.
   __device__ int OfContent(int pack) const {
     const int rest = half - turned;
     return pack < rest ? turned + pack : half + turned + pack - rest;
   }
 };
 
-// Calls visit(head, pack) for all packs of all heads, in turns among the threads of the block.
+// Calls visit(head, pack) for all packs of all heads, in turn among the threads of the block.
 template <typename Visit>
 __device__ void ForEachPack(int heads, int packs, const Visit& visit) {
   const int all = heads * packs;
@@ -46,7 +46,7 @@ __device__ void ForEachPack(int heads, int packs, const Visit& visit) {
   }
 }
 
-// Dims 2 i and 2 i + 1 of two packs that are neighbours, apart; and the inverse.
+// Separates dims 2 i and 2 i + 1 of two neighbouring packs; the second function is the inverse.
 template <typename E, int N>
 __device__ void Separate(const Pack<E, N>* pairs, Pack<E, N>& first, Pack<E, N>& second) {
 #pragma unroll
@@ -116,7 +116,7 @@ __global__ void UnpackToken(UnpackLatentHeadsArgs<E> args) {
   E* const query = args.grad_query + token * queries;
   E* const key_value = args.grad_key_value + token * p.heads * p.key_value() * N;
   E* const key_rotary = args.grad_down + (token + 1) * args.down_columns - args.heads.rotary;
-  // Few threads have the longest work, so it begins first.
+  // The longest work has few threads, so it begins first.
   const int turned = p.turned * N;
   for (int i = static_cast<int>(threadIdx.x); i < 2 * turned; i += kThreads) {
     const E* const grad = packed_key + i / 2 + i % 2 * p.half * N;

@@ -24,7 +24,7 @@ int CurrentDevice() {
   return device;
 }
 
-// A product of no terms: what it is added to.
+// Binds a product without terms, whose result is what it is added to.
 std::function<void(CUstream_st* stream)> BindOfNothing(const ProductArgs& product, bool adds) {
   const Array& output = product.output;
   const Array& from = adds ? product.addend : output;
@@ -43,7 +43,7 @@ std::function<void(CUstream_st* stream)> BindOfNothing(const ProductArgs& produc
 
 class MatrixProduct::Plans {
  public:
-  // The handle is of the current GPU; both live as long as this.
+  // Returns the current GPU's handle; both results live as long as this object.
   std::pair<cublasLtHandle_t, const ProductPlan*> Find(const ProductOperands& operands)
       ABSL_LOCKS_EXCLUDED(mu_) {
     const int device = CurrentDevice();
@@ -72,7 +72,7 @@ class MatrixProduct::Plans {
 
  private:
   absl::Mutex mu_;
-  // Of the process: cuBLASLt may be gone when statics are destroyed.
+  // Never destroyed: cuBLASLt may be gone when statics are destroyed.
   std::map<int, cublasLtHandle_t> handles_ ABSL_GUARDED_BY(mu_);
   std::map<std::array<int64_t, 18>, std::unique_ptr<ProductPlan>> plans_ ABSL_GUARDED_BY(mu_);
 };

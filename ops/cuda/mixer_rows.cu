@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What Mamba-2 mixers compute around their scan: a convolution, and the norm of what is gated, in which a
-// block has a group of some rows. Squared ReLUs beside.
+// What Mamba-2 mixers compute around their scan: a convolution, and the norm of gated rows, in which a block
+// has a group of columns of some rows. Also squared ReLUs.
 #include <cuda_runtime.h>
 
 #include <algorithm>
@@ -22,8 +22,8 @@ __device__ T FastSigmoidOf(T x) {
   return 1 / (1 + Exp(-x));
 }
 
-// A thread has kPack channels of a run of tokens of a sequence, blockIdx.x of all runs; the width of the
-// convolution is at most kWidth.
+// A thread has kPack channels of a run of tokens of a sequence, blockIdx.x among all runs. The convolution
+// has at most kWidth tokens.
 constexpr int kRunTokens = static_cast<int>(kConvTokens);
 
 template <int kPack, int kWidth, typename E, typename T = Arithmetic<E>>
@@ -61,7 +61,7 @@ struct ConvRun {
     Widen(PackAt<E, kPack>(args.x + (sequence * args.length + token) * args.x_stride + channel, 0), to);
   }
 
-  // x[back] is the token `back` before this one, for all tokens of which Sums reads it.
+  // x[back] is the token `back` places before this one, for all tokens that Sums reads.
   template <typename Args>
   __device__ void Next(const Args& args, int64_t token) {
 #pragma unroll
@@ -76,7 +76,7 @@ struct ConvRun {
     reach = static_cast<int>(min(token - (start == nullptr ? 0 : *start), static_cast<int64_t>(width - 1)));
   }
 
-  // What the activation gets of the token.
+  // Computes the activation's input for the token.
   __device__ void Sums(T (&sums)[kPack]) const {
 #pragma unroll
     for (int k = 0; k < kPack; ++k) {
@@ -94,9 +94,9 @@ struct ConvRun {
   int64_t sequence = 0;
   int64_t begin = 0;
   int64_t end = 0;
-  int reach = 0;  // tokens before this one that it reads
+  int reach = 0;  // how many tokens before this one it reads
   T bias[kPack];
-  T weight[kWidth][kPack];  // of the token so many before
+  T weight[kWidth][kPack];  // of the token so many places before
   T x[kWidth][kPack] = {};
 };
 
@@ -122,8 +122,8 @@ __global__ void __launch_bounds__(kThreads) Convolve(CausalConvArgs<E> args) {
   }
 }
 
-// The gradient of a token is complete when the last token that reads it has been seen, which may be of the
-// run behind. partial_sums: [runs, channels, width + 1], of the weights and the bias.
+// The gradient of a token is complete when the last token that reads it has been seen, which may be in the
+// next run. partial_sums: [runs, channels, width + 1], of the weights and the bias.
 template <int kPack, int kWidth, typename E, typename T>
 __global__ void __launch_bounds__(kThreads)
     ConvolveBackward(CausalConvBackwardArgs<E> args, T* partial_sums) {
@@ -133,7 +133,7 @@ __global__ void __launch_bounds__(kThreads)
   }
   T grad_weight[kWidth][kPack] = {};
   T grad_bias[kPack] = {};
-  T grads[kWidth][kPack] = {};  // of the sums of the token so many before
+  T grads[kWidth][kPack] = {};  // of the sums of the token so many places before
   int reaches[kWidth];
 #pragma unroll
   for (int& reach : reaches) {
@@ -200,7 +200,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// From [channels, width + 1] to the weights' gradients and, if they are not null, the biases'.
+// Converts [channels, width + 1] to the weights' gradients and, if they are not null, the biases'.
 template <typename T>
 __global__ void SplitGradients(const T* sums, int64_t channels, int64_t width, T* weights, T* biases) {
   TANDEM_EACH(i, channels * (width + 1)) {
@@ -214,7 +214,7 @@ __global__ void SplitGradients(const T* sums, int64_t channels, int64_t width, T
   }
 }
 
-// y silu(gate), and what its gradients need.
+// y silu(gate), and the numbers that its gradients need.
 template <typename T>
 struct GatedElement {
   __device__ GatedElement(T y, T gate)
@@ -273,8 +273,8 @@ __global__ void NormGated(GatedNormArgs<E> args) {
   }
 }
 
-// A block has a group of every gridDim.y-th row. partial_sums: [gridDim.y, columns], of the weight's
-// gradient, which it adds up in shared memory if in_shared.
+// A block has a group of columns of every gridDim.y-th row. partial_sums: [gridDim.y, columns], of the
+// weight's gradient, which is added up in shared memory if in_shared.
 template <int kPack, int kBlock, typename E, typename T>
 __global__ void NormGatedBackward(GatedNormBackwardArgs<E> args, T* partial_sums, bool in_shared) {
   extern __shared__ __align__(16) unsigned char dynamic[];
@@ -360,7 +360,7 @@ __global__ void SquareReluBackward(SquaredReluBackwardArgs<E> args) {
   }
 }
 
-// Calls launch with the channels of a thread and the most columns of a convolution, as constants.
+// Calls launch with the channels of a thread and the largest width of a convolution as constants.
 template <typename E, typename Args, typename Launch>
 void WithConvRun(const Args& args, std::initializer_list<int64_t> strides,
                  std::initializer_list<const void*> matrices, const Launch& launch) {
@@ -380,8 +380,8 @@ dim3 ConvGrid(const Args& args, int64_t pack) {
           static_cast<unsigned>((args.channels / pack + kThreads - 1) / kThreads)};
 }
 
-// Calls launch with the pack of a thread and the threads of a block of a gated norm, as constants: as few as
-// have a pack each of a group of columns, if that is enough.
+// Calls launch with the pack of a thread and the threads of a block as constants: as few threads as give
+// each a pack of a group of columns, if that suffices.
 template <typename E, typename Launch>
 void WithGatedRows(int64_t columns, std::initializer_list<int64_t> strides,
                    std::initializer_list<const void*> matrices, const Launch& launch) {
@@ -453,7 +453,7 @@ int Launch(const GatedNormBackwardArgs<E>& args, Stream stream) {
   const int64_t columns = args.columns / args.groups;
   const int64_t rows = std::min(args.rows, kGatedRows);
   const auto bytes = static_cast<size_t>(columns) * sizeof(*partial_sums);
-  const bool in_shared = bytes <= (47U << 10);  // of the 48 KiB that a block has without asking
+  const bool in_shared = bytes <= (47U << 10);  // of the 48 KiB that a block has by default
   if (rows > 0) {
     WithGatedRows<E>(columns, {columns, args.gate_stride, args.grad_gate_stride},
                      {args.grad_normed, args.y, args.gate, args.weight, args.grad_y, args.grad_gate},

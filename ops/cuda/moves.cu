@@ -13,7 +13,7 @@ namespace tandem::ops::cuda {
 namespace {
 
 constexpr int kMoveThreads = 256;
-constexpr int64_t kMostMoveBlocks = 4096;  // each takes further elements in turn
+constexpr int64_t kMostMoveBlocks = 4096;  // beyond it, each block takes further elements
 
 int MoveBlocks(int64_t elements) {
   return static_cast<int>(std::min(kMostMoveBlocks, (elements + kMoveThreads - 1) / kMoveThreads));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The norm before a gate. A warp has a row, which is a head's.
+// The norm before a gate. A warp has a row, which is one head.
 #include <cuda_runtime.h>
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 namespace tandem::ops::cuda {
 namespace {
 
-// What normalises a row y is multiplied by; the lanes of a warp call it together.
+// Returns the factor that normalises a row y; the lanes of a warp call it together.
 template <typename E, typename T = Arithmetic<E>>
 __device__ T ReciprocalRms(const NormGateArgs<E>& args, const E* y) {
   T squares = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Norms: loops over rows, in packs of 16 bytes where rows consist of such.
+// Norms: loops over rows, in packs of 16 bytes if rows consist of these.
 #include <cuda_runtime.h>
 
 #include <algorithm>
@@ -42,7 +42,8 @@ __global__ void RmsNormRow(RmsNormArgs<E> args, T epsilon, T added) {
   }
 }
 
-// Of a row: with r = 1 / rms(x) and g = grad_y * (weight + added), grad_x = r * (g - x * r^2 * mean(g * x)).
+// Sums of a row. With r = 1 / rms(x) and g = grad_y * (weight + added), grad_x = r * (g - x * r^2 * mean(g *
+// x)).
 template <typename T>
 struct RowSums {
   T squares = 0;  // of x
@@ -57,7 +58,8 @@ struct RowSums {
     }
   }
 
-  // Over the block, of at most kMaxThreads. shared: kMaxThreads / 32, which is not read any more.
+  // Sums over the block, of at most kMaxThreads. shared: kMaxThreads / 32, whose former content has been
+  // read.
   template <int kMaxThreads>
   __device__ void AddUp(RowSums* shared) {
     AddLanes<32>();
@@ -70,7 +72,7 @@ struct RowSums {
     AddLanes<kMaxThreads / 32>();
   }
 
-  // Over each kLanes lanes of a warp.
+  // Sums over each kLanes lanes of a warp.
   template <int kLanes>
   __device__ void AddLanes() {
 #pragma unroll
@@ -81,14 +83,14 @@ struct RowSums {
   }
 };
 
-// What follows from a row's sums.
+// The factors that follow from a row's sums.
 template <typename T>
 struct RowFactors {
   // of_columns: 1 / columns.
   __device__ RowFactors(const RowSums<T>& sums, T of_columns, T epsilon)
       : r(rsqrt(sums.squares * of_columns + epsilon)), shrink(r * r * r * (sums.dot * of_columns)) {}
 
-  // before: what is added to, or null.
+  // before: the matrix that is added to; may be null.
   template <typename E, int N>
   __device__ Pack<E, N> Gradient(const Pack<E, N>& x, const Pack<E, N>& grad, const Pack<E, N>& weight,
                                  T added, const Pack<E, N>& residual, const E* before) const {
@@ -119,25 +121,25 @@ struct RowFactors {
 
 constexpr int kMaxWarps = 32;
 
-// The compiler unpacks the words again behind this rather than keep what it has unpacked before in registers.
+// Makes the compiler unpack the words again after this, instead of keeping unpacked elements in registers.
 __device__ inline void Repack(uint4& words) {
   asm volatile("" : "+r"(words.x), "+r"(words.y), "+r"(words.z), "+r"(words.w));
 }
 template <typename P>
 __device__ void Repack(P&) {}
 
-// A block has every gridDim.x-th row and a thread for each of its packs, and adds up the weight's gradient of
-// these. It reads the next row before it knows the sums of the last one.
+// A block has every gridDim.x-th row and a thread for each of its packs, and adds up the weight's gradient
+// of its rows. It reads the next row before it knows the sums of the last one.
 template <int N, int kMaxThreads, typename E, typename T>
 __global__ void __launch_bounds__(kMaxThreads, 1024 / kMaxThreads)
     RmsNormBackwardRows(RmsNormBackwardArgs<E> args, T epsilon, T added, T* partial_sums) {
   using P = Pack<E, N>;
-  __shared__ RowSums<T> shared[2][kMaxWarps];  // of rows in turns
+  __shared__ RowSums<T> shared[2][kMaxWarps];  // for two rows in turn
   const int packs = static_cast<int>(args.columns / N);
   const T of_columns = T{1} / static_cast<T>(args.columns);
   const int i = static_cast<int>(threadIdx.x);
   const bool inside = i < packs;
-  // Whole words until they are computed with: elements of two bytes would take a register each.
+  // Whole words until they are used, because unpacked elements of two bytes would take a register each.
   using Held = std::conditional_t<sizeof(P) == sizeof(uint4), uint4, P>;
   struct Row {
     Held x{};
@@ -201,9 +203,9 @@ __global__ void __launch_bounds__(kMaxThreads, 1024 / kMaxThreads)
   }
 }
 
-// The same of rows that have more packs than a block has threads: they are read twice, and the weight's
-// gradient is added up in memory. kShared: in shared memory, element k of pack i at k * packs + i:
-// neighbouring threads read neighbouring banks; otherwise where the sums are left.
+// The same for rows with more packs than a block has threads: they are read twice, and the weight's gradient
+// is added up in memory. kShared: in shared memory, with element k of pack i at k * packs + i, so that
+// neighbouring threads use neighbouring banks; otherwise in the partial sums.
 template <int N, bool kShared, typename E, typename T>
 __global__ void __launch_bounds__(kThreads, 4)
     RmsNormBackwardLongRows(RmsNormBackwardArgs<E> args, T epsilon, T added, T* partial_sums) {
@@ -216,7 +218,7 @@ __global__ void __launch_bounds__(kThreads, 4)
   T* const left = partial_sums + blockIdx.x * columns;
   T* const weights = kShared ? reinterpret_cast<T*>(dynamic) : left;
   const auto place = [&](int64_t i, int k) { return kShared ? k * packs + i : i * N + k; };
-  const auto each_pack = [&](const auto& visit) {  // a thread visits the same ones each time
+  const auto each_pack = [&](const auto& visit) {  // a thread visits the same packs each time
     for (int64_t i = threadIdx.x; i < packs; i += kThreads) {
       visit(i);
     }
@@ -266,7 +268,7 @@ int StartBackwardRows(const RmsNormBackwardArgs<E>& args, int64_t groups, T* par
   const int64_t bytes = args.columns * static_cast<int64_t>(sizeof(T));
   int error = cudaSuccess;
   const auto start = [&](auto kernel, int64_t threads, int64_t shared_bytes) {
-    if (shared_bytes > 40 << 10) {  // more must be asked for
+    if (shared_bytes > 40 << 10) {  // more than the default must be requested
       error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                    static_cast<int>(shared_bytes));
     }

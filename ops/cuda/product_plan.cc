@@ -46,8 +46,8 @@ std::string Factors(const ProductOperands& operands) {
                       ", ", operands.right.columns, "]");
 }
 
-// Calls visit(cuBLASLt's name of it, the setting in its type, the setting) for each but the algorithm's
-// number.
+// Calls visit(cuBLASLt's name of the setting, the setting in its type, the setting) for each setting except
+// the algorithm's number.
 template <typename Visit>
 void WithSettings(ProductTable::Algorithm& a, const Visit& visit) {
   visit(CUBLASLT_ALGO_CONFIG_TILE_ID, uint32_t{a.tile}, a.tile);
@@ -230,7 +230,7 @@ std::vector<cublasLtMatmulAlgo_t> ProductPlan::ProposedAlgorithms(cublasLtHandle
                  "preference");
   };
   prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, uint64_t{kGpuLinearWorkBytes});
-  // Split sums that are added up in an output of bfloat16 would be rounded once a part.
+  // If split sums were added up in an output of bfloat16, they would be rounded once for each part.
   const auto in_place =
       output_type_ == CUDA_R_16BF ? CUBLASLT_REDUCTION_SCHEME_NONE : CUBLASLT_REDUCTION_SCHEME_INPLACE;
   prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Biases of queries, keys and values: a thread has a column of every so many rows.
+// Biases of queries, keys and values. A thread has a column of every so many rows.
 #include <cuda_runtime.h>
 
 #include <algorithm>

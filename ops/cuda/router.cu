@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The choice of experts and its gradient, a warp a token.
+// The choice of experts and its gradient. A warp has one token.
 #include <cuda_runtime.h>
 
 #include <algorithm>
@@ -12,11 +12,11 @@
 namespace tandem::ops::cuda {
 namespace {
 
-// Added to the sum of sigmoids that probabilities are divided by, as on the CPU (router.cc).
+// Added to the sum of sigmoids by which probabilities are divided, as on the CPU (router.cc).
 constexpr double kSumEpsilon = 1e-20;
-constexpr int64_t kBlockBytes = 48 << 10;  // of shared memory, that a block has without asking for it
+constexpr int64_t kBlockBytes = 48 << 10;  // shared memory that a block has by default
 
-// What a warp keeps of its token.
+// The memory of a warp for its token.
 template <typename T>
 struct TokenMemory {
   __device__ TokenMemory(const RouterConfig& config, unsigned char* shared) {
@@ -34,23 +34,23 @@ struct TokenMemory {
   static __host__ __device__ int64_t Bytes(const RouterConfig& config) {
     return NumberBytes(config) + (config.top_k + config.groups) * static_cast<int64_t>(sizeof(int64_t));
   }
-  // All experts chosen, each a group of its own.
+  // The largest size: all experts are chosen, and each is a group of its own.
   static constexpr int64_t kMostBytes =
       kMostGpuGroups * static_cast<int64_t>(3 * sizeof(T) + 2 * sizeof(int64_t));
 
-  T* keys;           // [E]: what is compared
-  T* scores;         // [k]: of the chosen, before scaling
+  T* keys;           // [E]: compared to choose experts
+  T* scores;         // [k]: of the chosen experts, before scaling
   T* sums;           // [groups]
-  int64_t* largest;  // [k]: the chosen, largest first or as they are dealt
+  int64_t* largest;  // [k]: the chosen experts, largest first or as they are dealt
   int64_t* allowed;  // [groups]
 };
 
-// Of the groups, those whose best scores have the largest sums.
+// Finds the groups whose best scores have the largest sums.
 template <typename T>
 __device__ void AllowGroups(const RouterConfig& config, const T* logits, const TokenMemory<T>& memory) {
   const int64_t size = config.experts / config.groups;
   const int64_t best = config.best_of_group;
-  const bool softmax = config.score == RouterScore::kSoftmax && best > 1;  // else logits do
+  const bool softmax = config.score == RouterScore::kSoftmax && best > 1;  // otherwise logits suffice
   const SoftmaxOf<T> all(logits, config.experts);
   const auto score = [&](int64_t e) { return softmax ? all.Score(logits[e]) : memory.keys[e]; };
   for (int64_t group = 0; group < config.groups; ++group) {
@@ -91,7 +91,7 @@ __device__ void PutAscending(int64_t k, const int64_t* from, int64_t* chosen) {
   __syncwarp();
 }
 
-// chosen: [k], ascending. False where a logit is NaN or infinite: nothing was chosen.
+// chosen: [k], ascending. Returns false, and chooses nothing, if a logit is NaN or infinite.
 template <typename T>
 __device__ bool Choose(const RouterConfig& config, const T* logits, const T* bias,
                        const TokenMemory<T>& memory, int64_t* chosen) {
@@ -127,15 +127,15 @@ __device__ bool Choose(const RouterConfig& config, const T* logits, const T* bia
   return true;
 }
 
-// Into memory.scores, of the token's chosen experts before scaling. Returns what a normalised score was
-// divided by.
+// Writes the scores of the token's chosen experts before scaling to memory.scores. Returns the divisor of a
+// normalised score.
 template <typename T>
 __device__ T ChosenScores(const RouterConfig& config, const T* logits, const int64_t* chosen,
                           const TokenMemory<T>& memory) {
   const int64_t k = config.top_k;
   T sum = 1;
   if (config.score == RouterScore::kSoftmax && config.normalize) {
-    // A softmax of their own, which does not underflow.
+    // The chosen experts have a softmax of their own, which does not underflow.
     T largest = logits[chosen[0]];
     for (int64_t j = 1; j < k; ++j) {
       largest = fmax(largest, logits[chosen[j]]);
@@ -246,10 +246,10 @@ __global__ void RouteTokensBackward(RouteBackwardArgs<T> args) {
   }
 }
 
-// One block.
+// Called with one block.
 __global__ void CountChosen(CountTokensArgs args) {
   const int64_t experts = args.experts;
-  __shared__ int counts[kMostGpuGroups + 1];  // the last of what was dropped
+  __shared__ int counts[kMostGpuGroups + 1];  // the last one counts dropped choices
   for (int64_t e = threadIdx.x; e <= experts; e += blockDim.x) {
     counts[e] = 0;
   }
@@ -267,7 +267,7 @@ __global__ void CountChosen(CountTokensArgs args) {
   }
 }
 
-// One block. Whole numbers of less than 2^53: their sums are exact in any order.
+// Called with one block. Adds whole numbers of less than 2^53, whose sums are exact in any order.
 template <typename T>
 __global__ void MoveBias(UpdateRouterBiasArgs<T> args) {
   if (!*args.applies) {
@@ -292,8 +292,8 @@ __global__ void MoveBias(UpdateRouterBiasArgs<T> args) {
   }
 }
 
-// Of a block, whose memory holds that of as many tokens: one fits whatever the number of experts, of which
-// there are at most kMostGpuGroups.
+// Returns the warps of a block, so that the memory of their tokens fits. One fits for any number of experts
+// up to kMostGpuGroups.
 template <typename T>
 int WarpsOf(const RouterConfig& config) {
   static_assert(TokenMemory<T>::kMostBytes <= kBlockBytes);

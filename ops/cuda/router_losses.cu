@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The losses of a router beside the model's, a warp a token.
+// The router's own losses. A warp has one token.
 #include <cuda_runtime.h>
 
 #include "ops/cuda/kernels.h"
@@ -14,8 +14,8 @@ __device__ T LogSigmoidOf(T x) {
   return (x < 0 ? x : 0) - log1p(exp(-(x < 0 ? -x : x)));
 }
 
-// The scores of a token as the balance sees them: a softmax, or sigmoids divided by their sum. Where the sum
-// is too small to divide by (all sigmoids underflow), a softmax of the sigmoids' logarithms.
+// The scores of a token as the balance uses them: a softmax, or sigmoids divided by their sum. If all
+// sigmoids underflow, so that the sum is too small for a division, a softmax of the sigmoids' logarithms.
 template <typename T>
 struct BalanceScores {
   __device__ BalanceScores(const RouterConfig& config, const T* logits)
@@ -49,8 +49,8 @@ struct BalanceScores {
   const T* logits;
   bool sigmoids;
   SoftmaxOf<T> softmax;
-  bool underflows;  // the sigmoids
-  T largest;        // of their logarithms, where they do
+  bool underflows;  // whether the sigmoids underflow
+  T largest;        // the largest logarithm, if they do
   T sum;            // of the sigmoids, or of their quotients by the largest
 };
 
@@ -74,7 +74,7 @@ __global__ void CountLargest(Args<T> args, int64_t length, Count* counts) {
   }
 }
 
-// terms: [tokens, 2], a token's share of the sums.
+// terms: [tokens, 2], a token's part of each sum.
 template <typename T, typename Count>
 __global__ void LossTerms(RouterLossesArgs<T> args, const Count* counts, double* terms) {
   const RouterConfig& config = args.config;
@@ -97,7 +97,7 @@ __global__ void LossTerms(RouterLossesArgs<T> args, const Count* counts, double*
   }
 }
 
-// One block.
+// Called with one block.
 __global__ void SumTerms(const double* terms, int64_t tokens, double balance_scale, double* values) {
   double balance = 0;
   double z = 0;
@@ -113,7 +113,7 @@ __global__ void SumTerms(const double* terms, int64_t tokens, double balance_sca
   }
 }
 
-// One block. 1 exactly where all count.
+// Called with one block. Exactly 1 if all targets count.
 __global__ void ShareOfTargets(Tokens targets, double* share) {
   const int64_t tokens = targets.sequences * targets.length;
   double counted = 0;
@@ -127,8 +127,7 @@ __global__ void ShareOfTargets(Tokens targets, double* share) {
   }
 }
 
-// balance, z: what the gradients of the scores and of the log-sum-exp are multiplied by, and by `share`;
-// null: 1.
+// balance, z: factors of the gradients of the scores and of the log-sum-exp, times `share`; null: 1.
 template <typename T, typename Count>
 __global__ void AddLossGradients(RouterLossesBackwardArgs<T> args, const Count* counts, const double* share,
                                  T balance, T z) {
@@ -169,13 +168,13 @@ __global__ void AddLossGradients(RouterLossesBackwardArgs<T> args, const Count* 
   }
 }
 
-// E / (k S^2 B): what sums of counts times scores are multiplied by.
+// E / (k S^2 B), by which sums of counts times scores are multiplied.
 double BalanceScale(const RouterConfig& config, int64_t length, int64_t tokens) {
   return static_cast<double>(config.experts) /
          (static_cast<double>(config.top_k) * static_cast<double>(length) * static_cast<double>(tokens));
 }
 
-// One block. Whole numbers of less than 2^53: their sums are exact in any order.
+// Called with one block. Adds whole numbers of less than 2^53, whose sums are exact in any order.
 __global__ void MeanOfCounts(MeanCountsArgs args) {
   double sum = 0;
   for (int64_t e = threadIdx.x; e < args.experts; e += kThreads) {
@@ -195,8 +194,8 @@ __global__ void MeanOfCounts(MeanCountsArgs args) {
   }
 }
 
-// Calls use(counts) with the counts that are given, or else with those of each sequence. These are counted in
-// the work memory, behind two numbers of each token. Returns the runtime's error.
+// Calls use(counts) with the given counts or, if there are none, with those of each sequence. These are
+// counted in the work memory, after two numbers of each token. Returns the runtime's error.
 template <typename Args, typename Use>
 int WithCounts(const Args& args, Stream stream, const Use& use) {
   if (args.counts != nullptr) {

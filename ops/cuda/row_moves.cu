@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rows of tokens to where experts read them, and back: loops over the tokens' packs.
+// Moves rows of tokens to where experts read them, and back: loops over the tokens' packs.
 #include <cuda_runtime.h>
 
 #include "ops/cuda/block.cuh"
@@ -10,7 +10,7 @@
 namespace tandem::ops::cuda {
 namespace {
 
-// Further passes of experts are launched whatever the router has done, and nearly all have no rows.
+// Further passes of experts are launched whatever the router has chosen, and nearly all have no rows.
 template <typename Args>
 __device__ bool HasNoRows(const Args& args) {
   return args.rows_there != nullptr && *args.rows_there == 0;
@@ -27,7 +27,7 @@ __global__ void PermutePacks(PermuteArgs args) {
     const int64_t token = i / packs;
     const int64_t pack = i % packs;
     Pack<E, N> value;
-    bool is_read = false;  // many tokens have no row here
+    bool is_read = false;  // many tokens have no row on this rank
     for (int64_t slot = token * args.slots_of_a_token; slot < (token + 1) * args.slots_of_a_token; ++slot) {
       const int64_t row = args.row_of[slot];
       if (row < args.first || row >= args.first + args.rows) {
@@ -42,7 +42,7 @@ __global__ void PermutePacks(PermuteArgs args) {
   }
 }
 
-// Tokens without a row here are left alone where something is added to.
+// If the output is added to, tokens without a row on this rank stay as they are.
 template <int N, typename E>
 __global__ void UnpermutePacks(UnpermuteArgs<E> args) {
   if (args.add && HasNoRows(args)) {
@@ -96,8 +96,8 @@ __global__ void EmptySlots(int64_t elements, int64_t* slots, T* row_probabilitie
   }
 }
 
-// Calls visit(rank, slot) for the token's choice: in which slot of its row there it is. A token's experts
-// ascend, so that those of one rank stand together.
+// Calls visit(rank, slot) for each choice of the token, with its slot in the token's row on `rank`. A
+// token's experts ascend, so those of one rank are adjacent.
 template <typename Args, typename Visit>
 __device__ void WithSlot(const Args& args, int64_t token, int64_t choice, const Visit& visit) {
   const int64_t* const experts = args.chosen + token * args.top_k;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which row each slot has: a stable sort by group, a warp a stretch of slots.
+// Finds the row of each slot by a stable sort by group. A warp has a stretch of slots.
 #include <cuda_runtime.h>
 
 #include "ops/cuda/block.cuh"
@@ -19,7 +19,7 @@ __device__ int64_t GroupOf(const int64_t* group_of, int64_t slot, int64_t slots,
   return group < groups ? group : -1;
 }
 
-// counted[group * stretches + stretch]: how many slots of the stretch are of the group.
+// counted[group * stretches + stretch]: how many slots of the stretch belong to the group.
 __global__ void CountStretches(const int64_t* group_of, int64_t slots, int64_t groups, int64_t stretches,
                                int* counted) {
   extern __shared__ int shared[];
@@ -44,7 +44,7 @@ __global__ void CountStretches(const int64_t* group_of, int64_t slots, int64_t g
   }
 }
 
-// A warp a group: in place, how many slots of it are in the stretches before; totals[group]: in all.
+// A warp has a group. Replaces each count by that of the stretches before, and writes the group's total.
 __global__ void SumStretches(int64_t groups, int64_t stretches, int* counted, int* totals) {
   const int64_t group = static_cast<int64_t>(blockIdx.x) * kSortWarps + threadIdx.x / 32;
   if (group >= groups) {
@@ -66,8 +66,8 @@ __global__ void SumStretches(int64_t groups, int64_t stretches, int* counted, in
   }
 }
 
-// The first block writes the counts too. shared: where each group begins, then of each warp's stretch the
-// next row of each group.
+// The first block also writes the counts. shared: the begin of each group, then the next row of each group
+// for each warp's stretch.
 __global__ void PlaceSlots(const int64_t* group_of, int64_t slots, int64_t groups, int64_t chunk,
                            int64_t stretches, const int* counted, const int* totals, int64_t* counts,
                            int64_t* row_of) {
@@ -114,7 +114,7 @@ __global__ void PlaceSlots(const int64_t* group_of, int64_t slots, int64_t group
   }
 }
 
-// place: the rank where some expert of the token is there, else -1.
+// place: the rank if one of the token's experts is there, otherwise -1.
 __global__ void MarkRanks(PlanSendsArgs args) {
   TANDEM_EACH(i, args.tokens * args.ranks) {
     const int64_t rank = i % args.ranks;
@@ -131,7 +131,7 @@ __global__ void Fill(int64_t* numbers, int64_t size, int64_t value) {
   TANDEM_EACH(i, size) numbers[i] = value;
 }
 
-// One warp.
+// Called with one warp.
 __global__ void FindWindow(PlanWindowArgs args) {
   int64_t sum = -args.first;
   const auto inside = [rows = args.rows](int64_t row) { return row < 0 ? 0 : row < rows ? row : rows; };
@@ -151,9 +151,9 @@ __global__ void FindWindow(PlanWindowArgs args) {
 
 unsigned SortBlocks(int64_t warps) { return static_cast<unsigned>((warps + kSortWarps - 1) / kSortWarps); }
 
-// Each slot is of one group or, -1, of none. counts: slots of each; row_of: the row of each slot where they
-// lie in the order of (group, slot), group g's from g * chunk on, or of chunk 0 where those of the one before
-// end. row_of may be group_of. work: SortWorkBytes (sparse_work.h).
+// Each slot belongs to one group or, with -1, to none. counts: slots of each group. row_of: the row of each
+// slot in the order of (group, slot); group g begins at g * chunk or, if chunk is 0, where the group before
+// ends. row_of may be group_of. work: SortWorkBytes (sparse_work.h).
 int SortSlots(const int64_t* group_of, int64_t slots, int64_t groups, int64_t chunk, int64_t* counts,
               int64_t* row_of, Workspace work, Stream stream) {
   static_assert((1 + kSortWarps) * kMostGpuGroups * sizeof(int64_t) <= 48 << 10);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rotation and activations: loops over rows, in packs of 16 bytes where rows consist of such.
+// Rotation and activations: loops over rows, in packs of 16 bytes if rows consist of these.
 #include <cuda_runtime.h>
 
 #include <algorithm>
@@ -105,7 +105,7 @@ __global__ void SwiGluBackwardPacks(SwiGluBackwardArgs<E> args, unsigned blocks_
   SetPack(args.activated + row * inner, i, grads);
 }
 
-// Calls visit(row, lane) for the rows of the calling warp: as many apart as the grid has warps.
+// Calls visit(row, lane) for the rows of the calling warp, which are as far apart as the grid has warps.
 template <typename Visit>
 __device__ void ForRowsOfWarp(int64_t rows, const Visit& visit) {
   const int64_t first = static_cast<int64_t>(blockIdx.x) * kWarps + threadIdx.x / 32;
@@ -119,7 +119,7 @@ __device__ int64_t RowsThere(const Args& args) {
   return args.rows_there == nullptr ? args.rows : *args.rows_there;
 }
 
-// With weights: a warp has a row of those there are.
+// With weights. A warp has one of the rows that exist.
 template <int N, typename E>
 __global__ void WeightedSwiGluRows(SwiGluArgs<E> args) {
   using T = Arithmetic<E>;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The softmax of causal attention, one block a row of scores.
+// The softmax of causal attention. A block has one row of scores.
 #include <cuda_runtime.h>
 
 #include "ops/cuda/block.cuh"
@@ -8,7 +8,7 @@
 namespace tandem::ops::cuda {
 namespace {
 
-// The row of a block: where it begins, the columns that it reads, and the place of its lse.
+// The row of a block: its begin, the columns that it reads, and the place of its lse.
 struct Row {
   __device__ explicit Row(const ScoreBlock& block) {
     const int64_t i = blockIdx.x % block.rows;

@@ -24,8 +24,9 @@ __global__ void FillKeys(Tokens tokens, int64_t vocabulary, uint32_t* keys, int3
   }
 }
 
-// So few tokens, of so small a vocabulary, that one block sorts them while the others clear the table: a
-// sort of few tokens waits, and a large table takes long. A key and a place are one word.
+// If there are so few tokens, of so small a vocabulary, one block sorts them while the others clear the
+// table: sorting few tokens is mostly waiting, and clearing a large table takes long. A key and a place fit
+// in one word.
 constexpr int kSortThreads = 1024;
 constexpr int kTokensOfAThread = 16;
 constexpr int kPlaceBits = 14;
@@ -33,13 +34,13 @@ constexpr int64_t kTokensOfABlockSort = int64_t{kSortThreads} * kTokensOfAThread
 static_assert(kTokensOfABlockSort == int64_t{1} << kPlaceBits);
 using BlockSort = cub::BlockRadixSort<uint32_t, kSortThreads, kTokensOfAThread>;
 
-// What IdOf says, of few tokens.
+// Does what IdOf does, for few tokens.
 __device__ inline int64_t IdOfFew(const Tokens& tokens, unsigned row) {
   const auto length = static_cast<unsigned>(tokens.length);
   return tokens.ids[row / length * tokens.stride + row % length];
 }
 
-// Not inline: it is long, and compiled once.
+// Not inline, because it is long and should be compiled once.
 __device__ __noinline__ void SortInBlock(Tokens tokens, int64_t vocabulary, int bits,
                                          BlockSort::TempStorage& storage, SortedTokens sorted) {
   const auto size = static_cast<unsigned>(sorted.size);
@@ -60,7 +61,7 @@ __device__ __noinline__ void SortInBlock(Tokens tokens, int64_t vocabulary, int 
   }
 }
 
-// A table, as words of which its rows consist.
+// A table whose rows consist of words.
 template <typename Word>
 struct TableWords {
   Word* begin;
@@ -68,8 +69,8 @@ struct TableWords {
   int64_t columns;
 };
 
-// Clears rows [first, last) of the table, a warp a row, but those that a token has: these are written later.
-// marked: a bit for each of these rows.
+// Clears rows [first, last) of the table, a warp a row, except rows of tokens, which are written later.
+// marked: one bit for each of these rows.
 template <typename Word>
 __device__ void ClearRows(const Tokens& tokens, const TableWords<Word>& table, int64_t first, int64_t last,
                           uint32_t* marked) {
@@ -100,8 +101,8 @@ __device__ void ClearRows(const Tokens& tokens, const TableWords<Word>& table, i
   }
 }
 
-// The first block sorts; the others, where there are any, clear the table, but for rows that a token has.
-// Dynamic shared memory: what the sort needs, which is also enough for the bits of all rows.
+// The first block sorts. The others, if there are any, clear the table except rows of tokens. Dynamic shared
+// memory: as much as the sort needs, which also suffices for the bits of all rows.
 template <typename Word>
 __global__ void __launch_bounds__(kSortThreads)
     SortAndClear(Tokens tokens, int bits, SortedTokens sorted, TableWords<Word> table) {
@@ -123,13 +124,13 @@ int BitsOf(int64_t vocabulary) {
   return bits;
 }
 
-// The device functions above for tokens that fit a block.
+// Launches the device functions above, for tokens that fit in a block.
 template <typename Word>
 int SortAndClearAtOnce(const Tokens& tokens, const TableWords<Word>& table, bool clear,
                        const SortedTokens& sorted, Stream stream) {
   constexpr int kBytes = sizeof(BlockSort::TempStorage);
   static_assert(kBytes >= (1 << (32 - kPlaceBits)) / 8);
-  const int blocks = GpuAttribute(cudaDevAttrMultiProcessorCount);  // one of each
+  const int blocks = GpuAttribute(cudaDevAttrMultiProcessorCount);  // one block for each
   const int error =
       cudaFuncSetAttribute(SortAndClear<Word>, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes);
   if (error != cudaSuccess) {
@@ -140,14 +141,14 @@ int SortAndClearAtOnce(const Tokens& tokens, const TableWords<Word>& table, bool
   return cudaGetLastError();
 }
 
-// Any number of tokens, by kernels that follow each other; all of the table is cleared. memory: behind
-// `sorted`, its pieces again, and what the sort needs.
+// Sorts any number of tokens by several kernels, and clears the whole table. memory: follows `sorted`; has
+// its pieces once more, and the memory of the sort.
 int ClearThenSort(const Tokens& tokens, const TableBytes& table, bool clear, char* memory, int64_t piece,
                   int64_t bytes, const SortedTokens& sorted, Stream stream) {
   auto* const keys = reinterpret_cast<uint32_t*>(memory);
   auto* const places = reinterpret_cast<int32_t*>(memory + piece);
   size_t needed = 0;
-  const auto sort = [&](void* sort_memory) {  // stable: the tokens of an id stay in order
+  const auto sort = [&](void* sort_memory) {  // stable, so that the tokens of an id stay in order
     return cub::DeviceRadixSort::SortPairs(sort_memory, needed, keys, sorted.keys, places, sorted.places,
                                            static_cast<int>(sorted.size), 0, BitsOf(table.rows), stream);
   };

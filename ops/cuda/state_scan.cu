@@ -17,7 +17,7 @@ struct ForwardMemory {
   PieceFactors<T> factors;
 };
 
-// A block has a head of a piece.
+// A block computes one head of a piece.
 template <typename E, typename T>
 __global__ void __launch_bounds__(kThreads) WriteOutputs(StateScanArgs<E> args, ScanWork<T> work) {
   extern __shared__ __align__(16) unsigned char dynamic[];

@@ -21,7 +21,7 @@ struct BackwardMemory {
   T by_sum[kPiece];    // <dy_i, y_i> without d x_i
 };
 
-// A block has a group of heads of a piece, one after the other.
+// A block computes the heads of a group in a piece, one after the other.
 template <typename E, typename T>
 class BackwardBlock {
  public:
@@ -83,7 +83,7 @@ class BackwardBlock {
     __syncthreads();
   }
 
-  // <G, S> of the state behind the piece. Behind the last one of a sequence G is zeros.
+  // <G, S> for the state after the piece. After the last piece of a sequence G is zero.
   __device__ T Passed(const HeadOfPiece<E, T>& in, const T* adjoint) const {
     const int64_t pieces = PiecesOfSequence(s_);
     if (index_ % pieces == pieces - 1) {
@@ -99,7 +99,8 @@ class BackwardBlock {
 
   __device__ void Add(T* to, T value, bool first) const { *to = first ? value : *to + value; }
 
-  // Two products: what comes through the state before the piece is a part of the gradient of `sum`.
+  // Computes two products, because the part through the state before the piece also belongs to the gradient
+  // of `sum`.
   __device__ void AddGradC(const HeadOfPiece<E, T>& in, int64_t head, const T* state, bool first) {
     const int tokens = piece_.tokens;
     Product(
@@ -165,9 +166,9 @@ class BackwardBlock {
         });
   }
 
-  // The gradient of a token's `sum`: <dy, what y has of it>, less what it divides of all that it adds to; of
-  // the last one also what is passed on. A step's length is in the sums from its own on, but for the first of
-  // a document, which decays nothing.
+  // Computes the gradient of a token's `sum`: <dy, the part of y that has it>, less the part that it divides
+  // of everything it adds to; for the last token, also what is passed on. A step's length is in the sums
+  // from its own on, except for the first token of a document, before which nothing decays.
   __device__ void FinishHead(const HeadOfPiece<E, T>& in, int64_t head, T passed) const {
     if (threadIdx.x > 0) {
       return;

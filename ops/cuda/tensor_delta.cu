@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gated delta nets on tensor cores (tensor_delta.cuh): each piece's system is solved by itself, then a block
+// Gated delta nets on tensor cores (tensor_delta.cuh). Each piece's system is solved by itself; then a block
 // passes value channels of a head from piece to piece, and writes their outputs.
 #include <cuda_pipeline.h>
 #include <cuda_runtime.h>
@@ -14,7 +14,7 @@ namespace {
 
 constexpr int kSolveThreads = 128;
 
-// What matrices of tokens are computed from.
+// The inputs from which matrices of tokens are computed.
 struct DeltaTokens {
   DeltaShape shape;
   DocumentStarts documents;
@@ -32,7 +32,7 @@ struct SolveMemory {
   } heads[kSolveThreads / kPiece];
 };
 
-// A column of the inverse of 1 + A, by a thread.
+// Computes a column of the inverse of 1 + A with one thread.
 __device__ void SolveColumn(const float (&matrix)[kPiece][kPiece + 4], int column, Bf16* inverse) {
   float elements[kPiece];
 #pragma unroll
@@ -54,7 +54,7 @@ __device__ void SolveColumn(const float (&matrix)[kPiece][kPiece + 4], int colum
   }
 }
 
-// A block has the value heads of a key head of a piece, two at a time; warp w of four has tokens [16 w, ...)
+// A block has the value heads of a key head in a piece, two at a time. Warp w of four has tokens [16 w, ...)
 // of the matrices, and a thread a column of an inverse.
 template <int kKey>
 __global__ void __launch_bounds__(kSolveThreads) SolveTensor(DeltaTokens args, TensorDeltaWork work) {
@@ -81,10 +81,10 @@ __global__ void __launch_bounds__(kSolveThreads) SolveTensor(DeltaTokens args, T
     AddColumnsOf(m.k.Left(WarpRow(), n), m.k, n, 0, of_k);
     AddColumnsOf(m.q.Left(WarpRow(), n), m.k, n, 0, of_q);
   }
-  const int own = static_cast<int>(threadIdx.x) / kPiece;  // of the heads that are solved together
+  const int own = static_cast<int>(threadIdx.x) / kPiece;  // among the heads that are solved together
   for (int64_t begin = 0; begin < s.share(); begin += kTogether) {
     const int count = static_cast<int>(min(s.share() - begin, static_cast<int64_t>(kTogether)));
-    const int64_t first = index * s.value_heads + key_head * s.share() + begin;  // of all pieces' heads
+    const int64_t first = index * s.value_heads + key_head * s.share() + begin;  // among all pieces' heads
     if (own < count) {
       DeltaFactorReader reader;
       reader.Read(args, work, piece, key_head * s.share() + begin + own,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The backward of tensor_delta.cu, as gated_delta_backward.cu: the states before all pieces and the adjoints
-// of those behind them, then the gradients piece by piece (tensor_delta_gradients.cuh).
+// The backward of tensor_delta.cu, computed like that of gated_delta_backward.cu: the states before all
+// pieces and the adjoints after them, then the gradients piece by piece (tensor_delta_gradients.cuh).
 #include <cuda_pipeline.h>
 #include <cuda_runtime.h>
 
@@ -16,8 +16,8 @@
 namespace tandem::ops::cuda {
 namespace {
 
-// From the adjoints behind pieces to the gradients of R and of values, and to the adjoints before them, in
-// the other order. A block has kValues channels of a head of a sequence.
+// Computes, from the adjoints after pieces, the gradients of R and of values, and the adjoints before them,
+// in reverse order. A block has kValues channels of a head of a sequence.
 template <int kKey>
 __global__ void __launch_bounds__(kThreads, 1)
     PassTensorAdjoints(GatedDeltaBackwardArgs<Bf16> args, TensorDeltaWork work) {
@@ -50,7 +50,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   };
 
   int64_t step = 0;
-  while (Piece(s, at(step)).tokens == 0) {  // behind the end
+  while (Piece(s, at(step)).tokens == 0) {  // after the end
     ++step;
   }
   Piece piece(s, at(step));
@@ -88,7 +88,7 @@ __global__ void __launch_bounds__(kThreads, 1)
     for (int block = WarpRow(); block < kPiece; block += 16) {
       AddRowsOf(tokens.solved.LeftOfTranspose(WarpRow(), block), m.written, block, column, grad_right);
     }
-    RoundInto(grad_right, column, tokens.reads);  // which are not read any more
+    RoundInto(grad_right, column, tokens.reads);  // `reads` is not used any more
     const int64_t row = now.row * s.values() + of_values + column;
     RoundInto(grad_right, now.tokens, s.values(), work.grad_right + row);
     ScaleRows(factors.betas, grad_right);

@@ -339,8 +339,8 @@ class TensorDeltaBlock {
     }
   }
 
-  // From the gradient of x by its factor to that of x itself, which is divided by its length: what is along x
-  // goes. by: of the square of the factor, in that of the length. sums: of the block.
+  // Converts the gradient of x times its factor to that of x itself, which is divided by its length, so the
+  // part along x vanishes. by: factor^2 * by = 1 / length^2. sums: memory of the block.
   __device__ void WriteDivided(const TokenKeys<kKey>& x, const LaneSums (&grad)[kColumns / 8],
                                const float (&factors)[kPiece], float by, float (&sums)[2][kPiece],
                                Bf16* to) const {

@@ -21,7 +21,7 @@ struct ForwardMemory {
   Factors factors;
 };
 
-// A block has a head of a sequence, piece after piece.
+// A block computes a head of a sequence, piece after piece.
 template <int kState>
 __global__ void __launch_bounds__(kScanThreads, 2)
     ScanForward(StateScanArgs<Bf16> args, TensorScanWork work) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The backward of tensor_scan.cu: the states before all pieces and the adjoints of those behind them, then
-// the gradients piece by piece (tensor_scan_gradients.cuh).
+// The backward of tensor_scan.cu: the states before all pieces and the adjoints after them, then the
+// gradients piece by piece (tensor_scan_gradients.cuh).
 #include <cuda_pipeline.h>
 #include <cuda_runtime.h>
 
@@ -21,8 +21,8 @@ struct PassMemory {
   Factors factors;
 };
 
-// The states before the pieces of a chunk of a head, from the one that the forward kept; or with kAdjoint the
-// adjoints of those behind the pieces of a sequence, from the last to the first, from zeros.
+// Computes the states before the pieces of a chunk of a head, from the state that the forward kept; or with
+// kAdjoint the adjoints after the pieces of a sequence, from the last to the first, beginning with zeros.
 // Both are rounded: to[piece, head, kChannels, kState].
 template <bool kAdjoint, int kState>
 __global__ void __launch_bounds__(kScanThreads, 3)
@@ -48,7 +48,7 @@ __global__ void __launch_bounds__(kScanThreads, 3)
   };
 
   int64_t step = 0;
-  if constexpr (kAdjoint) {  // pieces behind the end
+  if constexpr (kAdjoint) {  // skips pieces after the end
     while (Piece(s, at(step)).tokens == 0) {
       ++step;
     }
