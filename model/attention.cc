@@ -34,8 +34,8 @@ std::vector<ParameterSpec> AttentionParameters(const DecoderShapes& s) {
   return parameters;
 }
 
-// For what stands between the projections of queries and keys and their rotation. `whole` of all heads
-// together: what a norm reads, which is contiguous, and what it writes.
+// Adds the memory that norms of queries and keys before their rotation need. If one norm covers all heads
+// together, "whole" has its contiguous input, and "whole_normed" its output.
 void AddQueryKeyNorms(const DecoderShapes& s, std::vector<TensorSpec>& forward_scratch,
                       std::vector<TensorSpec>& input_scratch, std::vector<TensorSpec>& intermediates) {
   if (!s.norms_qk) {
@@ -62,15 +62,15 @@ void AddQueryKeyNorms(const DecoderShapes& s, std::vector<TensorSpec>& forward_s
                            ElementType::kByte});
 }
 
-// Two products of [S, d] x [d, S] a head, of which causality leaves half, and a window less; the backward has
-// five. GPUs compute what a window hides, and then hide it.
+// Counts two products of [S, d] x [d, S] for each head, of which causality leaves half, and a window less;
+// the backward has five. GPUs also compute what a window hides.
 double ScoreFlops(const DecoderShapes& s) {
   const double length = s.windowed && s.device == DeviceKind::kCpu ? AttendedLength(s.length, s.window)
                                                                    : static_cast<double>(s.length);
   return s.ProductFlops(1, s.query) * length;
 }
 
-// What is between an attention and its output projection, if that reads gated numbers.
+// Adds the memory between an attention and its output projection, if the projection reads gated numbers.
 void AddGate(const DecoderShapes& s, std::vector<TensorSpec>& forward_scratch,
              std::vector<TensorSpec>& input_scratch, std::vector<TensorSpec>& intermediates) {
   if (s.gates_attention) {
@@ -80,22 +80,21 @@ void AddGate(const DecoderShapes& s, std::vector<TensorSpec>& forward_scratch,
   }
 }
 
-// hidden = x + Wo · attention(rope(Wqkv · norm(x))). The forward keeps q, k, v (rotated), the context and the
-// log-sum-exps; the backward recomputes the norm. Where queries and keys are normalised before they are
+// hidden = x + Wo · attention(rope(Wqkv · norm(x))). The forward keeps q, k, v (rotated), the context and
+// the log-sum-exps; the backward recomputes the norm. If queries and keys are normalised before they are
 // rotated, q, k and v are kept as they were before, and rotated again. Wqkv and Wo may have biases.
 //
-// With a residual multiplier, what Wo gives is multiplied by it, in the product.
+// With a residual multiplier, the result of Wo is multiplied by it, in the product.
 //
 // If it is gated: hidden = x + Wo · (attention(...) · sigmoid(gate)), and the rows of Wqkv for a head's gate
-// are behind those for its query. The gates are kept with q, k and v, and the backward gates the context
-// again.
+// follow those for its query. The gates are kept with q, k and v, and the backward gates the context again.
 //
 // If norms come after: hidden = x + norm(Wo · attention(rope(Wqkv · x))); the backward multiplies by Wo
 // again.
 //
-// Where documents are packed, rows keep the positions of their sequence: rotated queries and keys give scores
-// that depend on the distance alone, so a document's are what they would be from position 0 on, but for
-// rounding.
+// If documents are packed, rows keep their positions in the sequence: the scores of rotated queries and keys
+// depend only on their distance, so a document has the scores that it would have from position 0 on, except
+// for rounding.
 NodeDeclaration DeclareAttention(const DecoderShapes& s) {
   const ops::AttentionShape shape = s.attention();
   const double output = s.ProductFlops(s.query, s.hidden);

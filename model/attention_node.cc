@@ -11,7 +11,7 @@ namespace tandem::model {
 
 namespace {
 
-// Arrays have the names of attention.cc; those that a model does not have are not defined.
+// Arrays have the names of attention.cc; arrays that a model does not have are undefined.
 class AttentionNode final : public SplitNode {
  public:
   explicit AttentionNode(const NodeContext& context) : SplitNode(context), shape_(s_.attention()) {
@@ -19,7 +19,7 @@ class AttentionNode final : public SplitNode {
   }
 
  private:
-  // A recompute leaves out what was kept, from the end.
+  // A recompute leaves out, from the end, what was kept.
   BoundPass BindForward(BoundArrays& in) const override {
     const ops::Array x = in.Value("x");
     const ops::Array qkv = in.Value("qkv");
@@ -129,7 +129,7 @@ class AttentionNode final : public SplitNode {
     }
     for (const char* const name : {"query_bias", "key_bias", "value_bias"}) {
       if (s_.qkv_bias) {
-        in.Parameter(name);  // there, with its part, and not read
+        in.Parameter(name);  // may be there, with its part, but is not read
       }
     }
     return calls;
@@ -162,11 +162,11 @@ class AttentionNode final : public SplitNode {
     }
   }
 
-  // What attention reads: qkv itself, which is kept rotated, or where queries and keys are normalised what is
-  // made of it, which is kept as it was projected.
+  // The input of attention: qkv itself, which is kept rotated; or if queries and keys are normalised, heads
+  // made of qkv, which is kept as it was projected.
   struct Heads {
     ops::Array query_norm, key_norm, rotated;
-    ops::Array whole, whole_normed;  // where all heads are normalised together
+    ops::Array whole, whole_normed;  // if all heads are normalised together
   };
   Heads HeadsOf(BoundArrays& in, const ops::Array& qkv) const {
     Heads heads{.rotated = qkv};
@@ -197,12 +197,12 @@ class AttentionNode final : public SplitNode {
     Rotate(heads.rotated, /*sign=*/1, calls);
   }
 
-  // The begin of a matrix of T rows as one of so many columns.
+  // Views the begin of a matrix of T rows as a matrix with so many columns.
   ops::Array OfColumns(const ops::Array& matrix, int64_t columns) const {
     return {matrix.begin, matrix.type, matrix.on, s_.tokens, columns};
   }
 
-  // Of the columns of all query heads, or of all key heads.
+  // Normalises the columns of all query heads, or of all key heads.
   void WholeNorm(const Heads& heads, int64_t first, int64_t columns, const ops::Array& qkv,
                  const ops::Array& weight, ops::Calls& calls) const {
     const ops::Array whole = OfColumns(heads.whole, columns);
@@ -212,7 +212,8 @@ class AttentionNode final : public SplitNode {
     calls.Add(ops_.Copy(normed, heads.rotated.Columns(first, columns)));
   }
 
-  // From the gradient of normed columns to that of what they were made of, in place. memory: [T, query].
+  // Converts the gradient of normed columns to that of the columns before the norm, in place. memory: [T,
+  // query].
   void WholeNormBackward(const Heads& heads, int64_t first, int64_t columns, const ops::Array& qkv,
                          const ops::Array& weight, const ops::Array& memory, const ops::Array& grad_qkv,
                          const ops::Array& grad_weight, ops::Workspace work, ops::Calls& calls) const {
@@ -234,7 +235,8 @@ class AttentionNode final : public SplitNode {
     }
   }
 
-  // The first rows that rows see: of their documents, or where there is a window what it makes of these.
+  // The first rows to which rows attend: those of their documents or, if there is a window, those that the
+  // window leaves.
   struct Starts {
     ops::Array documents, seen;
   };

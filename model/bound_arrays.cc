@@ -172,7 +172,7 @@ void BoundArrays::AddStates(const std::vector<std::string>& names, bool adds) {
   }
 }
 
-// Gradients without memory; those of frozen vectors get theirs with the scratch.
+// Adds gradients without memory; those of frozen vectors get theirs with the scratch.
 void BoundArrays::AddWithoutMemory(const PartSpec& part) {
   const std::string* block = nullptr;
   for (const ParameterSpec& parameter : part.parameters) {
@@ -282,7 +282,7 @@ ops::Array BoundArrays::ArrayIn(Role role, const std::string& name) {
   return ArrayOf(entry);
 }
 
-// What the code gets in the place of the entry.
+// Returns the array that the code gets in place of the entry.
 ops::Array BoundArrays::Converted(const Entry& entry, const Entry& scratch) {
   const ops::Array stored = ArrayOf(entry);
   const ops::Array converted = ArrayOf(scratch);

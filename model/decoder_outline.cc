@@ -90,16 +90,16 @@ struct PartList {
   } bytes;  // of their parameters in each role
 };
 
-// What the names of one node's declaration stand for.
+// The ids for the names in one node's declaration.
 struct Names {
   std::map<std::string, ValueId> values;
   std::map<std::string, schedules::StateId> states;
-  PartList read;     // parts, by its passes
-  PartList trained;  // of those, what has gradients
+  PartList read;     // parts that its passes read
+  PartList trained;  // the parts of these that have gradients
 };
 
-// Writes nodes in forward order, which read the batch and each other's outputs, and the units that their
-// parts belong to.
+// Writes the nodes in forward order, which read the batch and each other's outputs, and the units to which
+// their parts belong.
 class OutlineWriter {
  public:
   explicit OutlineWriter(const Precision& precision) : precision_(precision) {}
@@ -165,7 +165,8 @@ class OutlineWriter {
     const auto access = [&](const PassSpec& pass) {
       Access result = AccessOf(pass, names);
       result.scratch = Fixed(LayOutScratch(declaration, pass, types).bytes);
-      // In the device's memory: every operand once, scratch once each way, in every round.
+      // Bytes moved in the device's memory in every round: each operand once, scratch once in each
+      // direction.
       const auto rounds = static_cast<double>(pass.rounds);
       result.row_bytes = pass.row_elements * static_cast<double>(ElementBytes(types.unit.compute));
       result.bytes_moved += rounds * 2.0 * static_cast<double>(result.scratch.expected);
@@ -173,7 +174,7 @@ class OutlineWriter {
         result.bytes_moved += rounds * static_cast<double>(names.read.bytes.compute);
       }
       if (pass.parameter_gradients) {
-        // Each round after the first adds to what is there, and reads it for that.
+        // Each round after the first also reads the sum to which it adds.
         const auto& bytes = names.trained.bytes;
         result.bytes_moved +=
             (2 * rounds - 1) * static_cast<double>(pass.rounds > 1 ? bytes.main : bytes.transport);
@@ -222,7 +223,7 @@ class OutlineWriter {
     throw std::logic_error("no unit " + unit + " with a part " + part);
   }
 
-  // Without scratch and what parameters move.
+  // Without scratch and the bytes that parameters move.
   Access AccessOf(const PassSpec& pass, const Names& names) const {
     Access access{.flops = pass.flops, .score_flops = pass.score_flops, .link_bytes = pass.link_bytes};
     const auto add = [&](const std::vector<std::string>& listed, bool gradients, std::vector<ValueId>& ids) {
@@ -257,7 +258,7 @@ class OutlineWriter {
 
   const Precision& precision_;
   Outline outline_;
-  std::map<std::string, ValueId> latest_;  // value of each name that a node behind may read
+  std::map<std::string, ValueId> latest_;  // the value of each name that a later node may read
 };
 
 }  // namespace

@@ -15,8 +15,8 @@ int64_t DecoderShapes::RowsAtATime(double multiple, int64_t expected, int64_t mo
   return std::min(most, static_cast<int64_t>(std::ceil(multiple * static_cast<double>(expected))));
 }
 
-// Chunks are about equally large, and all but the last one of whole groups of rows, which products are fast
-// with.
+// Chunks have about the same size, and all except the last consist of whole groups of rows, with which
+// products are fast.
 int64_t DecoderShapes::RowsOfChunk(int64_t rows, int64_t row_bytes, int64_t most_bytes) {
   constexpr int64_t kRowsTogether = 64;
   const auto ratio = [](int64_t a, int64_t b) { return (a + b - 1) / b; };  // rounded up

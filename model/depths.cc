@@ -8,7 +8,7 @@ namespace tandem::model {
 namespace {
 
 // hidden = projection · [embedding_norm(rows of `embedded` that are `depth` tokens ahead); hidden_norm(x)]
-// (depths.h). Nothing but x and `embedded` is kept: the backward normalises them again.
+// (depths.h). Only x and `embedded` are kept; the backward normalises them again.
 NodeDeclaration DeclareDepthInput(const DecoderShapes& s) {
   const bool trains_x = !s.config.depths.detached || s.depth > 1;
   const bool trains_embedded = !s.config.depths.detached;

@@ -68,7 +68,7 @@ class DepthInputNode final : public SplitNode {
     return calls;
   }
 
-  // both = [embedding_norm(embedded, some tokens ahead); hidden_norm(x)], by way of "normed".
+  // both = [embedding_norm(embedded, some tokens ahead); hidden_norm(x)], computed through "normed".
   void AddNorms(const ops::Array& x, const ops::Array& embedded, const ops::Array& both, BoundArrays& in,
                 ops::Calls& calls) const {
     const ops::Array normed = in.Scratch("normed");
@@ -83,7 +83,7 @@ class DepthInputNode final : public SplitNode {
   }
 
   const int64_t ahead_;  // tokens
-  const int64_t rows_;   // of a sequence that have a token so far ahead
+  const int64_t rows_;   // rows of a sequence with a token so far ahead
   const bool trains_x_;
   const bool trains_embedded_;
 };

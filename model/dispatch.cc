@@ -6,8 +6,8 @@
 namespace tandem::model {
 namespace {
 
-// Communication only: the rows that permute has gathered to the ranks that have their experts. What is
-// received lies in the order of the ranks that it came from.
+// Communicates only: sends the rows that permute has gathered to the ranks that have their experts. Received
+// rows are in the order of their senders.
 NodeDeclaration DeclareDispatch(const DecoderShapes& s) {
   const TensorSpec tokens{"sent", {s.sent_rows(), s.hidden}, ElementType::kHidden};
   const TensorSpec slots{"sent_slots", {s.sent_rows(), s.slots}, ElementType::kInt64};
@@ -45,8 +45,8 @@ NodeDeclaration DeclareDispatch(const DecoderShapes& s) {
   return declaration;
 }
 
-// Communication only: how many rows each rank sends to each, known to all before the first row travels. On a
-// stream of its own, so that it does not wait behind the rows of another microbatch.
+// Communicates only: how many rows each rank sends to each other; all ranks know it before the first row is
+// sent. It has a stream of its own, so that it does not wait for the rows of another microbatch.
 NodeDeclaration DeclareSizes(const DecoderShapes& s) {
   const TensorSpec counts = ExchangedCounts(s);
   NodeDeclaration declaration{
@@ -65,8 +65,8 @@ NodeDeclaration DeclareSizes(const DecoderShapes& s) {
   return declaration;
 }
 
-// Communication only: what a rank's experts made of each row goes back to where the row came from, and lies
-// there as it was sent.
+// Communicates only: returns what a rank's experts computed for each row to the row's sender, in the places
+// from which it was sent.
 NodeDeclaration DeclareCombine(const DecoderShapes& s) {
   const double bytes = s.fill * static_cast<double>(s.all_rows() * s.hidden * s.compute_bytes);
   NodeDeclaration declaration{
@@ -88,9 +88,9 @@ NodeDeclaration DeclareCombine(const DecoderShapes& s) {
   return declaration;
 }
 
-// A token is sent once to each rank that has an expert which it chose, with the numbers of these there and
-// their probabilities (ops/sends.h). A chunk for each rank, in rank order, which has room for every token;
-// or, where chunks are exact, only what there is, and how much that is for each rank.
+// A token is sent once to each rank that has experts which it chose, with their numbers on that rank and
+// their probabilities (ops/sends.h). Each rank gets a chunk, in rank order, with room for every token; or,
+// if chunks are exact, only as many rows as there are, with their number for each rank.
 NodeDeclaration DeclarePermute(const DecoderShapes& s) {
   NodeDeclaration declaration{
       .inputs = {{.tensor = {"normed", {s.tokens, s.hidden}, ElementType::kHidden}, .from = "normed"},
@@ -121,8 +121,8 @@ NodeDeclaration DeclarePermute(const DecoderShapes& s) {
   return declaration;
 }
 
-// hidden = x + what its experts made of each token, the shared ones included. Where ranks share experts, each
-// rank that has some of a token's returns a sum.
+// hidden = x + the experts' results for each token, including the shared expert's. If ranks share experts,
+// each rank returns the sum over its experts of a token.
 NodeDeclaration DeclareFinish(const DecoderShapes& s) {
   NodeDeclaration declaration{
       .place = schedules::Place::kAfter,

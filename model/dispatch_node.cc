@@ -12,11 +12,11 @@
 namespace tandem::model {
 namespace {
 
-// Rows between the ranks that share experts: a chunk of as many for each, or where `counts` (int64 [P, P],
-// from rank to rank) is defined exactly these.
+// Exchanges rows between the ranks that share experts: chunks of one size for each or, if `counts` (int64
+// [P, P], from rank to rank) is defined, exactly so many.
 class RowExchange {
  public:
-  // For a pass of a node that communicates, with its value "counts" where chunks are exact.
+  // For a pass of a node that communicates; it has a value "counts" if chunks are exact.
   RowExchange(BoundArrays& in, const DecoderShapes& shapes)
       : communicator_(in.Communicator()), counts_(shapes.exact_chunks ? in.Value("counts") : ops::Array()) {}
 
@@ -25,7 +25,7 @@ class RowExchange {
     return {static_cast<const int64_t*>(counts_.begin), static_cast<size_t>(counts_.rows * counts_.columns)};
   }
 
-  // Both contiguous, with rows of as many bytes.
+  // Both must be contiguous, with rows of the same size in bytes.
   void Move(const ops::Array& from, const ops::Array& to, bool back) const {
     if (!exact()) {
       communicator_.AllToAll(from.memory(), to.memory());
@@ -33,8 +33,8 @@ class RowExchange {
     }
     const int size = communicator_.size();
     const int64_t* const counts = static_cast<const int64_t*>(counts_.begin);
-    std::vector<int64_t> own;     // rows to each rank that are this one's tokens
-    std::vector<int64_t> others;  // rows from each rank that are its tokens
+    std::vector<int64_t> own;     // rows of this rank's tokens, to each rank
+    std::vector<int64_t> others;  // rows of each rank's tokens, from it
     for (int rank = 0; rank < size; ++rank) {
       own.push_back(counts[communicator_.rank() * size + rank]);
       others.push_back(counts[rank * size + communicator_.rank()]);
@@ -45,10 +45,10 @@ class RowExchange {
 
  private:
   comm::Communicator& communicator_;
-  const ops::Array counts_;  // not defined: chunks
+  const ops::Array counts_;  // undefined: chunks of one size
 };
 
-// From the rank that sends tokens to the one that has their experts, and back.
+// Sends from the ranks of tokens to the ranks of their experts, and back.
 ops::Call There(const RowExchange& rows, const ops::Array& from, const ops::Array& to) {
   return [rows, from, to] { rows.Move(from, to, false); };
 }
@@ -72,7 +72,7 @@ class DispatchNode final : public DeclaredNode {
     }
     calls.Add(There(rows, in.Value("sent"), in.Value("received")));
     if (rows.exact()) {
-      calls.Add(ops_.Fill(0xFF, received_slots));  // -1 behind what is received
+      calls.Add(ops_.Fill(0xFF, received_slots));  // -1 after the received slots
     }
     calls.Add(There(rows, in.Value("sent_slots"), received_slots));
     calls.Add(There(rows, in.Value("sent_probabilities"), in.Value("received_probabilities")));
@@ -155,8 +155,8 @@ class PermuteNode final : public DeclaredNode {
   }
 };
 
-// A row of `made` is a token where experts are not shared among ranks; otherwise `place` says where the rows
-// of each token are.
+// If experts are not shared among ranks, a row of `made` is a token; otherwise `place` has the rows of each
+// token.
 class FinishNode final : public DeclaredNode {
  public:
   using DeclaredNode::DeclaredNode;
@@ -196,7 +196,7 @@ class FinishNode final : public DeclaredNode {
     return calls;
   }
 
-  // Not defined where a row is a token.
+  // Returns an undefined array if a row is a token.
   ops::Array Plan(BoundArrays& in, ops::Calls& calls) const {
     if (s_.expert_ranks == 1) {
       return {};

@@ -28,7 +28,7 @@ class EmbeddingNode final : public DeclaredNode {
     return ops_.EmbeddingBackward(inputs, grad_hidden, add, grad_table, work, s_.config.embedding_multiplier);
   }
 
-  // [B, S] of [B, S + 1]: the last token of a sequence is only predicted.
+  // Returns [B, S] of [B, S + 1], because the last token of a sequence is only a target.
   ops::Array Inputs(const ops::Array& tokens) const { return tokens.Columns(0, s_.length); }
 };
 

@@ -9,10 +9,10 @@
 namespace tandem::model {
 
 double ExpectedFill(const MixtureOfExperts& moe) {
-  if (moe.router.deals) {  // to experts that lie apart
+  if (moe.router.deals) {  // it deals a token to experts that lie apart
     return std::min(1.0, static_cast<double>(moe.router.top_k) / static_cast<double>(moe.ranks));
   }
-  // That none of the k different experts of a token is among the E / P of the rank.
+  // The probability that none of a token's k different experts is among the E / P experts of the rank.
   double none = 1;
   const auto experts = static_cast<double>(moe.router.experts);
   const double elsewhere = experts - experts / static_cast<double>(moe.ranks);
@@ -25,7 +25,7 @@ double ExpectedFill(const MixtureOfExperts& moe) {
 
 int64_t RowsOfRoom(const MixtureOfExperts& moe, double multiple, int64_t tokens) {
   const double expected = ExpectedFill(moe) * static_cast<double>(moe.ranks * tokens);
-  // A product that is a whole number but for its rounding is that number.
+  // A product that is a whole number except for rounding counts as that number.
   return static_cast<int64_t>(std::ceil(multiple * expected * (1 - 1e-12)));
 }
 

@@ -9,8 +9,8 @@
 namespace tandem::model {
 namespace {
 
-// Each pass sorts the tokens by their experts again (ops/permute.h): that costs a copy, and k times as much
-// memory between the forward and the backward if it were kept.
+// Each pass sorts the tokens by their experts again (ops/permute.h): keeping sorted rows between forward and
+// backward would save a copy, but take k times as much memory.
 std::vector<TensorSpec> SortedScratch(const DecoderShapes& s) {
   return {
       {"row_of", {s.seen * s.slots}, ElementType::kInt64},
@@ -35,11 +35,11 @@ InputSpec Seen(const DecoderShapes& s, const char* name, int64_t columns, Elemen
 // made = the sum over a token's experts of Wdown · (probability × swiglu(Wgate_up · normed)). The forward
 // keeps gate and up, in the order of the experts; the backward recomputes the activation.
 //
-// As many rows as s.rows are computed at a time, and gate and up are kept of the first of them: where a
-// router sends more to one rank, the passes that follow compute theirs again in the backward.
+// s.rows rows are computed at a time, and gate and up of the first such rows are kept. If a router sends
+// more rows to one rank, further passes compute theirs again in the backward.
 //
-// Where experts are padded to the rows that they have room for, rows that are no token's are zeros in all
-// that is computed of them, and so is what they add to the weights' gradients.
+// If experts are padded to the rows for which they have room, padding is zero in everything that is computed
+// from it, also in its share of the weights' gradients.
 NodeDeclaration DeclareExperts(const DecoderShapes& s) {
   const auto expected = static_cast<double>(s.expected_rows);
   const auto hidden = static_cast<double>(s.hidden);
@@ -64,7 +64,7 @@ NodeDeclaration DeclareExperts(const DecoderShapes& s) {
   const TensorSpec row_probabilities{"row_probabilities", {s.rows, 1}, ElementType::kStatistics};
   const TensorSpec grad_row_probabilities{"grad_row_probabilities", {s.rows, 1}, ElementType::kStatistics};
   const TensorSpec grad_gate_up{"grad_gate_up", {s.rows, 2 * s.expert_inner}};
-  const TensorSpec grad_rows{"grad_rows", {s.rows, s.hidden}};  // of what was made of them, then their own
+  const TensorSpec grad_rows{"grad_rows", {s.rows, s.hidden}};  // first of `made`, then of the rows
   std::vector<TensorSpec> forward_scratch = SortedScratch(s);
   Add({row_probabilities, activated, {"made_rows", {s.rows, s.hidden}}}, forward_scratch);
   std::vector<TensorSpec> input_scratch = SortedScratch(s);

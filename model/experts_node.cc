@@ -11,19 +11,19 @@
 namespace tandem::model {
 namespace {
 
-// By the names of experts.cc. What some pass does not have is not defined.
+// Arrays have the names of experts.cc; arrays that a pass does not have are undefined.
 struct Sorted {
   ops::Array normed, chosen;
   ops::Array row_of, counts, begins, rows;
   ops::Workspace products, sort_work;
 };
 
-// Gradients of the activation and of what is before it, of the rows of one pass.
+// The gradients of the activation and of its input, for the rows of one pass.
 struct Inner {
   ops::Array gate_up, activated, grad_gate_up;
 };
 
-// What these are computed from.
+// The arrays from which the gradients are computed.
 struct InnerBackward {
   ops::Array probabilities, grad_made;
   ops::Array weight_gate_up, weight_down;
@@ -31,7 +31,7 @@ struct InnerBackward {
   Inner first, later;
 };
 
-// A number for each slot of a token.
+// Returns a number for each slot of a token.
 ops::Array Column(const ops::Array& probabilities) {
   return probabilities.Reshaped(probabilities.elements(), 1);
 }
@@ -86,7 +86,7 @@ class ExpertsNode final : public SplitNode {
         GateUp(sorted, b.weight_gate_up, first, inner.gate_up, calls);
       }
       InnerGradients(sorted, b, inner, first, calls);
-      // From here on grad_rows are the rows' own gradients.
+      // From here on grad_rows has the gradients of the rows themselves.
       calls.Add(ops_.GroupedLinearBackwardInput(ProductBegins(sorted), inner.grad_gate_up, b.weight_gate_up,
                                                 b.grad_rows, sorted.products));
       calls.Add(Unpermute(b.grad_rows, sorted, first, add_normed || first > 0, grad_normed));
@@ -96,7 +96,7 @@ class ExpertsNode final : public SplitNode {
   }
 
   BoundPass BindBackwardWeight(BoundArrays& in) const override {
-    // The first pass left its gradients; those of later ones are computed again.
+    // The first pass has left its gradients; those of later passes are computed again.
     InnerBackward b = BindInner(in, /*computes=*/exceeds());
     b.first = {.activated = in.Value("activated"), .grad_gate_up = in.Value("grad_gate_up")};
     const Sorted sorted = BindSorted(in);
@@ -131,7 +131,7 @@ class ExpertsNode final : public SplitNode {
             .sort_work = in.Work("sort_work")};
   }
 
-  // All but `first`. computes: the pass calls InnerGradients.
+  // Binds all arrays except `first`. computes: whether the pass calls InnerGradients.
   InnerBackward BindInner(BoundArrays& in, bool computes) const {
     InnerBackward b{.grad_made = in.Gradient("made"), .grad_rows = in.Scratch("grad_rows")};
     if (computes) {
@@ -150,8 +150,8 @@ class ExpertsNode final : public SplitNode {
 
   bool exceeds() const { return s_.expert_passes > 1; }
 
-  // Binds bind(first row, calls) for each pass. Those that may have rows run, and the first in any case. What
-  // a pass computes of the rows of its memory are those that `begins` says there are.
+  // Calls bind(first row, calls) for each pass. The first pass always runs, the others only if they have
+  // rows. A pass computes only as many rows of its memory as `begins` says.
   template <typename Bind>
   BoundPass ForEachPass(const Sorted& t, const Bind& bind) const {
     struct Window {
@@ -176,7 +176,7 @@ class ExpertsNode final : public SplitNode {
     };
   }
 
-  // Padded rows are known on the host, which lets a GPU use its fastest products.
+  // The host knows the places of padded rows, so a GPU can use its fastest products.
   ops::Array ProductBegins(const Sorted& t) const {
     return padded_begins_.empty()
                ? t.begins
@@ -184,7 +184,7 @@ class ExpertsNode final : public SplitNode {
                             static_cast<int64_t>(padded_begins_.size()), 1);
   }
 
-  // The rows of a pass, of tokens or of their slots.
+  // Gathers the rows of a pass, of tokens or of their slots.
   void Permute(const ops::Array& from, const Sorted& t, int64_t first, const ops::Array& rows,
                ops::Calls& calls) const {
     if (s_.padded_rows > 0) {
@@ -204,7 +204,7 @@ class ExpertsNode final : public SplitNode {
     calls.Add(ops_.GroupedLinear(ProductBegins(t), t.rows, weight, gate_up, t.products));
   }
 
-  // Leaves the gradients of what was made of the rows in grad_rows. `activated` is first the activation's
+  // Computes the gradients of `made` for each row into grad_rows. `activated` is first the activation's
   // gradient, then the activation itself.
   void InnerGradients(const Sorted& t, const InnerBackward& b, const Inner& inner, int64_t first,
                       ops::Calls& calls) const {

@@ -10,8 +10,8 @@
 namespace tandem::model {
 namespace {
 
-// What decides how fast a state decays
-// stays in the main type: exponentials of it are multiplied over thousands of tokens.
+// The parameters that decide how fast a state decays stay in the main type, because exponentials of them are
+// multiplied over thousands of tokens.
 std::vector<PartSpec> GatedDeltaParts(const DecoderShapes& s) {
   const ops::DeltaShape& delta = s.delta;
   return {{.name = "gated_delta",
@@ -30,13 +30,13 @@ std::vector<PartSpec> GatedDeltaParts(const DecoderShapes& s) {
            .main_type = true}};
 }
 
-// Of the recurrence: each number of a state decays, is multiplied by k, takes its part of k ⊗ u, and is
+// Counts the recurrence: each number of a state decays, is multiplied by k, gets its part of k ⊗ u, and is
 // multiplied by q.
 double RecurrenceFlops(const DecoderShapes& s) {
   return 4 * s.ProductFlops(s.delta.key_dim, s.delta.values());
 }
 
-// Queries, keys and values of all tokens, each as a matrix.
+// Returns queries, keys and values of all tokens, each as a matrix.
 std::vector<TensorSpec> QueriesKeysValues(const DecoderShapes& s, const std::string& prefix) {
   return {{prefix + "q", {s.tokens, s.delta.keys()}},
           {prefix + "k", {s.tokens, s.delta.keys()}},

@@ -15,8 +15,8 @@ class GatedDeltaNode final : public SplitNode {
   using SplitNode::SplitNode;
 
  private:
-  // Queries, keys or values: a matrix of each, and where they are among what Wqkvz gives for a key head, and
-  // among the channels of the convolution.
+  // Queries, keys or values: a matrix of each, their place among a key head's results of Wqkvz, and their
+  // channels in the convolution.
   struct Share {
     const char* name;
     int64_t first_column;
@@ -30,7 +30,7 @@ class GatedDeltaNode final : public SplitNode {
             {"v", 2 * d.key_dim, d.share() * d.value_dim, 2 * d.keys()}};
   }
 
-  // A recompute leaves out what was kept, from the end.
+  // A recompute leaves out, from the end, what was kept.
   BoundPass BindForward(BoundArrays& in) const override {
     const ops::Array x = in.Value("x");
     const ops::Array hidden = in.Value("hidden");
@@ -110,7 +110,7 @@ class GatedDeltaNode final : public SplitNode {
     return calls;
   }
 
-  // What the recurrence reads, of which q, k and v are the convolution's, to be computed first.
+  // The input of the recurrence, of which the convolution must compute q, k and v first.
   ops::DeltaInputs InputsOf(const ops::Array& ba, BoundArrays& in) const {
     return {.q = in.Scratch("q"),
             .k = in.Scratch("k"),
@@ -121,7 +121,7 @@ class GatedDeltaNode final : public SplitNode {
             .documents = DocumentStarts(in)};
   }
 
-  // Queries, keys and values out of what Wqkvz gives, and their convolutions.
+  // Takes queries, keys and values from the results of Wqkvz, and convolves them.
   void AddConvolutions(const ops::Array& projected, const ops::DeltaInputs& delta, BoundArrays& in,
                        ops::Calls& calls) const {
     const ops::Array conv = in.Parameter("conv");
@@ -135,7 +135,7 @@ class GatedDeltaNode final : public SplitNode {
     }
   }
 
-  // The gradient of what a convolution reads takes the place of what it gave, which nothing reads any more.
+  // The gradient of a convolution's input replaces its output, which is not read any more.
   void AddConvolutionBackwards(const ops::Array& grad_projected, const ops::DeltaInputs& delta,
                                const ops::DeltaGradients& grads, BoundArrays& in, ops::Calls& calls) const {
     const ops::Array conv = in.Parameter("conv");
@@ -154,7 +154,7 @@ class GatedDeltaNode final : public SplitNode {
     }
   }
 
-  // [T · Hk, ...]: of what Wqkvz gives, or of its gradient.
+  // [T · Hk, ...]: views the result of Wqkvz, or its gradient.
   ops::Array ByKeyHead(const ops::Array& projected) const {
     return projected.Reshaped(s_.tokens * s_.delta.key_heads, s_.delta.head_columns());
   }

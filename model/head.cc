@@ -30,15 +30,15 @@ std::vector<PartSpec> HeadParts(const DecoderShapes& s, bool normalises) {
   return parts;
 }
 
-// loss = cross_entropy(multiplier · weight · norm(x), next tokens). The weight is the embedding's table when
+// loss = cross_entropy(multiplier · weight · norm(x), next tokens). The weight is the embedding's table if
 // it is tied. In models with depths (depths.h) x is normalised already, and the head of a depth predicts the
 // tokens `depth` + 1 places ahead, from the rows that have such a token.
 //
-// The forward leaves the gradient of the logits where the logits were: the derivative of the loss is known
-// already, and what would be kept for the backward is as large. Where the logits of all tokens would take too
-// much, they come in chunks of tokens. A chunk's are gone when the next one's come, so that the forward
-// computes every gradient from them as well, and adds up those of the parameters over the chunks. Nothing is
-// left for a backward.
+// The forward leaves the gradient of the logits in place of the logits: the derivative of the loss is known
+// already, and keeping the logits for the backward would take as much memory. If the logits of all tokens
+// would take too much memory, they are computed in chunks of tokens. The logits of a chunk are overwritten
+// by the next one's, so the forward also computes all gradients from them, and adds up those of the
+// parameters over the chunks. Then the backward has nothing to do.
 NodeDeclaration DeclareAnyHead(const DecoderShapes& s, bool normalises) {
   const PredictedRows predicted = s.predicted();
   const auto rows = static_cast<double>(predicted.rows());

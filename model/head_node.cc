@@ -9,8 +9,8 @@
 namespace tandem::model {
 namespace {
 
-// Arrays have the names of head.cc. Rows of logits are those that something is predicted from, without gaps;
-// in a depth, those of x have gaps behind each sequence.
+// Arrays have the names of head.cc. Rows of logits are those from which something is predicted, without
+// gaps; in a depth, such rows of x have gaps after each sequence.
 class HeadNode final : public DeclaredNode {
  public:
   explicit HeadNode(const NodeContext& context)
@@ -37,7 +37,7 @@ class HeadNode final : public DeclaredNode {
     int64_t rows = 0;
   };
 
-  // What is read, and what is computed from it and from the gradient of logits.
+  // The arrays that are read, and those that are computed from them and from the gradient of logits.
   struct Arrays {
     ops::Array x, weight, norm, normed;
     ops::Workspace products;
@@ -71,7 +71,7 @@ class HeadNode final : public DeclaredNode {
         calls.Add(ops_.CrossEntropyChunk(of_chunk, targets, chunk.first, lse, loss, /*grad_logits=*/of_chunk,
                                          weight_));
       }
-      if (gradients.x.defined()) {  // not in a validation
+      if (gradients.x.defined()) {  // not defined in a validation
         AddGradients(chunk, of_chunk, arrays, gradients, calls);
       }
     }
@@ -126,12 +126,12 @@ class HeadNode final : public DeclaredNode {
     return x.Rows(chunk.first_of_x, chunk.rows);
   }
 
-  // What the product reads.
+  // Returns the input of the product.
   ops::Array Read(const Chunk& chunk, const Arrays& arrays) const {
     return normalises_ ? arrays.normed.Rows(0, chunk.rows) : XOf(chunk, arrays.x);
   }
 
-  // From the gradient of a chunk's logits.
+  // Adds the gradients that follow from those of a chunk's logits.
   void AddGradients(const Chunk& chunk, const ops::Array& grad_logits, const Arrays& arrays,
                     const Gradients& gradients, ops::Calls& calls) const {
     if (gradients.weight.defined()) {
@@ -150,7 +150,7 @@ class HeadNode final : public DeclaredNode {
     }
   }
 
-  // The gradient of rows that nothing is predicted from.
+  // Clears the gradient of rows from which nothing is predicted.
   void FillRest(const Gradients& gradients, ops::Calls& calls) const {
     const int64_t rest = predicted_.stride - predicted_.length;
     for (int64_t run = 0; rest > 0 && !gradients.add_x && run < predicted_.runs; ++run) {
@@ -160,7 +160,7 @@ class HeadNode final : public DeclaredNode {
 
   const bool normalises_;
   const bool in_chunks_;
-  const double weight_;  // of the loss, in what is trained
+  const double weight_;  // of the loss in the sum that is trained
   const PredictedRows predicted_;
   std::vector<Chunk> chunks_;
 };

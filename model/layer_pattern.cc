@@ -18,8 +18,8 @@ absl::Status ErrorAt(size_t at, const std::string& what) {
   return absl::InvalidArgumentError(absl::StrCat("column ", at + 1, ": ", what));
 }
 
-// Attention that has a row of keys a head, or a narrow one for all heads. A checkpoint's names, and what is
-// kept for a token, follow one of the two.
+// Plain attention has a row of keys for each head, narrow attention one row for all heads. A pattern has only
+// one of the two, because a checkpoint's names, and what is kept for a token, depend on it.
 bool IsPlainAttention(char c) { return c == '*'; }
 bool IsNarrowAttention(char c) { return c == '+' || c == 'D'; }
 
@@ -39,7 +39,7 @@ class Parser {
   }
 
  private:
-  // Up to the first "/" or the end.
+  // Parses up to the first "/" or the end.
   absl::Status ParseMain() {
     pattern_.segments.emplace_back();
     LayerCounts counts;
@@ -65,7 +65,7 @@ class Parser {
     return absl::OkStatus();
   }
 
-  // From "[" to its "]".
+  // Parses from "[" to its "]".
   absl::Status ParseGroup(LogicalLayer& layer) {
     const size_t begin = at_;
     for (++at_;; ++at_) {
@@ -98,7 +98,7 @@ class Parser {
                : absl::OkStatus();
   }
 
-  // From "/" to the next one or the end.
+  // Parses from "/" to the next one or the end.
   absl::Status ParseDepth() {
     const size_t slash = at_;
     std::vector<LayerSymbol> symbols;

@@ -9,8 +9,8 @@
 namespace tandem::model {
 namespace {
 
-// What decides how fast a state decays
-// stays in the main type: exponentials of it are multiplied over thousands of tokens.
+// The parameters that decide how fast a state decays stay in the main type, because exponentials of them are
+// multiplied over thousands of tokens.
 std::vector<PartSpec> MambaParts(const DecoderShapes& s) {
   return {{.name = "mamba",
            .parameters = {NormOver(s, "norm", s.hidden),
@@ -29,7 +29,7 @@ std::vector<PartSpec> MambaParts(const DecoderShapes& s) {
            .main_type = true}};
 }
 
-// Of the recurrence: each number of a state decays, takes its part of x ⊗ B, and is multiplied by C.
+// Counts the recurrence: each number of a state decays, gets its part of x ⊗ B, and is multiplied by C.
 double ScanFlops(const DecoderShapes& s) {
   return 3 * s.ProductFlops(1, s.scan.inner()) * static_cast<double>(s.scan.state);
 }

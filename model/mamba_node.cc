@@ -12,7 +12,7 @@ class MambaNode final : public SplitNode {
   using SplitNode::SplitNode;
 
  private:
-  // A recompute leaves out what was kept, from the end.
+  // A recompute leaves out, from the end, what was kept.
   BoundPass BindForward(BoundArrays& in) const override {
     const ops::Array x = in.Value("x");
     const ops::Array hidden = in.Value("hidden");
@@ -85,7 +85,7 @@ class MambaNode final : public SplitNode {
     return calls;
   }
 
-  // What the scan reads, of which xbc is the convolution's, to be computed first.
+  // The input of the scan, of which the convolution must compute xbc first.
   ops::ScanInputs ScanOf(const ops::Array& projected, BoundArrays& in) const {
     return {.xbc = in.Scratch("xbc"),
             .steps = StepsIn(projected),
@@ -100,7 +100,7 @@ class MambaNode final : public SplitNode {
                            in.Parameter("conv_bias"), scan.xbc);
   }
 
-  // Columns of what Win gives, or of its gradient.
+  // Columns of the result of Win, or of its gradient.
   ops::Array GateIn(const ops::Array& projected) const { return projected.Columns(0, s_.scan.inner()); }
   ops::Array ConvolvedIn(const ops::Array& projected) const {
     return projected.Columns(s_.scan.inner(), s_.scan.channels());

@@ -69,14 +69,14 @@ NodeDeclaration DeclareAnyMlp(const DecoderShapes& s, const std::string& kept,
   return declaration;
 }
 
-// Gate and up, and swiglu of them.
+// Gate and up projections with swiglu.
 NodeDeclaration DeclareMlp(const DecoderShapes& s) {
   return DeclareAnyMlp(s, "gate_up",
                        {{.name = "gate", .shape = {s.inner, s.hidden}, .block = "gate_up"},
                         {.name = "up", .shape = {s.inner, s.hidden}, .block = "gate_up"}});
 }
 
-// Up alone, and relu(x)² of it.
+// An up projection with relu(x)².
 NodeDeclaration DeclareMlpSquaredRelu(const DecoderShapes& s) {
   return DeclareAnyMlp(s, "raised", {{.name = "up", .shape = {s.inner, s.hidden}}});
 }

@@ -37,7 +37,7 @@ const NodeKind* MlpKind(const DecoderConfig& config) {
   return squares ? &kMlpSquaredRelu : &kMlp;
 }
 
-// From the router to the sum of what the experts made.
+// Adds the kinds from the router to the sum of the experts' results.
 void AddExpertKinds(const DecoderConfig& config, std::vector<const NodeKind*>& kinds) {
   const auto add = [&](bool has, const NodeKind& kind) {
     if (has) {
@@ -87,7 +87,7 @@ std::vector<LayerSymbol> SymbolsOf(const DecoderConfig& config, int layer) {
   return {LayerSymbol::kAttention, config.IsSparse(layer) ? LayerSymbol::kExperts : LayerSymbol::kMlp};
 }
 
-// What some kinds of nodes do not have.
+// Refuses multipliers for kinds of nodes that do not have them.
 void CheckMultipliers(const DecoderConfig& config) {
   const bool has_any = config.embedding_multiplier != 1 || config.attention_multiplier != 0 ||
                        config.residual_multiplier != 1 || config.logits_scaling != 1;
@@ -97,7 +97,7 @@ void CheckMultipliers(const DecoderConfig& config) {
   }
 }
 
-// What a layer is made of, in forward order.
+// Returns the kinds of nodes of a layer, in forward order.
 std::vector<const NodeKind*> LayerKinds(const DecoderConfig& config, int layer) {
   if (!config.layers.empty()) {
     return config.layers.at(layer);
@@ -109,7 +109,7 @@ std::vector<const NodeKind*> LayerKinds(const DecoderConfig& config, int layer) 
   return kinds;
 }
 
-// What a family's names begin with in place of the usual: the first row that fits.
+// The prefix of a family's names in place of the usual one; the first row that fits counts.
 struct OtherName {
   ParameterNames names;
   std::string_view usual;
@@ -142,7 +142,7 @@ std::string NameOf(ParameterNames names, const std::string& usual) {
   return usual;
 }
 
-// The nodes of the layer that is a depth (depths.h).
+// Adds the nodes of the layer that is a depth (depths.h).
 void AddDepth(const DecoderConfig& config, int64_t depth, std::vector<DecoderNode>& nodes) {
   const int layer = static_cast<int>(config.num_hidden_layers + depth) - 1;
   const std::string unit = UnitOfDepth(depth);
@@ -301,7 +301,7 @@ std::vector<DecoderNode> DecoderNodeList(const DecoderConfig& config) {
   for (int64_t depth = 1; depth <= config.depths.number; ++depth) {
     AddDepth(config, depth, nodes);
   }
-  // Tied, no parameter is the head's own.
+  // If it is tied, the head has no parameter of its own.
   const std::string unit = config.tie_word_embeddings ? kEmbedding.name : kHeadOfNormed.name;
   nodes.push_back({.kind = &kHeadOfNormed, .name = kHeadOfNormed.name, .unit = unit});
   for (int64_t depth = 1; depth <= config.depths.number; ++depth) {

@@ -11,7 +11,7 @@
 namespace tandem::model {
 namespace {
 
-// Elements of all units, each unit's times a share of them.
+// Sums the elements of all units, each unit's times its share.
 template <typename Share>
 double SumOfUnits(const DecoderConfig& config, const Share& share) {
   double total = 0;
@@ -23,7 +23,7 @@ double SumOfUnits(const DecoderConfig& config, const Share& share) {
   return total;
 }
 
-// How often the layer has such a part: a depth may have several.
+// How often the layer has such a part; a depth may have several.
 double NumOf(const DecoderConfig& config, int64_t layer, LayerSymbol symbol) {
   if (config.pattern.empty()) {
     return config.Has(layer, symbol) ? 1 : 0;
@@ -32,7 +32,7 @@ double NumOf(const DecoderConfig& config, int64_t layer, LayerSymbol symbol) {
   return static_cast<double>(std::count(symbols.begin(), symbols.end(), symbol));
 }
 
-// The share of a unit's parameters that one token uses.
+// Returns the share of a unit's parameters that one token uses.
 double ActiveShare(const DecoderConfig& config, const UnitParameters& unit) {
   const ops::RouterConfig& router = config.moe.router;
   return unit.experts ? static_cast<double>(router.top_k) / static_cast<double>(router.experts) : 1.0;
@@ -52,9 +52,9 @@ int64_t NumActiveParameters(const DecoderConfig& config) {
 double FlopsPerToken(const DecoderConfig& config, int64_t sequence_length) {
   const double products = SumOfUnits(config, [&](const UnitParameters& unit) {
     if (unit.name == "embedding" && !config.tie_word_embeddings) {
-      return 0.0;  // looking up rows costs no arithmetic; a tied matrix multiplies in the head
+      return 0.0;  // a look-up costs no arithmetic; a tied matrix multiplies in the head
     }
-    // Tokens dropped by a capacity cost nothing, and padding of experts is not counted as the model's work.
+    // Tokens that a capacity drops cost nothing, and padding of experts does not count as work of the model.
     const double kept =
         unit.experts && config.moe.capacity.factor > 0 ? std::min(config.moe.capacity.factor, 1.0) : 1.0;
     return (unit.frozen ? 4.0 : 6.0) * kept * ActiveShare(config, unit);

@@ -9,12 +9,12 @@
 namespace tandem::model {
 namespace {
 
-// Adds the parts that `node` declares to be of its unit.
+// Adds the parts of `node` that belong to its own unit.
 void AddParts(ParameterNames names, const DecoderNode& node, const NodeDeclaration& declaration,
               UnitParameters& unit) {
   for (const PartSpec& part : declaration.parts) {
     if (!part.unit.empty()) {
-      continue;  // another unit's
+      continue;  // the part belongs to another unit
     }
     unit.parts.push_back({part.name, part.main_type});
     std::string block;
@@ -34,8 +34,8 @@ void AddParts(ParameterNames names, const DecoderNode& node, const NodeDeclarati
   }
 }
 
-// Parts in the main type go behind the others, so that those of one class of types follow each other whatever
-// the unit computes in.
+// Puts parts in the main type after the others, so that parts with the same types are adjacent, whatever the
+// unit's compute type is.
 void OrderByType(UnitParameters& unit) {
   std::vector<UnitParameters::Part> parts;
   std::vector<int> places(unit.parts.size());
