@@ -24,10 +24,10 @@ namespace tandem::controller {
 // A tandem-controller process that listens on a socket in its folder: the program that users run or, with a
 // `failpoint`, one that dies there. `setup`: commands that a shell runs before it becomes the process, such
 // as "ulimit -n 256".
-class Daemon {
+class DaemonProcess {
  public:
-  Daemon(const std::string& folder, const std::string& failpoint, const std::vector<std::string>& more = {},
-         const std::string& setup = "") {
+  DaemonProcess(const std::string& folder, const std::string& failpoint,
+                const std::vector<std::string>& more = {}, const std::string& setup = "") {
     std::vector<std::string> arguments;
     if (!setup.empty()) {
       arguments = {"/bin/sh", "-c", setup + "; exec \"$0\" \"$@\""};
@@ -57,7 +57,7 @@ class Daemon {
     EXPECT_EQ(posix_spawn(&pid_, argv[0], &actions, nullptr, argv.data(), environ), 0);
     posix_spawn_file_actions_destroy(&actions);
   }
-  ~Daemon() {
+  ~DaemonProcess() {
     if (pid_ > 0) {
       kill(pid_, SIGKILL);
       Wait();
@@ -88,12 +88,12 @@ class Daemon {
 // A controller process as users run it, and a client of it.
 class DaemonTest : public ::testing::Test {
  protected:
-  std::string Log() const { return Daemon::Log(folder_.path()); }
+  std::string Log() const { return DaemonProcess::Log(folder_.path()); }
   std::string StoreError() const { return client_.Ask(&v1::Jobs::Stub::GetServerInfo).store_error(); }
 
   const platform::TemporaryFolder folder_;
-  Daemon daemon_{folder_.path(), ""};
-  JobClient client_{Daemon::Address(folder_.path())};
+  DaemonProcess daemon_{folder_.path(), ""};
+  JobClient client_{DaemonProcess::Address(folder_.path())};
 };
 
 }  // namespace tandem::controller

@@ -29,7 +29,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-void SetLimit(const Daemon& daemon, __rlimit_resource resource, rlim_t value) {
+void SetLimit(const DaemonProcess& daemon, __rlimit_resource resource, rlim_t value) {
   rlimit limit{};
   ASSERT_EQ(prlimit(daemon.pid(), resource, nullptr, &limit), 0);
   limit.rlim_cur = value;
@@ -37,7 +37,7 @@ void SetLimit(const Daemon& daemon, __rlimit_resource resource, rlim_t value) {
 }
 
 // Seconds of processor time that it has used.
-double CpuSeconds(const Daemon& daemon) {
+double CpuSeconds(const DaemonProcess& daemon) {
   double nanoseconds = 0;
   double sum = 0;
   for (const auto& task :
@@ -50,7 +50,7 @@ double CpuSeconds(const Daemon& daemon) {
 
 // Whether it uses little of a second in which nothing happens. One of three is enough: where a virtual
 // machine stands still, the time is counted as that of whatever ran.
-bool IsIdle(const Daemon& daemon) {
+bool IsIdle(const DaemonProcess& daemon) {
   for (int i = 0; i < 3; ++i) {
     const double before = CpuSeconds(daemon);
     std::this_thread::sleep_for(std::chrono::seconds(1));
@@ -90,8 +90,8 @@ class RawConnections {
 // Else the next files that it opens get their numbers, and its log goes into one of these.
 TEST(StandardDescriptorsTest, ClosedOnesLeadToNothing) {
   platform::TemporaryFolder folder;
-  Daemon daemon(folder.path(), "", {}, "exec <&- >&- 2>&-");
-  JobClient client(Daemon::Address(folder.path()));
+  DaemonProcess daemon(folder.path(), "", {}, "exec <&- >&- 2>&-");
+  JobClient client(DaemonProcess::Address(folder.path()));
   client.Submitted("one", 1);
   for (const char* const descriptor : {"0", "1", "2"}) {
     const std::string link = "/proc/" + std::to_string(daemon.pid()) + "/fd/" + descriptor;
@@ -111,7 +111,7 @@ TEST_F(DescriptorsTest, WithoutDescriptorsItWaitsAndRecovers) {
   EXPECT_TRUE(IsIdle(daemon_)) << "it spins";
   flood.Close();
   SetLimit(daemon_, RLIMIT_NOFILE, 1024);
-  JobClient(Daemon::Address(folder_.path())).Submitted("three", 1);
+  JobClient(DaemonProcess::Address(folder_.path())).Submitted("three", 1);
   EXPECT_EQ(daemon_.Stop(), 0);
 }
 
@@ -142,7 +142,7 @@ class FullDiskTest : public DaemonTest {
 };
 
 TEST_F(FullDiskTest, AFullDiskRefusesSubmitsAndServesReads) {
-  SimulatedWorker worker("a", Daemon::Address(folder_.path()), {.hold = true});
+  SimulatedWorker worker("a", DaemonProcess::Address(folder_.path()), {.hold = true});
   v1::Job job;
   ASSERT_TRUE(client_.Submit(JobClient::SpecOf("held", 1), "r0", job).ok());
   client_.AwaitRunning("held");
@@ -308,7 +308,7 @@ TEST_F(StateDirectoryTest, WhatAWorkerReportsThereIsNotAcknowledged) {
 }
 
 // kB of memory that a process has had at most since it began.
-int64_t PeakKb(const Daemon& daemon) {
+int64_t PeakKb(const DaemonProcess& daemon) {
   std::ifstream status("/proc/" + std::to_string(daemon.pid()) + "/status");
   for (std::string line; std::getline(status, line);) {
     if (line.rfind("VmHWM:", 0) == 0) {

@@ -36,16 +36,16 @@ class FailpointTest : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(FailpointTest, AcknowledgedJobsStartExactlyOnce) {
   platform::TemporaryFolder folder;
-  auto daemon = std::make_unique<Daemon>(folder.path(), std::string(GetParam()) + "=kill");
-  SimulatedWorker a("a", Daemon::Address(folder.path()), {});
-  SimulatedWorker b("b", Daemon::Address(folder.path()), {});
+  auto daemon = std::make_unique<DaemonProcess>(folder.path(), std::string(GetParam()) + "=kill");
+  SimulatedWorker a("a", DaemonProcess::Address(folder.path()), {});
+  SimulatedWorker b("b", DaemonProcess::Address(folder.path()), {});
   v1::Job job;
   std::thread killed([&] {
     const int status = daemon->Wait();
     EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) << status;
-    daemon = std::make_unique<Daemon>(folder.path(), "");
+    daemon = std::make_unique<DaemonProcess>(folder.path(), "");
   });
-  JobClient client(Daemon::Address(folder.path()));
+  JobClient client(DaemonProcess::Address(folder.path()));
   const v1::JobSpec spec = JobClient::SpecOf("survivor", 2);
   grpc::Status submitted;
   while (!(submitted = client.Submit(spec, "r1", job)).ok()) {  // the client retries with its request id
@@ -87,7 +87,7 @@ INSTANTIATE_TEST_SUITE_P(
     });
 
 TEST_F(EndTest, SigtermEndsOpenStreamsWithinTwoSeconds) {
-  SimulatedWorker a("a", Daemon::Address(folder_.path()), {});
+  SimulatedWorker a("a", DaemonProcess::Address(folder_.path()), {});
   grpc::ClientContext context;
   JobClient::SetDeadline(context);
   const auto watch = client_.stub().Watch(&context, {});

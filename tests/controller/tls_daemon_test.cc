@@ -28,8 +28,9 @@ class TlsDaemonTest : public ::testing::Test {
     daemon_.emplace(folder_.path(), "",
                     std::vector<std::string>{"--listen", "127.0.0.1:0", "--tls-ca", files.ca, "--tls-cert",
                                              files.certificate, "--tls-key", files.key});
-    JobClient::Until([&] { return Daemon::Log(folder_.path()).find("\"serving\"") != std::string::npos; });
-    const std::string log = Daemon::Log(folder_.path());
+    JobClient::Until(
+        [&] { return DaemonProcess::Log(folder_.path()).find("\"serving\"") != std::string::npos; });
+    const std::string log = DaemonProcess::Log(folder_.path());
     const size_t at = log.find("127.0.0.1:");
     address_ = log.substr(at, log.find('"', at) - at);
   }
@@ -40,7 +41,7 @@ class TlsDaemonTest : public ::testing::Test {
 
   platform::TemporaryFolder folder_;
   tls::Certificates certificates_;
-  std::optional<Daemon> daemon_;
+  std::optional<DaemonProcess> daemon_;
   std::string address_;
 };
 
@@ -60,11 +61,11 @@ TEST_F(TlsDaemonTest, TheAuditLogNamesCallersWithoutSecrets) {
   JobClient::SetDeadline(context);
   auto request = JobClient::Of<v1::CancelRequest>("hers");
   EXPECT_FALSE(bob.stub().Cancel(&context, request, &job).ok());
-  JobClient local(Daemon::Address(folder_.path()));
+  JobClient local(DaemonProcess::Address(folder_.path()));
   grpc::ClientContext second;
   JobClient::SetDeadline(second);
   EXPECT_TRUE(local.stub().Cancel(&second, request, &job).ok()) << "who may open the socket";
-  const std::string log = Daemon::Log(folder_.path());
+  const std::string log = DaemonProcess::Log(folder_.path());
   EXPECT_THAT(log,
               HasSubstr(R"("msg":"audit","component":"controller","who":"user/alice","from":"127.0.0.1:)"));
   EXPECT_THAT(log, HasSubstr(R"("method":"tandem.v1.Jobs/Submit","job":"hers","result":"OK")"));

@@ -162,7 +162,7 @@ class DocumentsTest : public testing::Test {
                         {.packs_documents = true});
     EXPECT_EQ(loader.row_elements(), 2 * length + 1);
     std::vector<Row> rows;
-    const int64_t num_windows = corpus->num_tokens(Split::kValidation) / (length + 1);
+    const int64_t num_windows = corpus->Open(Split::kValidation)->num_tokens() / (length + 1);
     for (int64_t window = 0; window < num_windows; ++window) {
       std::vector<int64_t> row(loader.row_elements());
       loader.Fill(1, window, num_windows, 1, row.data());
