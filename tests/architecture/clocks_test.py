@@ -27,7 +27,7 @@ ALLOWED = {
     "cli/error.cc": (1, "as cli/certs.cc"),
     "cli/follow.cc": (1, "as cli/client.cc"),
     "controller/json_api.cc": (3, "as cli/client.cc"),
-    "controller/server.cc": (1, "as cli/client.cc"),
+    "controller/daemon.cc": (1, "as cli/client.cc"),
     "tls/client_tls.cc": (1, "a certificate is valid by the wall clock"),
     "tls/server_tls.cc": (1, "as tls/client_tls.cc"),
     "controller/front_door.cc": (1, "as tls/client_tls.cc"),
