@@ -14,6 +14,7 @@
 #include "cli/terminal/job_text.h"
 #include "cli/terminal/message_text.h"
 #include "cli/terminal/number_text.h"
+#include "cli/terminal/rank_list.h"
 #include "cli/watch/watch_frame.h"
 #include "jobspec/jobspec.h"
 #include "plan/layout_text.h"

@@ -15,9 +15,9 @@
 
 #include "ops/attention_work.h"
 #include "ops/cpu/attention_blocks.h"
+#include "ops/cpu/attention_softmax.h"
 #include "ops/cpu/instruction_sets.h"
 #include "ops/cpu/register_tiles.h"
-#include "ops/cpu/score_rows.h"
 #include "ops/cpu/simd.h"
 
 namespace tandem::ops::cpu::TANDEM_ISA {

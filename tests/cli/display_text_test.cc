@@ -3,8 +3,8 @@
 
 #include <gtest/gtest.h>
 
-#include "cli/terminal/group_table.h"
 #include "cli/terminal/number_text.h"
+#include "cli/terminal/rank_list.h"
 #include "cli/terminal/styled_line.h"
 #include "cli/terminal/table.h"
 #include "plan/quantity_text.h"
