@@ -90,7 +90,7 @@ std::string OomScoreOfRanks() {
 }
 
 [[noreturn]] void RunChild(const ChildPlan& plan) {
-  // Done before the process becomes another user's, who may not write these files.
+  // Done before the process runs as another user: that user may not write these files.
   OfferToOomKiller(plan.oom_score);
   if (plan.group_fd >= 0) {  // an error is ignored
     [[maybe_unused]] const ssize_t written = write(plan.group_fd, "0", 1);
