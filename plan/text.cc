@@ -47,7 +47,9 @@ std::vector<UnitRow> UnitRows(const JobPlan& plan) {
     }
   }
   for (const schedules::Instruction& instruction : plan.stage.validate.instructions) {
-    rows[instruction.target].validation_gathers += instruction.opcode == schedules::Opcode::kUnshard;
+    if (instruction.opcode == schedules::Opcode::kUnshard) {  // other targets are no units
+      ++rows[instruction.target].validation_gathers;
+    }
   }
   return rows;
 }
